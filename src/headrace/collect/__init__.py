@@ -1,0 +1,1 @@
+"""Ways in. `base` is what every collector promises."""

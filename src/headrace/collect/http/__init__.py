@@ -1,0 +1,1 @@
+"""`POST /v1/topics/{topic}/events` without the routing."""

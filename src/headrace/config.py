@@ -1,0 +1,185 @@
+"""`headrace.toml`: every setting, its default and its meaning, in one place.
+
+The docstring of a field is its documentation (`docs/reference/settings.md` is checked against it).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headrace.errors import ConfigError
+
+PROJECT_FILE = "headrace.toml"
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=None):
+    """Common to all sections: unknown settings are errors, not silence."""
+
+
+class LogSettings(Settings, frozen=True):
+    backend: str = "local"
+    """Where the log is kept: `local`."""
+    segment_bytes: int = 64 * 1024 * 1024
+    """A segment is sealed when it reaches this size."""
+    segment_seconds: int = 3600
+    """A segment is sealed when it is this old, even if small."""
+    linger_ms: float = 2.0
+    """How long the owner waits for more records before it writes and syncs a group."""
+    frame_rows: int = 20_000
+    """Rows per frame when a sealed segment is rewritten."""
+    retention_hours: float = 0
+    """Delete sealed segments older than this; 0 keeps everything. A topic may say otherwise."""
+    retention_bytes: int = 0
+    """Delete the oldest sealed segments of a partition above this size; 0 keeps everything."""
+    max_pending_bytes: int = 256 * 1024 * 1024
+    """What may wait in memory for the next group; beyond it writers are told to slow down (429)."""
+    min_free_bytes: int = 256 * 1024 * 1024
+    """Below this much free disk the log refuses writes (507) instead of running full."""
+
+
+class StoreSettings(Settings, frozen=True):
+    backend: str = "sqlite"
+    """Where views are served from: `sqlite`."""
+    readers: int = 4
+    """Connections that serve pull queries side by side."""
+
+
+class SparkSettings(Settings, frozen=True):
+    master: str = "local[*]"
+    """Spark's master. A cluster needs the log on Kafka."""
+    memory: str = "2g"
+    """Heap of the driver (in local mode, of all of Spark)."""
+    shuffle_partitions: int = 1
+    """State partitions of a new query. Fixed for a query once it has run."""
+    max_rows_per_batch: int = 500_000
+    """Bound of one micro-batch, so that a replay neither fills memory nor starves the others."""
+    trigger_ms: int = 0
+    """Least time between the starts of two micro-batches; 0 is as soon as there is data."""
+    restart_backoff_s: float = 1.0
+    """First wait before a failed query is started again; doubles up to a minute."""
+    conf: dict[str, str] = {}
+    """Further Spark settings, as they are."""
+
+
+class ServerSettings(Settings, frozen=True):
+    host: str = "127.0.0.1"
+    """Address to bind. Anything but loopback needs `[auth] keys`."""
+    port: int = 8080
+    """Port of the HTTP API and the console."""
+    max_body_bytes: int = 16 * 1024 * 1024
+    """Largest request body, after decompression."""
+    body_seconds: float = 10.0
+    """A request body must have arrived within this time."""
+    query_seconds: float = 10.0
+    """Deadline of a pull query."""
+    query_rows: int = 10_000
+    """Most rows of a pull query's answer."""
+    max_push_queries: int = 32
+    """Push queries that may run at once."""
+
+
+class CollectSettings(Settings, frozen=True):
+    max_event_bytes: int = 1024 * 1024
+    """Largest single event."""
+    max_events: int = 100_000
+    """Most events of one request."""
+
+
+class Key(Settings, frozen=True):
+    key: str
+    """The secret a client sends as `Authorization: Bearer …`."""
+    role: str = "read"
+    """`read`, `write` (and read) or `admin` (and all)."""
+    name: str = ""
+    """Who it is, for logs."""
+
+
+class AuthSettings(Settings, frozen=True):
+    keys: list[Key] = []
+    """With at least one key, every request but `/healthz` needs one."""
+
+
+class ProjectSettings(Settings, frozen=True):
+    name: str = ""
+    """Shown in the console; the folder's name by default."""
+    data: str = ".headrace"
+    """Folder of log, checkpoints and views, relative to the project."""
+    log: LogSettings = LogSettings()
+    store: StoreSettings = StoreSettings()
+    spark: SparkSettings = SparkSettings()
+    server: ServerSettings = ServerSettings()
+    collect: CollectSettings = CollectSettings()
+    auth: AuthSettings = AuthSettings()
+
+
+class Project(msgspec.Struct, frozen=True):
+    """A user's project: its folder and its settings. All paths of the running system derive from here."""
+
+    folder: Path
+    settings: ProjectSettings
+
+    @property
+    def name(self) -> str:
+        return self.settings.name or self.folder.name
+
+    @property
+    def data(self) -> Path:
+        return self.folder / self.settings.data
+
+    @property
+    def log_folder(self) -> Path:
+        return self.data / "log"
+
+    @property
+    def views_folder(self) -> Path:
+        return self.data / "views"
+
+    @property
+    def checkpoints_folder(self) -> Path:
+        return self.data / "checkpoints"
+
+    @property
+    def logs_folder(self) -> Path:
+        """Where the supervisor's, the server's and the engine's own logs go."""
+        return self.data / "logs"
+
+    @property
+    def pipelines(self) -> list[Path]:
+        return sorted((self.folder / "pipelines").glob("*.sql"))
+
+
+def find_project(start: Path) -> Path | None:
+    """The nearest folder at or above `start` that holds a headrace.toml."""
+    for folder in (start.resolve(), *start.resolve().parents):
+        if (folder / PROJECT_FILE).is_file():
+            return folder
+    return None
+
+
+def load_project(folder: Path) -> Project:
+    file = folder / PROJECT_FILE
+    try:
+        raw = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"no {PROJECT_FILE} in `{folder}`", hint="make a project here:  headrace init NAME"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{PROJECT_FILE} is not valid TOML: {error}") from error
+    return Project(folder.resolve(), parse_settings(raw))
+
+
+def parse_settings(raw: dict[str, Any]) -> ProjectSettings:
+    try:
+        return msgspec.convert(raw, ProjectSettings)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).partition(" - at `$")
+        where = path.rstrip("`").lstrip(".")
+        raise ConfigError(
+            f"{PROJECT_FILE}: {message}" + (f" at `{where}`" if where else ""),
+            hint="docs/reference/settings.md lists every setting",
+        ) from error

@@ -1,0 +1,1 @@
+"""Who runs what: catalog, statements, supervisor, engine."""

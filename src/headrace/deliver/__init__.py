@@ -1,0 +1,1 @@
+"""Ways out: pull and push queries, feeds."""

@@ -1,0 +1,55 @@
+"""What delivery promises: every answer has an address, every feed can be continued, nobody slow holds up anybody else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headrace.log.base import Log
+from headrace.sql.source import Source
+from headrace.store.base import Position, ViewStore
+from headrace.types import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A pull query's answer. Values are JSON-able."""
+
+    columns: tuple[Column, ...]
+    rows: list[list[Any]]
+    view: str | None
+    version: int | None
+    position: Position | None
+    truncated: bool
+    took_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class FeedEvent:
+    """`id` is `VERSION-ARRIVAL`; `event` is `change`, `cut` or, for push queries, `header`, `row`, `end`, `error`."""
+
+    event: str
+    data: dict[str, Any]
+    id: str | None = None
+
+
+class Views(Protocol):
+    """The views being served, as delivery needs them. Implemented by `store.follow.Followers`."""
+
+    def view(self, name: str) -> ViewStore:
+        """The serving version, by exact SQL name. `NotFound` if there is none."""
+
+    def names(self) -> list[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What pull, push and feeds are made with."""
+
+    log: Log
+    views: Views
+
+
+def view_topic(view: ViewStore) -> str:
+    source: Source = view.source
+    return source.topic

@@ -1,0 +1,1 @@
+"""Plans on Spark: lowering, one operator per file; the query runner; the bridge to the JVM."""

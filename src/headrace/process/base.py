@@ -1,0 +1,78 @@
+"""What running a query promises.
+
+A `QueryRunner` runs persistent queries in one Spark session. Each has its own checkpoint, its own failure and its own back-off; a query that
+fails is started again, others go on. Results are in the log exactly once (contracts 6 and 7). `BatchConflict` is not retried: the
+query is `failed` and says why.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from headrace.sql.plan import PersistentQuery
+
+QueryState = Literal["starting", "running", "restarting", "stopped", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySpec:
+    """Everything needed to run a query. The sink's topic and, for windowed queries, `late_topic` exist already."""
+
+    id: str
+    version: int
+    plan: PersistentQuery
+    checkpoint: Path
+    late_topic: str | None = None
+
+
+class QueryError(msgspec.Struct, frozen=True):
+    message: str
+    time_ms: int
+    detail: str | None = None
+
+
+class QueryStatus(msgspec.Struct, frozen=True):
+    """As in the HTTP API's Query object."""
+
+    id: str
+    state: QueryState
+    batch: int = -1
+    rows_per_second: float = 0.0
+    rows: int = 0
+    changed_rows: int = 0
+    lag: int = 0
+    stream_time_ms: int | None = None
+    late_rows: int = 0
+    batch_ms: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
+    restarts: int = 0
+    last_error: QueryError | None = None
+    started_ms: int = 0
+    updated_ms: int = 0
+    spark_plan: str | None = None
+
+
+class QueryRunner(ABC):
+    @abstractmethod
+    def start(self, spec: QuerySpec) -> None:
+        """Begin, or continue from its checkpoint. Returns at once; `statuses` tells how it goes. Starting twenty at once works."""
+
+    @abstractmethod
+    def stop(self, query_id: str) -> None:
+        """Stop after the current batch; the checkpoint stays. Returns when it has stopped."""
+
+    @abstractmethod
+    def forget(self, query_id: str) -> None:
+        """Stop it, and remove its checkpoint."""
+
+    @abstractmethod
+    def statuses(self) -> list[QueryStatus]: ...
+
+    @abstractmethod
+    def close(self) -> None: ...

@@ -1,0 +1,85 @@
+"""What every store promises.
+
+A store holds the rows of views, one `ViewStore` per view version. It follows the log: `apply` takes committed changes in order and
+remembers how far it got in the same transaction as the rows, so a change is in the rows exactly once, whatever is killed when. A store
+can be thrown away and refilled from the log. Readers never block the writer and see a whole number of batches.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.log.base import Records
+from headrace.sql.expressions import Expression
+from headrace.sql.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How much of the log a view's rows include: every record of its topic with an arrival number below `arrival`."""
+
+    arrival: int
+    offsets: Mapping[int, int]
+    """By partition: the next offset to apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """An answer, with its address. Values are plain Python values in the order of `columns`."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    position: Position
+    truncated: bool = False
+
+
+class ViewStore(ABC):
+    """One version of one view. Columns are those of `source.all_columns`."""
+
+    source: Source
+    version: int
+
+    @abstractmethod
+    def position(self) -> Position: ...
+
+    @abstractmethod
+    def apply(self, changes: Sequence[Records], position: Position) -> int:
+        """Apply changes (upsert by key and window; a tombstone deletes) and move to `position`, in one transaction. Called by one
+        thread. Changes below the store's own position are passed over. Returns the number of rows changed."""
+
+    @abstractmethod
+    def select(
+        self,
+        columns: Sequence[str],
+        predicate: Expression | None = None,
+        order: Sequence[tuple[str, bool]] = (),
+        limit: int | None = None,
+        deadline: float = 10.0,
+    ) -> tuple[Rows, Expression | None]:
+        """Rows that satisfy what the store can check of `predicate`, and the part it could not (to be evaluated by the caller;
+        then `order` and `limit` were not applied either, nor may be unless the second element is None).
+        `order` is (column, descending). `DeadlineExceeded` after `deadline` seconds."""
+
+    @abstractmethod
+    def count(self) -> int: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class Store(ABC):
+    """All views of a project."""
+
+    @abstractmethod
+    def open_view(self, source: Source, version: int) -> ViewStore:
+        """Open or create. One ViewStore per version at a time."""
+
+    @abstractmethod
+    def drop_view(self, name: str, version: int) -> None:
+        """Remove its rows for good. Fine if there are none."""
+
+    @abstractmethod
+    def close(self) -> None: ...

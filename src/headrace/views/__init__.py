@@ -1,0 +1,1 @@
+"""View versions, and what is to come: replay, batch and merge, diff, reconcile."""
