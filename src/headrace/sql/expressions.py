@@ -8,7 +8,8 @@ Python evaluator, pushing predicates to a store) see only resolved ones.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal as Only
+from typing import Any
+from typing import Literal as Only
 
 from headrace.types import DataType
 
