@@ -1,4 +1,5 @@
-"""The catalog's vocabulary: what is defined and what should run. Events on the topic `_catalog` change it, nothing else does."""
+"""The catalog's vocabulary: what is defined and what should run. Events on the topic `_catalog` change it,
+nothing else does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What delivery promises: every answer has an address, every feed can be continued, nobody slow holds up anybody else."""
+"""What delivery promises: every answer has an address, every feed can be continued, nobody slow holds up
+anybody else."""
 
 from __future__ import annotations
 

@@ -4,8 +4,9 @@ The promises, whoever implements them:
 
 - An append is acknowledged (`acks="all"`) when it is durable, and nobody reads what is not.
 - Several batches in one call, and a committed transaction, become visible together or not at all.
-- Every record gets an *arrival number* that grows across all topics, and its topic's *stream time*. A `Snapshot` is a moment of
-  the log: everything below one arrival number. Reading up to the same snapshot twice gives the same records.
+- Every record gets an *arrival number* that grows across all topics, and its topic's *stream time*. A
+  `Snapshot` is a moment of the log: everything below one arrival number. Reading up to the same snapshot
+  twice gives the same records.
 - A record whose event id the topic already has is not stored again; its row number comes back as a duplicate.
 """
 
@@ -180,7 +181,8 @@ class Log(ABC):
 
     @abstractmethod
     def create_topic(self, spec: TopicSpec) -> Topic:
-        """Make a topic. `Conflict` if the name is taken by one that differs; the same again returns the existing one."""
+        """Make a topic. `Conflict` if the name is taken by one that differs; the same again returns the
+        existing one."""
 
     @abstractmethod
     def alter_topic(self, spec: TopicSpec) -> Topic:
@@ -253,9 +255,9 @@ class Log(ABC):
         end: int | None = None,
         columns: Sequence[str] | None = None,
     ) -> Iterator[Records]:
-        """Records with start ≤ offset < end (default: the end now). Columns by name, system ones too; those the topic does not
-        have are an error, those a frame does not have are null. `OffsetOutOfRange` if `start` is before the log's start;
-        `CorruptFrame` at damage. Memory is bounded by a frame."""
+        """Records with start ≤ offset < end (default: the end now). Columns by name, system ones too; those
+        the topic does not have are an error, those a frame does not have are null. `OffsetOutOfRange` if
+        `start` is before the log's start; `CorruptFrame` at damage. Memory is bounded by a frame."""
 
     @abstractmethod
     def offset_at_time(self, topic: str, partition: int, time_ms: int) -> int:

@@ -1,8 +1,8 @@
 """What running a query promises.
 
-A `QueryRunner` runs persistent queries in one Spark session. Each has its own checkpoint, its own failure and its own back-off; a query that
-fails is started again, others go on. Results are in the log exactly once (contracts 6 and 7). `BatchConflict` is not retried: the
-query is `failed` and says why.
+A `QueryRunner` runs persistent queries in one Spark session. Each has its own checkpoint, its own failure and
+its own back-off; a query that fails is started again, others go on. Results are in the log exactly once
+(contracts 6 and 7). `BatchConflict` is not retried: the query is `failed` and says why.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class QueryStatus(msgspec.Struct, frozen=True):
 class QueryRunner(ABC):
     @abstractmethod
     def start(self, spec: QuerySpec) -> None:
-        """Begin, or continue from its checkpoint. Returns at once; `statuses` tells how it goes. Starting twenty at once works."""
+        """Begin, or continue from its checkpoint. Returns at once; `statuses` tells how it goes. Starting
+        twenty at once works."""
 
     @abstractmethod
     def stop(self, query_id: str) -> None:

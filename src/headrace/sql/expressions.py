@@ -1,8 +1,9 @@
 """Expressions: what stands in a SELECT list, a WHERE, a GROUP BY.
 
-The parser makes them without types; the analyser rebuilds them resolved: every `Name` has become a `ColumnRef`, every node has its
-`type`, implicit conversions are `Cast`s, and function names are those of the function table. Consumers (lowering to Spark, the
-Python evaluator, pushing predicates to a store) see only resolved ones.
+The parser makes them without types; the analyser rebuilds them resolved: every `Name` has become a
+`ColumnRef`, every node has its `type`, implicit conversions are `Cast`s, and function names are those of the
+function table. Consumers (lowering to Spark, the Python evaluator, pushing predicates to a store) see only
+resolved ones.
 """
 
 from __future__ import annotations

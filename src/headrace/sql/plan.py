@@ -1,8 +1,9 @@
 """Plans: what a statement means, as a tree of operators. Made by `plan_query`, lowered to Spark in `process/`,
 evaluated in Python for pull queries and for stateless push queries.
 
-Each node's `columns` are what nodes above may refer to by name. Beside them every row silently carries its event time, and the
-operators of `process/` keep it right: a projection keeps its row's, an aggregate has the largest of its rows'.
+Each node's `columns` are what nodes above may refer to by name. Beside them every row silently carries its
+event time, and the operators of `process/` keep it right: a projection keeps its row's, an aggregate has the
+largest of its rows'.
 """
 
 from __future__ import annotations
@@ -64,8 +65,9 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """Group by `keys` (and the window) and keep `aggregates` per group: each a `Call` of an aggregate function over columns of the
-    input. Rows with a null key are skipped. With a window, `columns` also has WINDOWSTART and WINDOWEND."""
+    """Group by `keys` (and the window) and keep `aggregates` per group: each a `Call` of an aggregate
+    function over columns of the input. Rows with a null key are skipped. With a window, `columns` also has
+    WINDOWSTART and WINDOWEND."""
 
     input: PlanNode
     keys: tuple[Named, ...]

@@ -1,8 +1,9 @@
 """What every store promises.
 
-A store holds the rows of views, one `ViewStore` per view version. It follows the log: `apply` takes committed changes in order and
-remembers how far it got in the same transaction as the rows, so a change is in the rows exactly once, whatever is killed when. A store
-can be thrown away and refilled from the log. Readers never block the writer and see a whole number of batches.
+A store holds the rows of views, one `ViewStore` per view version. It follows the log: `apply` takes committed
+changes in order and remembers how far it got in the same transaction as the rows, so a change is in the rows
+exactly once, whatever is killed when. A store can be thrown away and refilled from the log. Readers never
+block the writer and see a whole number of batches.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ class ViewStore(ABC):
 
     @abstractmethod
     def apply(self, changes: Sequence[Records], position: Position) -> int:
-        """Apply changes (upsert by key and window; a tombstone deletes) and move to `position`, in one transaction. Called by one
-        thread. Changes below the store's own position are passed over. Returns the number of rows changed."""
+        """Apply changes (upsert by key and window; a tombstone deletes) and move to `position`, in one
+        transaction. Called by one thread. Changes below the store's own position are passed over. Returns the
+        number of rows changed."""
 
     @abstractmethod
     def select(
@@ -59,9 +61,10 @@ class ViewStore(ABC):
         limit: int | None = None,
         deadline: float = 10.0,
     ) -> tuple[Rows, Expression | None]:
-        """Rows that satisfy what the store can check of `predicate`, and the part it could not (to be evaluated by the caller;
-        then `order` and `limit` were not applied either, nor may be unless the second element is None).
-        `order` is (column, descending). `DeadlineExceeded` after `deadline` seconds."""
+        """Rows that satisfy what the store can check of `predicate`, and the part it could not (to be
+        evaluated by the caller; then `order` and `limit` were not applied either, nor may be unless the
+        second element is None). `order` is (column, descending). `DeadlineExceeded` after `deadline`
+        seconds."""
 
     @abstractmethod
     def count(self) -> int: ...
