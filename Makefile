@@ -1,0 +1,46 @@
+PYTHON ?= python3
+VENV := .venv/bin
+
+.PHONY: help setup setup-tests demo test test-fast lint types web-test wheel bench chaos lock clean
+
+help:            ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
+
+setup:           ## prepare everything, into .venv
+	@$(PYTHON) scripts/setup.py
+
+setup-tests:
+	@$(PYTHON) scripts/setup.py --tests
+
+demo: setup      ## the page-view pipeline, live in the browser
+	@$(VENV)/python examples/pageviews/demo.py
+
+test: setup-tests  ## all tests
+	@$(VENV)/pytest
+
+test-fast:       ## seconds: no Spark, no processes, no browser
+	@$(VENV)/pytest -q -m "not spark and not slow and not browser"
+
+lint:            ## style, and nothing that should not be in the tree
+	@$(VENV)/ruff check . && $(VENV)/ruff format --check .
+
+types:           ## mypy, strict
+	@$(VENV)/mypy
+
+web-test:        ## the console's types and unit tests
+	@cd web && npm run check --silent && npm test --silent
+
+wheel: setup     ## dist/headrace-*.whl, with console and connector
+	@$(VENV)/python -m build --wheel
+
+bench: setup     ## measure, as ratios to baselines in the same run; BENCH="log http …" picks
+	@$(VENV)/python -m benchmarks $(BENCH)
+
+chaos: setup-tests ## hundreds of kill -9 under load; ROUNDS=300
+	@$(VENV)/python -m tests.chaos.crash --rounds $(or $(ROUNDS),300)
+
+lock:            ## resolve the dependencies again
+	@$(VENV)/python -m uv pip compile --quiet pyproject.toml --group dev --generate-hashes --no-header --no-emit-index-url --upgrade -o requirements/dev.lock
+
+clean:           ## remove what was built
+	@rm -rf .venv dist web/node_modules src/headrace/console src/headrace/process/jars
