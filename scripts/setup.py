@@ -65,7 +65,7 @@ def run_step(name: str, step: Callable[[], str]) -> bool:
 
 def check_environment() -> str:
     wrong: list[str] = []
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036  (an older Python may well run this file)
         wrong.append(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
     java = version_of(["javac", "-version"])
     if java < 17:
