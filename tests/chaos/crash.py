@@ -1,9 +1,9 @@
 """Kill -9 under load, and count: every acknowledged event is in the tables, once.
 
-A client sends events in numbered batches, each with an idempotency key, and tries a batch again until it is acknowledged; only
-then it goes into a ledger outside the system. Meanwhile the owner, the engine, the supervisor or all of them are killed at
-random moments. At the end the topic must hold exactly the ledger's events, and the tables must be what DuckDB
-computes from the ledger.
+A client sends events in numbered batches, each with an idempotency key, and tries a batch again until it is
+acknowledged; only then it goes into a ledger outside the system. Meanwhile the owner, the engine, the supervisor
+or all of them are killed at random moments. At the end the topic must hold exactly the ledger's events, and the
+tables must be what DuckDB computes from the ledger.
 
     python -m tests.chaos.crash --rounds 300 --seed 7
 """
@@ -15,7 +15,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,8 @@ from typing import Any
 
 import duckdb
 import httpx
+
+from tests.support import free_port, wait_for
 
 PIPELINE = """
 CREATE STREAM clicks (user_id VARCHAR KEY, page VARCHAR, amount BIGINT, at TIMESTAMP)
@@ -67,9 +68,7 @@ class Installation:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         (folder / "pipelines").mkdir(parents=True)
         (folder / "pipelines" / "clicks.sql").write_text(PIPELINE)
@@ -197,20 +196,7 @@ class Client(threading.Thread):
                 pass
             if time.monotonic() > deadline:
                 raise AssertionError(f"batch {number} was not taken for three minutes")
-            time.sleep(0.05)
-
-
-def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            if condition():
-                return
-        except (httpx.HTTPError, KeyError):
-            pass
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {seconds:.0f} s for {what}")
-        time.sleep(0.2)
+            self.finish.wait(0.05)
 
 
 def ready(installation: Installation) -> bool:
@@ -291,7 +277,7 @@ def run(folder: Path, rounds: int, seed: int, say: Callable[[str], None] = lambd
         client.start()
         while sum(outcome.kills.values()) < rounds:
             # A real pause: the moment of the kill is what is tried here.
-            time.sleep(chance.uniform(0.2, 9.0))
+            threading.Event().wait(chance.uniform(0.2, 9.0))
             installation.ensure_up()
             victim = chance.choice(VICTIMS)
             if installation.kill(victim):

@@ -1,0 +1,32 @@
+"""What several tests need: ports, waiting for a condition, the real `headrace` as a process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+import httpx
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    """Until the condition holds. A server that is not there (yet, or for a moment) counts as "no"."""
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
+    while True:
+        try:
+            if condition():
+                return
+        except (httpx.HTTPError, KeyError):
+            pass
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {seconds:.0f} s for {what}")
+        pause.wait(0.05)
