@@ -1,0 +1,79 @@
+"""`make bench`: every measure with its baseline, from the same run. Prints a table, keeps JSON in benchmarks/results/.
+
+python -m benchmarks              all
+python -m benchmarks log http     some
+python -m benchmarks --quick      small sizes, to see that everything runs
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measure import Measure
+
+AREAS = {
+    "log": "benchmarks.log_bench",
+    "http": "benchmarks.http_bench",
+    "pull": "benchmarks.pull_bench",
+    "spark": "benchmarks.spark_bench",
+    "process": "benchmarks.process_bench",
+    "system": "benchmarks.system_bench",
+}
+RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("areas", nargs="*", metavar="AREA", help=", ".join(AREAS))
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    if unknown := set(options.areas) - set(AREAS):
+        parser.error(f"no area {', '.join(sorted(unknown))}; there are {', '.join(AREAS)}")
+    console = Console()
+    measures: list[Measure] = []
+    for area in options.areas or AREAS:
+        console.print(f"[bold]{area}[/bold]")
+        started = time.monotonic()
+        found: list[Measure] = importlib.import_module(AREAS[area]).run(quick=options.quick)
+        measures += found
+        console.print(table_of(found), f"  took {time.monotonic() - started:.0f} s\n")
+    keep(measures, options.quick)
+    return 0
+
+
+def table_of(measures: list[Measure]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("measure", "value", "baseline", "ratio", "aim"):
+        table.add_column(heading, justify="left" if heading in ("measure", "aim") else "right")
+    for measure in measures:
+        table.add_row(*measure.cells())
+    return table
+
+
+def keep(measures: list[Measure], quick: bool) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    body: dict[str, Any] = {
+        "time": stamp,
+        "quick": quick,
+        "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.system()},
+        "measures": [measure.to_json() for measure in measures],
+    }
+    file = RESULTS / f"{stamp}.json"
+    file.write_text(json.dumps(body, indent=2) + "\n")
+    print(f"kept in {file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
