@@ -1,0 +1,140 @@
+"""What can happen to the catalog, and how it is written down: one JSON object per record of `_catalog`.
+
+`{"v": 1, "type": "source_created", …}`. A newer Headrace may add types or raise the version; this one then refuses to
+go on rather than run with half a catalog.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+from headrace.coordinate.base import CATALOG_TOPIC, QueryDefinition, ViewDefinition
+from headrace.errors import LogError
+from headrace.sql.source import Source, Window
+from headrace.types import Column, type_from_json, type_to_json
+
+EVENT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCreated:
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDropped:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCreated:
+    query: QueryDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWanted:
+    id: str
+    wanted: Literal["running", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDropped:
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ViewCreated:
+    view: ViewDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDropped:
+    name: str
+
+
+Event: TypeAlias = SourceCreated | SourceDropped | QueryCreated | QueryWanted | QueryDropped | ViewCreated | ViewDropped
+
+
+def encode_event(event: Event) -> str:
+    """The event as one line of JSON, the inverse of `decode_event`."""
+    kind, body = _body(event)
+    return json.dumps({"v": EVENT_VERSION, "type": kind} | body, ensure_ascii=False)
+
+
+def decode_event(text: str) -> Event:
+    try:
+        body = json.loads(text)
+        version, kind = body["v"], body["type"]
+    except (ValueError, KeyError, TypeError):
+        raise LogError(f"the catalog's topic holds something that is not a catalog event: `{text[:80]}`") from None
+    decode = _DECODERS.get(kind)
+    if version > EVENT_VERSION or decode is None:
+        raise LogError(
+            f"the catalog holds a `{kind}` event of version {version}, which this Headrace does not know",
+            detail=f"topic {CATALOG_TOPIC}; it was written by a newer Headrace",
+            hint="upgrade:  pip install --upgrade headrace",
+        )
+    return decode(body)
+
+
+def _body(event: Event) -> tuple[str, dict[str, Any]]:
+    match event:
+        case SourceCreated(source):
+            return "source_created", {"source": source_to_json(source)}
+        case SourceDropped(name):
+            return "source_dropped", {"name": name}
+        case QueryCreated(query):
+            return "query_created", {"query": asdict(query)}
+        case QueryWanted(id_, wanted):
+            return "query_wanted", {"id": id_, "wanted": wanted}
+        case QueryDropped(id_):
+            return "query_dropped", {"id": id_}
+        case ViewCreated(view):
+            return "view_created", {"view": asdict(view)}
+        case ViewDropped(name):
+            return "view_dropped", {"name": name}
+
+
+def _query_from_json(body: dict[str, Any]) -> QueryDefinition:
+    return QueryDefinition(**body | {"sources": tuple(body["sources"])})
+
+
+_DECODERS: dict[str, Callable[[dict[str, Any]], Event]] = {
+    "source_created": lambda body: SourceCreated(source_from_json(body["source"])),
+    "source_dropped": lambda body: SourceDropped(body["name"]),
+    "query_created": lambda body: QueryCreated(_query_from_json(body["query"])),
+    "query_wanted": lambda body: QueryWanted(body["id"], body["wanted"]),
+    "query_dropped": lambda body: QueryDropped(body["id"]),
+    "view_created": lambda body: ViewCreated(ViewDefinition(**body["view"])),
+    "view_dropped": lambda body: ViewDropped(body["name"]),
+}
+
+
+def source_to_json(source: Source) -> dict[str, Any]:
+    return {
+        "name": source.name,
+        "kind": source.kind,
+        "topic": source.topic,
+        "key": [[column.name, type_to_json(column.type)] for column in source.key],
+        "value": [[column.name, type_to_json(column.type)] for column in source.value],
+        "key_format": source.key_format,
+        "value_format": source.value_format,
+        "timestamp": source.timestamp,
+        "timestamp_format": source.timestamp_format,
+        "partitions": source.partitions,
+        "window": asdict(source.window) if source.window else None,
+        "statement": source.statement,
+        "query": source.query,
+    }
+
+
+def source_from_json(body: dict[str, Any]) -> Source:
+    def columns(pairs: list[list[Any]]) -> tuple[Column, ...]:
+        return tuple(Column(name, type_from_json(type_)) for name, type_ in pairs)
+
+    window = Window(**body["window"]) if body["window"] else None
+    fields = body | {"key": columns(body["key"]), "value": columns(body["value"]), "window": window}
+    return Source(**fields)

@@ -1,0 +1,118 @@
+"""Who runs a project on this machine: one lock file, held with flock by the supervisor, that says who and where.
+
+The kernel drops the lock when the holder dies, however it dies, so a stale file never keeps anybody out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+import msgspec
+
+from headrace.errors import Conflict
+
+LOCK_FILE = "up.lock"
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """What the lock file says about the process that holds it."""
+
+    pid: int
+    port: int
+    started_ms: int
+    host: str = "127.0.0.1"
+
+    @property
+    def url(self) -> str:
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+
+class UpLock:
+    """Held from `acquire` until `release` or the end of the process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @classmethod
+    def acquire(cls, data: Path) -> UpLock:
+        """`Conflict`, with the holder's pid, if somebody else holds it."""
+        data.mkdir(parents=True, exist_ok=True)
+        path = data / LOCK_FILE
+        # Not inherited (PEP 446), so the children do not keep it when we are killed.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        if not _try_exclusive(descriptor):
+            os.close(descriptor)
+            raise _held(data)
+        os.ftruncate(descriptor, 0)
+        return cls(descriptor)
+
+    def announce(self, holder: Holder) -> None:
+        """Say who holds it. One small write: readers see all of it or nothing."""
+        body = msgspec.json.encode(holder)
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, body, 0)
+
+    def release(self) -> None:
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+
+def holder(data: Path) -> Holder | None:
+    """Who runs the project whose data folder this is; None if nobody does, or it has not yet said."""
+    try:
+        descriptor = os.open(data / LOCK_FILE, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        if _try_shared(descriptor):
+            return None
+        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=Holder)
+    except msgspec.DecodeError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def is_held(data: Path) -> bool:
+    try:
+        descriptor = os.open(data / LOCK_FILE, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return not _try_shared(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _try_exclusive(descriptor: int) -> bool:
+    # Whoever asks `holder` takes the lock for a moment: that must not look like somebody running.
+    for _ in range(10):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(0.02)
+    return False
+
+
+def _try_shared(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return True
+
+
+def _held(data: Path) -> Conflict:
+    found = holder(data)
+    who = f"pid {found.pid}, {found.url}" if found else "another process that is just starting"
+    return Conflict(
+        f"this project is already up ({who})",
+        hint="stop it:  headrace down      or see it:  headrace status",
+        pid=found.pid if found else None,
+    )

@@ -1,0 +1,206 @@
+"""`headrace up`: one supervisor, two children. It starts server and engine, restarts what dies, stops both in order."""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+from typing import Literal
+
+from headrace.clock import Clock
+from headrace.config import Project
+from headrace.coordinate.child import Child, sweep
+from headrace.coordinate.local import Holder, UpLock
+from headrace.coordinate.ports import choose_port, port_holder
+from headrace.errors import Conflict, Refused
+
+POLL_S = 0.1
+ENGINE_STOP_S, SERVER_STOP_S = 20.0, 15.0
+START_DEATHS = 3
+"""A child that dies this often before everything was ready once will not get better by itself."""
+EXIT_HOPELESS = 78
+"""What a child exits with when trying again cannot help: settings, keys, a damaged log. (EX_CONFIG of sysexits.h.)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a person may want to know."""
+
+    kind: Literal["waiting", "ready", "died", "restarted", "failed", "stopping", "stopped"]
+    text: str
+    lines: tuple[str, ...] = ()
+
+
+Say = Callable[[Notice], None]
+
+
+class Supervisor:
+    def __init__(self, project: Project, lock: UpLock, port: int, clock: Clock, say: Say) -> None:
+        self._project = project
+        self._lock = lock
+        self._clock = clock
+        self._say = say
+        self._stop_signals = 0
+        host = project.settings.server.host
+        self._holder = Holder(pid=os.getpid(), port=port, started_ms=clock.now_ms(), host=host)
+        folder, logs = str(project.folder), project.logs_folder
+        mark = supervised_mark(project)
+        server = ["headrace.server.main", "--project", folder, "--port", str(port)]
+        engine = ["headrace.coordinate.engine", "--project", folder]
+        self._server = Child("server", server, logs / "server.log", mark, clock)
+        self._engine = Child("engine", engine, logs / "engine.log", mark, clock)
+        self._ready = False
+        self._waiting_for = ""
+
+    @property
+    def url(self) -> str:
+        return self._holder.url
+
+    def run(self) -> int:
+        """Until a signal says stop (0) or it cannot be started (1)."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+        self._lock.announce(self._holder)
+        try:
+            self._server.start()
+            self._engine.start()
+            return self._watch()
+        finally:
+            self._stop()
+
+    def _watch(self) -> int:
+        checked = 0.0
+        while not self._stop_signals:
+            for child in (self._server, self._engine):
+                if not self._tend(child):
+                    return 1
+            if not self._ready and self._clock.monotonic() - checked >= 0.2:
+                checked = self._clock.monotonic()
+                self._check_ready()
+            time.sleep(POLL_S)
+        return 0
+
+    def _tend(self, child: Child) -> bool:
+        """Restart a child that died, after its back-off. False if there is no point."""
+        child.rotate_log()
+        code = child.died()
+        if code is not None:
+            lines = tuple(child.last_lines())
+            if not self._ready and (child.deaths >= START_DEATHS or code == EXIT_HOPELESS):
+                self._say(Notice("failed", f"the {child.name} does not start ({_exit_text(code)})", lines))
+                return False
+            again = f"starting it again in {child.wait_s:.1f} s" if child.wait_s else "starting it again"
+            self._say(Notice("died", f"the {child.name} ended ({_exit_text(code)}); {again}", lines[-3:]))
+        elif child.due():
+            child.start()
+            self._say(Notice("restarted", f"the {child.name} was started again (pid {child.pid})"))
+        return True
+
+    def _check_ready(self) -> None:
+        waiting = waiting_for(self.url, _any_key(self._project))
+        if waiting == []:
+            self._ready = True
+            self._say(Notice("ready", self.url))
+        elif (text := ", ".join(waiting)) != self._waiting_for:
+            self._waiting_for = text
+            self._say(Notice("waiting", text))
+
+    def _stop(self) -> None:
+        """The engine first: its last commits need the server. A second signal cuts both short."""
+        self._say(Notice("stopping", "stopping"))
+        for child, seconds in ((self._engine, ENGINE_STOP_S), (self._server, SERVER_STOP_S)):
+            child.terminate()
+            deadline = self._clock.monotonic() + seconds
+            while not child.stopped_within(POLL_S):
+                if self._stop_signals > 1 or self._clock.monotonic() > deadline:
+                    break
+            child.kill()
+        self._lock.release()
+        self._say(Notice("stopped", "stopped"))
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._stop_signals += 1
+
+
+def prepare(project: Project, port: int | None, clock: Clock) -> tuple[UpLock, int]:
+    """Everything that can be refused before anything is started: the binding, the lock, the port."""
+    settings = project.settings.server
+    check_binding(project)
+    lock = UpLock.acquire(project.data)
+    try:
+        sweep(supervised_mark(project))
+        return lock, _free_port(project, settings.port if port is None else port, clock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _free_port(project: Project, port: int, clock: Clock) -> int:
+    """Our own server, killed a moment ago, may still hold the port: that is worth waiting for."""
+    deadline = clock.monotonic() + 10
+    while True:
+        try:
+            return choose_port(project.settings.server.host, port)
+        except Conflict:
+            found = port_holder(port)
+            ours = found is not None and found.project is not None and found.project.resolve() == project.folder
+            if not ours or clock.monotonic() > deadline:
+                raise
+            time.sleep(POLL_S)
+
+
+def check_binding(project: Project) -> None:
+    """Anything but loopback needs keys."""
+    host = project.settings.server.host
+    if project.settings.auth.keys or _is_loopback(host):
+        return
+    raise Refused(
+        f"refusing to listen on `{host}` without keys: anybody who reaches it could read and change everything",
+        hint='set a key in headrace.toml:  [[auth.keys]] with key = "…" and role = "admin", or listen on 127.0.0.1',
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def waiting_for(url: str, key: str | None, timeout: float = 2.0) -> list[str]:
+    """What `/readyz` still waits for; empty when ready."""
+    host = url.removeprefix("http://")
+    connection = http.client.HTTPConnection(host, timeout=timeout)
+    try:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        connection.request("GET", "/readyz", headers=headers)
+        answer = connection.getresponse()
+        if answer.status == 200:
+            return []
+        body = json.loads(answer.read())
+        return [str(item) for item in body.get("waiting_for", [])] or ["the server"]
+    except (OSError, http.client.HTTPException, ValueError):
+        return ["the server"]
+    finally:
+        connection.close()
+
+
+def supervised_mark(project: Project) -> str:
+    return str(project.data.resolve())
+
+
+def _any_key(project: Project) -> str | None:
+    keys = project.settings.auth.keys
+    return keys[0].key if keys else None
+
+
+def _exit_text(code: int) -> str:
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return f"exit code {code}"
