@@ -6,6 +6,7 @@ HeadraceError
 │   └── ConfigError         headrace.toml, with the setting's path
 ├── NotFound                a topic, view or query that does not exist        404
 ├── Conflict                it exists already, is in use, or is held          409
+├── Gone                    a place to continue from that is no longer kept   410
 ├── Refused                 not allowed: keys, roles, binding                 401, 403
 ├── Overloaded              try again later, with `retry_after`               429
 ├── DiskFull                the log cannot take more                          507
@@ -15,6 +16,7 @@ HeadraceError
 │   ├── OffsetOutOfRange    before the log's start or past its end
 │   ├── OwnerLost           the owner went away before it answered
 │   └── BatchConflict       contract 7: same batch, other checkpoint or offsets
+├── StoreDamaged            a view that cannot be read; it is being refilled   503
 ├── QueryFailed             a streaming query stopped, with its cause
 └── DeadlineExceeded        a pull query ran longer than it may               408
 
@@ -111,6 +113,10 @@ class Conflict(HeadraceError):
     code, status = "conflict", 409
 
 
+class Gone(HeadraceError):
+    code, status = "gone", 410
+
+
 class Refused(HeadraceError):
     code, status = "refused", 403
 
@@ -149,6 +155,10 @@ class OwnerLost(LogError):
 
 class BatchConflict(LogError):
     code, status = "batch_conflict", 409
+
+
+class StoreDamaged(HeadraceError):
+    code, status = "store_damaged", 503
 
 
 class QueryFailed(HeadraceError):

@@ -9,7 +9,8 @@ block the writer and see a whole number of batches.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,11 +35,23 @@ class Rows:
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
     position: Position
-    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Rows being read, one at a time, all of one moment of the view. `residual` is the part of the predicate that the rows were
+    not checked for."""
+
+    position: Position
+    rows: Iterator[tuple[Any, ...]]
+    residual: Expression | None = None
 
 
 class ViewStore(ABC):
-    """One version of one view. Columns are those of `source.all_columns`."""
+    """One version of one view. Columns are those of `source.all_columns`.
+
+    A value is what the evaluator of `sql.evaluate` works with: DECIMAL a `decimal.Decimal` of the column's scale, TIMESTAMP
+    microseconds, DATE days, TIME milliseconds, all as int; ARRAY a list, MAP and STRUCT a dict."""
 
     source: Source
     version: int
@@ -48,11 +61,23 @@ class ViewStore(ABC):
 
     @abstractmethod
     def apply(self, changes: Sequence[Records], position: Position) -> int:
-        """Apply changes (upsert by key and window; a tombstone deletes) and move to `position`, in one
-        transaction. Called by one thread. Changes below the store's own position are passed over. Returns the
-        number of rows changed."""
+        """Apply changes (upsert by key and window; a tombstone deletes) and move to `position`, in one transaction. Called by one
+        thread. Changes below the store's own position are passed over. Returns the number of rows changed."""
 
     @abstractmethod
+    def scan(
+        self,
+        columns: Sequence[str],
+        predicate: Expression | None = None,
+        order: Sequence[tuple[str, bool]] = (),
+        limit: int | None = None,
+        deadline: float = 10.0,
+    ) -> AbstractContextManager[Scan]:
+        """Rows that satisfy what the store can check of `predicate`, in `order` (column, descending; nulls first, or last if
+        descending). `limit` holds only if nothing is left to check: with a residual the caller counts.
+
+        Reading costs memory for one row, not for all. `DeadlineExceeded` after `deadline` seconds."""
+
     def select(
         self,
         columns: Sequence[str],
@@ -61,10 +86,9 @@ class ViewStore(ABC):
         limit: int | None = None,
         deadline: float = 10.0,
     ) -> tuple[Rows, Expression | None]:
-        """Rows that satisfy what the store can check of `predicate`, and the part it could not (to be
-        evaluated by the caller; then `order` and `limit` were not applied either, nor may be unless the
-        second element is None). `order` is (column, descending). `DeadlineExceeded` after `deadline`
-        seconds."""
+        """A scan as a list: for few rows."""
+        with self.scan(columns, predicate, order, limit, deadline) as scan:
+            return Rows(tuple(columns), list(scan.rows), scan.position), scan.residual
 
     @abstractmethod
     def count(self) -> int: ...
@@ -78,7 +102,12 @@ class Store(ABC):
 
     @abstractmethod
     def open_view(self, source: Source, version: int) -> ViewStore:
-        """Open or create. One ViewStore per version at a time."""
+        """Open or create. One ViewStore per version at a time. Rows that were kept for another definition, in another format, or
+        are damaged, are thrown away: then the position is the beginning."""
+
+    @abstractmethod
+    def views(self) -> list[tuple[str, int]]:
+        """(name, version) of everything that is kept, open or not."""
 
     @abstractmethod
     def drop_view(self, name: str, version: int) -> None:
