@@ -1,0 +1,159 @@
+/** The public HTTP API, typed. Everything the console knows comes through here. */
+
+import { session } from "./session.svelte";
+import type {
+  Answer,
+  Completions,
+  DeadLetter,
+  LateRow,
+  Overview,
+  Query,
+  SendResult,
+  Source,
+  StatementResult,
+  Topic,
+  TopicEvent,
+  View,
+} from "./types";
+
+export interface ErrorBody {
+  code: string;
+  message: string;
+  detail?: string;
+  hint?: string;
+  line?: number;
+  column?: number;
+  length?: number;
+  source_line?: string;
+  statement?: number;
+}
+
+/** An answer that is not a success. `status` 0 means that there was no answer at all. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly body: ErrorBody,
+  ) {
+    super(body.message);
+    this.name = "ApiError";
+  }
+
+  get hint(): string | null {
+    return this.body.hint ?? null;
+  }
+
+  get unreachable(): boolean {
+    return this.status === 0;
+  }
+}
+
+/** Whole numbers beyond 2^53 stay exact, as BigInt, where the browser can hand over their text. */
+export function parseJson(text: string): unknown {
+  if (!/\d{16}/.test(text)) return JSON.parse(text);
+  const exact = (_: string, value: unknown, context?: { source?: string }): unknown =>
+    typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? "")
+      ? BigInt(context!.source!)
+      : value;
+  return JSON.parse(text, exact as (key: string, value: unknown) => unknown);
+}
+
+export function errorFromText(status: number, text: string): ApiError {
+  try {
+    const body = JSON.parse(text) as { error?: ErrorBody };
+    if (body.error?.message) return new ApiError(status, body.error);
+  } catch {
+    // Not ours: a proxy's page, or nothing.
+  }
+  return new ApiError(status, { code: "http", message: `the server answered ${status}` });
+}
+
+/** A response that succeeded. Asks for the key on 401 and tries again with it. */
+export async function open(path: string, init: RequestInit = {}): Promise<Response> {
+  for (;;) {
+    const headers = new Headers(init.headers);
+    const key = session.key;
+    if (key) headers.set("Authorization", `Bearer ${key}`);
+    let response: Response;
+    try {
+      response = await fetch(address(path), { ...init, headers });
+    } catch (error) {
+      if (init.signal?.aborted) throw error;
+      throw new ApiError(0, { code: "unreachable", message: "the server does not answer" });
+    }
+    if (response.ok) return response;
+    if (response.status === 401) {
+      await response.body?.cancel();
+      await session.ask(key, init.signal ?? null);
+      continue;
+    }
+    throw errorFromText(response.status, await response.text());
+  }
+}
+
+export async function call<T>(path: string, init: RequestInit = {}): Promise<T> {
+  const response = await open(path, init);
+  const text = await response.text();
+  return (text ? parseJson(text) : null) as T;
+}
+
+export function post(body: unknown, signal?: AbortSignal): RequestInit {
+  const init: RequestInit = {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  };
+  return signal ? { ...init, signal } : init;
+}
+
+/** Relative to the page, so that a prefix added by a proxy is kept. */
+export function address(path: string): string {
+  return new URL(path.replace(/^\//, ""), document.baseURI).href;
+}
+
+const part = encodeURIComponent;
+
+export const api = {
+  overview: () => call<Overview>("/v1/overview"),
+  topics: () => call<{ topics: Topic[] }>("/v1/topics").then((answer) => answer.topics),
+  topic: (name: string) => call<Topic>(`/v1/topics/${part(name)}`),
+  events: (name: string, limit = 50) =>
+    call<{ events: TopicEvent[] }>(`/v1/topics/${part(name)}/events?from=newest&limit=${limit}`).then((a) => a.events),
+  deadLetters: (name: string, limit = 50) =>
+    call<{ dead_letters: DeadLetter[]; total: number }>(`/v1/topics/${part(name)}/dead-letters?limit=${limit}`),
+  queries: () => call<{ queries: Query[] }>("/v1/queries").then((answer) => answer.queries),
+  query: (id: string) => call<Query>(`/v1/queries/${part(id)}`),
+  startQuery: (id: string) => call<Query>(`/v1/queries/${part(id)}/start`, post({})),
+  stopQuery: (id: string) => call<Query>(`/v1/queries/${part(id)}/stop`, post({})),
+  late: (id: string, limit = 50) =>
+    call<{ late: LateRow[]; total: number }>(`/v1/queries/${part(id)}/late?limit=${limit}`),
+  views: () => call<{ views: View[] }>("/v1/views").then((answer) => answer.views),
+  view: (name: string) => call<View>(`/v1/views/${part(name)}`),
+  rows: (name: string, parameters: Record<string, string>) =>
+    call<Answer>(`/v1/views/${part(name)}/rows?${new URLSearchParams(parameters)}`),
+  sources: () => call<{ sources: Source[] }>("/v1/sources").then((answer) => answer.sources),
+  completions: () => call<Completions>("/v1/completions"),
+  validate: (sql: string, signal?: AbortSignal) =>
+    call<{ ok: boolean; error?: ErrorBody }>("/v1/validate", post({ sql }, signal)),
+  statements: (sql: string) => call<{ results: StatementResult[]; error?: ErrorBody }>("/v1/statements", post({ sql })),
+
+  /** Sends events as they were typed. A refusal of all of them (422) is a result too, not a failure. */
+  async send(topic: string, body: string): Promise<SendResult> {
+    const headers = { "Content-Type": body.trim().includes("\n{") ? "application/x-ndjson" : "application/json" };
+    const path = `/v1/topics/${part(topic)}/events`;
+    const init = { method: "POST", headers, body };
+    const response = await fetchAllowing422(path, init);
+    return parseJson(await response.text()) as SendResult;
+  },
+};
+
+async function fetchAllowing422(path: string, init: RequestInit): Promise<Response> {
+  const headers = new Headers(init.headers);
+  if (session.key) headers.set("Authorization", `Bearer ${session.key}`);
+  const response = await fetch(address(path), { ...init, headers }).catch(() => null);
+  if (!response) throw new ApiError(0, { code: "unreachable", message: "the server does not answer" });
+  if (response.ok) return response;
+  if (response.status === 401) return open(path, init);
+  const text = await response.text();
+  if (response.status === 422 && text.includes('"rejected"')) return new Response(text);
+  throw errorFromText(response.status, text);
+}

@@ -1,0 +1,204 @@
+/** What the HTTP API answers, as docs/reference/http-api.md says it. */
+
+export type Scalar = string | number | bigint | boolean | null;
+export type Value = Scalar | Value[] | { [name: string]: Value };
+export type Fields = Record<string, Value>;
+
+export interface Column {
+  name: string;
+  type: string;
+  key?: boolean;
+}
+
+export interface Partition {
+  partition: number;
+  start: number;
+  end: number;
+}
+
+export interface Topic {
+  name: string;
+  kind: string;
+  role: string;
+  partitions: Partition[];
+  records: number;
+  bytes: number;
+  segments: number;
+  stream_time_ms: number | null;
+  columns: Column[];
+  timestamp: string | null;
+  retention_ms: number | null;
+  retention_bytes: number | null;
+  internal: boolean;
+  sources: string[];
+  rate: number;
+  dead_letters: number;
+}
+
+export interface Window {
+  start: number | string;
+  end: number | string;
+}
+
+export interface TopicEvent {
+  partition: number;
+  offset: number;
+  arrival: number;
+  time_ms: number;
+  id: string | null;
+  key: Fields | null;
+  value: Fields | null;
+  rest: Fields | null;
+  headers: Fields | null;
+  window?: Window;
+}
+
+export interface DeadLetter {
+  offset: number;
+  time_ms: number;
+  topic: string;
+  reason: string;
+  source: string;
+  id: string | null;
+  bytes: string;
+  text?: string | null;
+}
+
+export interface SendResult {
+  accepted: number;
+  duplicates: number;
+  rejected: { index: number; reason: string; dead_letter?: number }[];
+  position?: { partition: number; offset: number } | null;
+}
+
+export type QueryState = "starting" | "running" | "restarting" | "stopped" | "failed";
+
+export interface Query {
+  id: string;
+  statement: string;
+  sink: string;
+  sources: string[];
+  version: number;
+  wanted: "running" | "stopped";
+  state: QueryState;
+  batch: number | null;
+  rows_per_second: number;
+  rows: number;
+  changed_rows: number;
+  lag: number;
+  stream_time_ms: number | null;
+  late_rows: number;
+  batch_ms: number;
+  state_rows: number;
+  state_bytes: number;
+  restarts: number;
+  last_error: { message: string; time_ms: number; detail?: string } | null;
+  started_ms: number | null;
+  updated_ms: number | null;
+  plan?: string | null;
+  spark_plan?: string | null;
+}
+
+export interface LateRow {
+  topic: string;
+  partition: number;
+  offset: number;
+  time_ms: number;
+  stream_time_ms: number;
+  window_start_ms: number;
+  window_end_ms: number;
+  late_by_ms: number;
+  row: Fields;
+}
+
+export interface Through {
+  arrival: number;
+  offsets: Record<string, number>;
+}
+
+export interface View {
+  name: string;
+  version: number;
+  kind: string;
+  columns: Column[];
+  window: unknown;
+  topic: string;
+  query_id: string | null;
+  rows: number;
+  through: Through | null;
+  lag: number;
+  rate: number;
+}
+
+export interface Answer {
+  columns: Column[];
+  rows: Value[][];
+  view: string | null;
+  version: number | null;
+  through: Through | null;
+  truncated: boolean;
+  took_ms: number;
+}
+
+export interface Change {
+  key: Fields | null;
+  value: Fields | null;
+  time_ms: number;
+  window?: Window;
+  snapshot?: boolean;
+}
+
+export interface StatementResult {
+  statement: string;
+  kind: string;
+  message?: string | null;
+  columns?: Column[] | null;
+  rows?: Value[][] | null;
+  text?: string | null;
+  query_id?: string | null;
+}
+
+export type NodeState = "ok" | "lagging" | "failed" | "starting" | "idle";
+
+export interface TopologyNode {
+  id: string;
+  kind: "collector" | "topic" | "query" | "view";
+  name: string;
+  rate: number;
+  state: NodeState;
+  message: string | null;
+  detail?: Record<string, unknown>;
+}
+
+export interface TopologyEdge {
+  from: string;
+  to: string;
+  rate: number;
+}
+
+export interface Overview {
+  project: string;
+  version: string;
+  uptime_s: number;
+  nodes: TopologyNode[];
+  edges: TopologyEdge[];
+  totals: { events: number; rate: number; dead_letters: number; late_rows: number; bytes: number };
+  engine: { state: string; pid: number | null };
+}
+
+export interface Completions {
+  keywords: string[];
+  functions: { name: string; kind: string; signature: string; summary: string }[];
+  sources: { name: string; kind: string; columns: Column[] }[];
+}
+
+export interface Source {
+  name: string;
+  kind: string;
+  topic: string;
+  columns: Column[];
+  window: unknown;
+  statement: string;
+  query_id: string | null;
+  read_by: string[];
+}
