@@ -1,0 +1,63 @@
+"""Records of a topic → the Event objects of the HTTP API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.log.base import ARRIVAL, HEADERS, ID, REST, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Records, Topic
+from headrace.log.codecs.json_encode import bytes_to_json, row_to_json
+from headrace.types import Column
+
+
+def records_to_json(records: Records, topic: Topic) -> Iterator[dict[str, Any]]:
+    """Each record as an Event object: partition, offset, arrival, time_ms, id, key, value, rest, headers, window."""
+    rows = records.batch.to_pylist(maps_as_pydicts=None)
+    offsets: Sequence[int] = records.offsets or range(records.first_offset, records.next_offset)
+    for row, offset in zip(rows, offsets, strict=True):
+        yield record_to_json(row, topic, records.partition, offset)
+
+
+def record_to_json(row: dict[str, Any], topic: Topic, partition: int, offset: int) -> dict[str, Any]:
+    """`row` has the topic's and the system columns by name, as Arrow's `to_pylist` gives them."""
+    event: dict[str, Any] = {
+        "partition": partition,
+        "offset": offset,
+        "arrival": row[ARRIVAL],
+        "time_ms": row[TIME],
+        "id": row.get(ID),
+        "key": _columns_to_json(topic.spec.key, row),
+        "value": None if row[TOMBSTONE] else _columns_to_json(topic.spec.value, row),
+        "rest": _rest_to_json(row.get(REST)),
+        "headers": _headers_to_json(row.get(HEADERS)),
+    }
+    if topic.spec.windowed:
+        event["window"] = {"start": row[WINDOW_START], "end": row[WINDOW_END]}
+    return event
+
+
+def _columns_to_json(columns: tuple[Column, ...], row: dict[str, Any]) -> dict[str, Any]:
+    return row_to_json(columns, (row.get(column.name) for column in columns))
+
+
+def _rest_to_json(rest: str | None) -> msgspec.Raw | None:
+    """Fields nobody declared go out exactly as they came in."""
+    return None if rest is None else msgspec.Raw(rest.encode())
+
+
+def _headers_to_json(headers: list[tuple[str, bytes | None]] | None) -> dict[str, Any] | None:
+    if not headers:
+        return None
+    return {name: _header_to_json(value) for name, value in headers}
+
+
+def _header_to_json(value: bytes | None) -> Any:
+    """A header's bytes as text if they are text."""
+    if value is None:
+        return None
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": bytes_to_json(value)}
