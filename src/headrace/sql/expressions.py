@@ -8,7 +8,7 @@ resolved ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from typing import Literal as Only
 
@@ -26,9 +26,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """Base of all expressions. Where it stood does not take part in comparison."""
+    """Base of all expressions. Where it stood in the text does not make it another expression."""
 
     type: DataType | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +45,6 @@ class Name(Node):
 
     name: str
     source: str | None = None
-    span: Span | None = None
-
-    # Where a name stood in the text does not make it another name.
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Name) and (self.name, self.source) == (other.name, other.source)
-
-    def __hash__(self) -> int:
-        return hash((self.name, self.source))
 
 
 @dataclass(frozen=True, slots=True)

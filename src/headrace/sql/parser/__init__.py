@@ -1,0 +1,94 @@
+"""Tokens → statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.errors import SqlError
+from headrace.sql.expressions import Expression, Span
+from headrace.sql.parser.cursor import Cursor
+from headrace.sql.parser.expressions import parse_expression as _expression
+from headrace.sql.parser.statements import parse_element_list, parse_statement
+from headrace.sql.script import Script
+from headrace.sql.statements import Element, Statement
+from headrace.sql.tokens import tokenize
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One statement's text, parsed or not: `text` is `whole[start:end]`, with its semicolon if `complete`."""
+
+    text: str
+    start: int
+    end: int
+    complete: bool
+
+
+def parse(text: str, variables: Mapping[str, str] | None = None) -> list[Statement]:
+    """All statements of a text; the last semicolon may be missing. `SqlError` at the first that cannot be understood.
+
+    >>> [statement.text for statement in parse("SHOW STREAMS; DESCRIBE pageviews;")]
+    ['SHOW STREAMS;', 'DESCRIBE pageviews;']
+    """
+    script = Script(text)
+    cursor = Cursor(script, tokenize(script, variables))
+    statements: list[Statement] = []
+    try:
+        while cursor.token.kind != "end":
+            if not cursor.accept_operator(";"):
+                statements.append(parse_statement(cursor))
+    except RecursionError:
+        # The depth limit is well below Python's, unless whoever called us was already deep in its own calls.
+        raise cursor.too_deep(cursor.span(cursor.token)) from None
+    return statements
+
+
+def parse_expression(text: str) -> Expression:
+    """One expression, and nothing after it."""
+    script = Script(text)
+    cursor = Cursor(script, tokenize(script))
+    expression = _expression(cursor)
+    if cursor.token.kind != "end":
+        raise cursor.expected("the end of the expression")
+    return expression
+
+
+def parse_columns(text: str) -> tuple[Element, ...]:
+    """`userid VARCHAR KEY, pageid VARCHAR`: a list of columns without its brackets."""
+    script = Script(text)
+    cursor = Cursor(script, tokenize(script))
+    elements = parse_element_list(cursor)
+    if cursor.token.kind != "end":
+        raise cursor.expected("`,`")
+    return elements
+
+
+def split(text: str) -> list[Piece]:
+    """The statements' texts without parsing them; never fails. For prompts and editors: is what was typed complete?"""
+    script = Script(text)
+    try:
+        tokens = tokenize(script)[:-1]
+    except SqlError as error:
+        return _split_unreadable(script, error)
+    pieces: list[Piece] = []
+    start: int | None = None
+    for token in tokens:
+        if token.kind == "operator" and token.text == ";":
+            if start is not None:
+                pieces.append(Piece(text[start : token.end], start, token.end, True))
+            start = None
+        elif start is None:
+            start = token.start
+    if start is not None:
+        end = tokens[-1].end
+        pieces.append(Piece(text[start:end], start, end, False))
+    return pieces
+
+
+def _split_unreadable(script: Script, error: SqlError) -> list[Piece]:
+    """What comes before the unreadable place, and the rest as one incomplete piece."""
+    at = script.offset(Span(error.line, error.column))
+    pieces = split(script.text[:at]) if at else []
+    start = pieces.pop().start if pieces and not pieces[-1].complete else at
+    return [*pieces, Piece(script.text[start:], start, len(script.text), False)]
