@@ -87,6 +87,8 @@ class CollectSettings(Settings, frozen=True):
     """Largest single event."""
     max_events: int = 100_000
     """Most events of one request."""
+    max_future_seconds: float = 86_400.0
+    """An event time further ahead of the clock than this is rejected: one wrong clock must not close everybody's windows."""
 
 
 class Key(Settings, frozen=True):

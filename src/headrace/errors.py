@@ -7,7 +7,10 @@ HeadraceError
 ├── NotFound                a topic, view or query that does not exist        404
 ├── Conflict                it exists already, is in use, or is held          409
 ├── Gone                    a place to continue from that is no longer kept   410
-├── Refused                 not allowed: keys, roles, binding                 401, 403
+├── Refused                 not allowed: roles, binding, another site         403
+│   └── Unauthenticated     no key, or an unknown one                         401
+├── TooLarge                a body or a request beyond its limit              413
+├── UnsupportedMedia        a content type or encoding nobody reads           415
 ├── Overloaded              try again later, with `retry_after`               429
 ├── DiskFull                the log cannot take more                          507
 ├── NotRunning              no server holds this project                      503, exit 3
@@ -18,7 +21,7 @@ HeadraceError
 │   └── BatchConflict       contract 7: same batch, other checkpoint or offsets
 ├── StoreDamaged            a view that cannot be read; it is being refilled   503
 ├── QueryFailed             a streaming query stopped, with its cause
-└── DeadlineExceeded        a pull query ran longer than it may               408
+└── DeadlineExceeded        a pull query, or a slow body, took too long       408
 
 A message is short, lower case, values in backticks; `detail` says more; `hint` says what to do.
 """
@@ -119,6 +122,18 @@ class Gone(HeadraceError):
 
 class Refused(HeadraceError):
     code, status = "refused", 403
+
+
+class Unauthenticated(Refused):
+    code, status = "unauthenticated", 401
+
+
+class TooLarge(HeadraceError):
+    code, status = "too_large", 413
+
+
+class UnsupportedMedia(HeadraceError):
+    code, status = "unsupported_media", 415
 
 
 class Overloaded(HeadraceError):

@@ -49,6 +49,13 @@ class Layout:
     error: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Stands in the place of an event that could not even be parsed."""
+
+    reason: str
+
+
 class Rejections(dict[int, str]):
     """Row → reason; the first reason given stays."""
 
@@ -103,7 +110,9 @@ class JsonCodec:
         if set(map(type, events)) <= {dict}:
             return list(events)
         for row, event in enumerate(events):
-            if type(event) is not dict:
+            if isinstance(event, Unreadable):
+                rejected.add(row, f"the event {event.reason}")
+            elif type(event) is not dict:
                 rejected.add(row, f"an event must be a JSON object, got {shown(event)}")
         return [event if type(event) is dict else {} for event in events]
 

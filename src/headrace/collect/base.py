@@ -1,0 +1,67 @@
+"""What every collector promises.
+
+A collector takes raw events for a topic, from wherever, and answers for each of them:
+
+- *accepted*: it is in the log, durably if `acks` is `all` (contract 2);
+- *duplicate*: the topic had an event with this id already (contract 11);
+- *rejected*: it does not fit the topic. It is a dead letter with its reason and its bytes as they were sent (contract
+  10), written in the same atomic append as the accepted ones. Its id is not used up: mended, it may come again.
+
+Accepted, duplicate and rejected together are what was sent: nothing is dropped silently, one bad event spoils no other.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.log.base import Acks
+
+Form = Literal["json", "ndjson", "bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class RawEvents:
+    """What arrived, not looked at yet."""
+
+    topic: str
+    body: bytes
+    form: Form = "json"
+    """`json`: one event or an array; `ndjson`: one per line; `bytes`: the body is one record of a raw topic."""
+    source: str = ""
+    """Where it came from, for the dead letters."""
+    key: bytes | None = None
+    """The key of a `bytes` record."""
+    idempotency_key: str | None = None
+    """Gives event *i* the id `KEY/i`, unless it brings its own."""
+    acks: Acks = "all"
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    index: int
+    reason: str
+    dead_letter: int | None
+    """Its offset in the dead letters; None if it is there already, or if `acks` did not wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    accepted: int
+    duplicates: int = 0
+    rejected: tuple[Rejection, ...] = ()
+    positions: tuple[tuple[int, int, int], ...] = ()
+    """(partition, first offset, last offset)"""
+
+
+class Collector(ABC):
+    @abstractmethod
+    def collect(self, raw: RawEvents) -> Future[Outcome]:
+        """Decode, and append what is good and what is not in one atomic write. Safe to call from several threads;
+        decoding happens in the caller's.
+
+        Raises at once `NotFound`, `UsageError`, `Refused`, `TooLarge`, `Overloaded`, `DiskFull`: then nothing was taken.
+        The future fails with `DiskFull` or `LogError` when the write did; then, too, nothing was taken."""

@@ -1,0 +1,75 @@
+"""Events that could not be taken: a topic of their own, with the reason and the bytes as they were sent."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.log.base import ID, Append, Appended, Log, TopicSpec
+from headrace.types import BYTES, VARCHAR, Column
+
+DEAD_LETTERS_TOPIC = "_dead_letters"
+
+# Role `events`, because a dead letter has an id: a request that is sent again must not bury the same event twice.
+DEAD_LETTERS_SPEC = TopicSpec(
+    DEAD_LETTERS_TOPIC,
+    value=(
+        Column("TOPIC", VARCHAR),
+        Column("REASON", VARCHAR),
+        Column("SOURCE", VARCHAR),
+        Column("EVENT_ID", VARCHAR),
+        Column("PAYLOAD", BYTES),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    topic: str
+    reason: str
+    source: str
+    event_id: str | None
+    payload: bytes
+
+
+def create_dead_letters(log: Log) -> None:
+    """Does nothing when the topic is there."""
+    log.create_topic(DEAD_LETTERS_SPEC)
+
+
+def bury(letters: Sequence[DeadLetter]) -> Append:
+    """The append that keeps them; it belongs into the same call as the events they were sent with."""
+    columns = {
+        ID: pa.array([letter_id(letter) for letter in letters], pa.string()),
+        "TOPIC": pa.array([letter.topic for letter in letters], pa.string()),
+        "REASON": pa.array([letter.reason for letter in letters], pa.string()),
+        "SOURCE": pa.array([letter.source for letter in letters], pa.string()),
+        "EVENT_ID": pa.array([letter.event_id for letter in letters], pa.string()),
+        "PAYLOAD": pa.array([letter.payload for letter in letters], pa.binary()),
+    }
+    return Append(DEAD_LETTERS_TOPIC, pa.record_batch(columns))
+
+
+def letter_id(letter: DeadLetter) -> str:
+    """The same for the same event, however often it is sent. Not the event's own: that stays free for the mended."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (letter.topic.encode(), (letter.event_id or "").encode(), letter.payload):
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def offsets_of(appended: Appended, letters: int) -> list[int | None]:
+    """Where each letter is; None for one that was there already."""
+    if not appended.positions:
+        return [None] * letters
+    [(_, offset, _)] = appended.positions
+    known = set(appended.duplicates)
+    found: list[int | None] = []
+    for letter in range(letters):
+        found.append(None if letter in known else offset)
+        offset += letter not in known
+    return found
