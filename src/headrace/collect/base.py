@@ -63,5 +63,5 @@ class Collector(ABC):
         """Decode, and append what is good and what is not in one atomic write. Safe to call from several threads;
         decoding happens in the caller's.
 
-        Raises at once `NotFound`, `UsageError`, `Refused`, `TooLarge`, `Overloaded`, `DiskFull`: then nothing was taken.
-        The future fails with `DiskFull` or `LogError` when the write did; then, too, nothing was taken."""
+        Raises at once `NotFound`, `UsageError`, `Refused`, `TooLarge`, `Overloaded`, `DiskFull`: nothing was taken. The
+        future fails with `DiskFull` or `LogError` when the write did; then, too, nothing was taken."""
