@@ -14,7 +14,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from headrace.coordinate.base import CATALOG_TOPIC, DEAD_LETTERS_TOPIC, QueryDefinition, ViewDefinition
+from headrace.collect.dead_letters import DEAD_LETTERS_SPEC
+from headrace.coordinate.base import CATALOG_TOPIC, QueryDefinition, ViewDefinition
 from headrace.coordinate.events import (
     Event,
     QueryCreated,
@@ -29,7 +30,7 @@ from headrace.coordinate.events import (
 )
 from headrace.log.base import Append, Log, TopicSpec
 from headrace.sql.source import Source
-from headrace.types import BYTES, VARCHAR, Column
+from headrace.types import VARCHAR, Column
 
 T = TypeVar("T")
 
@@ -40,18 +41,11 @@ CATALOG_SPEC = TopicSpec(CATALOG_TOPIC, value=(Column(EVENT_COLUMN, VARCHAR),), 
 DEAD_LETTERS = Source(
     name="DEAD_LETTERS",
     kind="stream",
-    topic=DEAD_LETTERS_TOPIC,
+    topic=DEAD_LETTERS_SPEC.name,
     key=(),
-    value=(
-        Column("TOPIC", VARCHAR),
-        Column("REASON", VARCHAR),
-        Column("SOURCE", VARCHAR),
-        Column("EVENT_ID", VARCHAR),
-        Column("PAYLOAD", BYTES),
-    ),
+    value=DEAD_LETTERS_SPEC.value,
     statement="-- built in",
 )
-DEAD_LETTERS_SPEC = TopicSpec(DEAD_LETTERS_TOPIC, value=DEAD_LETTERS.value, role="derived")
 BUILT_IN = (DEAD_LETTERS,)
 
 

@@ -1,0 +1,130 @@
+"""The HTTP API, as the commands use it. Errors come back as the exceptions the server raised."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from headrace.errors import HeadraceError, NotRunning, Overloaded, error_from_json
+
+SILENCE_S = 20.0
+"""A stream says something at least every 5 s; longer silence means the server is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """One event of a server-sent stream."""
+
+    event: str
+    data: Any
+    id: str | None
+
+
+class Api:
+    def __init__(self, url: str, key: str | None = None, timeout: float = 30.0) -> None:
+        self.url = url
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        # trust_env: a proxy of the environment has no business between us and our own server.
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False)
+
+    def get(self, path: str, **query: Any) -> dict[str, Any]:
+        return self.request("GET", path, params=_given(query))
+
+    def post(self, path: str, body: Any = None, **query: Any) -> dict[str, Any]:
+        return self.request("POST", path, json=body, params=_given(query))
+
+    def delete(self, path: str) -> dict[str, Any]:
+        return self.request("DELETE", path)
+
+    def request(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        with _as_ours(self.url):
+            answer = self._http.request(method, path, **options)
+        return _body(answer)
+
+    def stream(self, method: str, path: str, body: Any = None, **query: Any) -> Iterator[ServerEvent]:
+        """The events of a server-sent stream until it ends."""
+        headers = {"Accept": "text/event-stream"}
+        last = query.pop("last_event_id", None)
+        if last is not None:
+            headers["Last-Event-ID"] = last
+        options = {"json": body} if body is not None else {}
+        timeout = httpx.Timeout(30.0, read=SILENCE_S)
+        with (
+            _as_ours(self.url),
+            self._http.stream(
+                method, path, params=_given(query), headers=headers, timeout=timeout, **options
+            ) as answer,
+        ):
+            if answer.status_code >= 400:
+                answer.read()
+                _body(answer)
+            yield from parse_events(answer.iter_lines())
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Api:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def parse_events(lines: Iterator[str]) -> Iterator[ServerEvent]:
+    """Server-sent events, by the rules of the HTML standard as far as our server uses them.
+
+    >>> list(parse_events(iter(["id: 1-7", "event: row", 'data: {"a":1}', ""])))
+    [ServerEvent(event='row', data={'a': 1}, id='1-7')]
+    """
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line.startswith(":"):
+            continue
+        if line:
+            name, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            fields[name] = f"{fields['data']}\n{value}" if name == "data" and "data" in fields else value
+        elif "data" in fields:
+            yield ServerEvent(fields.get("event", "message"), json.loads(fields["data"]), fields.get("id"))
+            fields = {}
+
+
+def _given(query: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in query.items() if value is not None}
+
+
+def _body(answer: httpx.Response) -> dict[str, Any]:
+    if answer.status_code == 204:
+        return {}
+    try:
+        body = answer.json()
+    except ValueError:
+        raise HeadraceError(f"the server answered {answer.status_code}", detail=answer.text[:500] or None) from None
+    # Rejected events are an answer, not an error of the request.
+    if answer.status_code >= 400 and isinstance(body, dict) and "error" in body:
+        error = error_from_json({key: value for key, value in body["error"].items() if key != "statement"})
+        error.results = body.get("results", [])  # type: ignore[attr-defined]
+        raise error
+    if answer.status_code == 429:
+        raise Overloaded("the server is busy", retry_after=float(answer.headers.get("Retry-After", 1)))
+    return body if isinstance(body, dict) else {"result": body}
+
+
+@contextmanager
+def _as_ours(url: str) -> Iterator[None]:
+    """httpx's errors in our words."""
+    try:
+        yield
+    except httpx.ConnectError:
+        raise NotRunning(f"nothing answers at `{url}`", hint="start it:  headrace up") from None
+    except httpx.TimeoutException:
+        raise HeadraceError(f"`{url}` did not answer in time", hint="headrace logs says what it is doing") from None
+    except httpx.InvalidURL as error:
+        raise HeadraceError(f"`{url}` is not an address: {error}") from None
+    except httpx.TransportError as error:
+        raise HeadraceError(f"the connection to `{url}` broke: {error}", hint="headrace status") from None

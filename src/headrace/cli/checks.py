@@ -1,0 +1,217 @@
+"""What `headrace doctor` looks at. Each check finds out one thing and says how to mend it."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Literal
+
+from headrace import __version__
+from headrace.cli.output import bytes_text
+from headrace.config import Project, load_project
+from headrace.coordinate.local import holder
+from headrace.coordinate.ports import choose_port
+from headrace.coordinate.supervisor import check_binding
+from headrace.errors import HeadraceError, SqlError
+
+NEEDED_JAVA = 17
+NEEDED_FILES = 4096
+SLOW_SYNC_MS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    state: Literal["ok", "warning", "wrong"]
+    text: str
+    hint: str | None = None
+
+
+def machine_checks() -> list[Check]:
+    return [check() for check in (_python, _packages, _java, _connector, _console, _memory, _open_files)]
+
+
+def project_checks(folder: Path) -> list[Check]:
+    try:
+        project = load_project(folder)
+    except HeadraceError as error:
+        return [Check("project", "wrong", error.message, error.hint)]
+    checks: tuple[Callable[[Project], Check], ...] = (_project, _pipelines, _disk, _sync, _binding, _port)
+    return [check(project) for check in checks]
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Check("python", "ok", f"{version}  ({sys.executable})")
+
+
+def _packages() -> Check:
+    found, missing = [f"headrace {__version__}"], []
+    for name in ("pyspark", "pyarrow", "granian", "starlette", "msgspec"):
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        return Check("packages", "wrong", f"missing: {', '.join(missing)}", "pip install --force-reinstall headrace")
+    if os.environ.get("SPARK_HOME"):
+        where = os.environ["SPARK_HOME"]
+        return Check(
+            "packages", "warning", f"SPARK_HOME is set to `{where}`", "unset SPARK_HOME: Headrace brings its own Spark"
+        )
+    return Check("packages", "ok", ", ".join(found))
+
+
+def java_command() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else shutil.which("java")
+
+
+def _java() -> Check:
+    command = java_command()
+    hint = "install a JDK 17 (Debian: apt install openjdk-17-jre-headless), or set JAVA_HOME"
+    if command is None:
+        return Check("java", "wrong", "there is none", hint)
+    try:
+        said = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=30).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Check("java", "wrong", f"`{command}` does not run: {error}", hint)
+    version = java_version(said)
+    if version is None or version < NEEDED_JAVA:
+        return Check("java", "wrong", f"`{command}` is version {version or '?'}, but {NEEDED_JAVA} is needed", hint)
+    return Check("java", "ok", f"{version}  ({command})")
+
+
+def java_version(text: str) -> int | None:
+    """
+    >>> java_version('openjdk version "17.0.12" 2024-07-16'), java_version('java version "1.8.0_292"')
+    (17, 8)
+    """
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(found.group(1)) if found else None
+
+
+def _connector() -> Check:
+    jar = resources.files("headrace") / "process" / "jars" / "headrace-spark.jar"
+    if not jar.is_file():
+        return Check("connector", "wrong", "headrace-spark.jar is not built", "in a clone:  make setup")
+    return Check("connector", "ok", "headrace-spark.jar")
+
+
+def _console() -> Check:
+    page = resources.files("headrace") / "console" / "index.html"
+    if not page.is_file():
+        return Check("console", "warning", "not built; the API works without", "in a clone:  make setup")
+    return Check("console", "ok", "built")
+
+
+def _memory() -> Check:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return Check("memory", "warning", "cannot be found out")
+    if free < 2 << 30:
+        return Check("memory", "warning", f"{bytes_text(free)} free", '2 GiB are better; or [spark] memory = "1g"')
+    return Check("memory", "ok", f"{bytes_text(free)} free, {os.cpu_count()} cores")
+
+
+def _open_files() -> Check:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < NEEDED_FILES:
+        state: Literal["warning", "wrong"] = "warning" if soft >= 1024 else "wrong"
+        return Check("open files", state, f"at most {soft:,}", f"ulimit -n {min(hard, 65536) if hard > 0 else 65536}")
+    return Check("open files", "ok", f"at most {soft:,}")
+
+
+def _project(project: Project) -> Check:
+    running = holder(project.data)
+    state = f"running at {running.url} (pid {running.pid})" if running else "not running"
+    return Check("project", "ok", f"{project.name}  ({project.folder}), {state}")
+
+
+def _pipelines(project: Project) -> Check:
+    from headrace.sql.api import parse
+
+    count = 0
+    for file in project.pipelines:
+        name = file.relative_to(project.folder)
+        try:
+            count += len(parse(file.read_text(encoding="utf-8")))
+        except SqlError as error:
+            return Check("pipelines", "wrong", f"{name}:{error.line}:{error.column}: {error.message}", error.hint)
+        except (OSError, UnicodeDecodeError) as error:
+            return Check("pipelines", "wrong", f"{name}: {error}")
+    if not count:
+        return Check("pipelines", "warning", "there are none", "write CREATE STREAM … into pipelines/NAME.sql")
+    return Check("pipelines", "ok", f"{count} statements in {len(project.pipelines)} files")
+
+
+def _disk(project: Project) -> Check:
+    folder = _existing(project.data)
+    usage = shutil.disk_usage(folder)
+    needed = project.settings.log.min_free_bytes
+    if not os.access(folder, os.W_OK):
+        return Check("disk", "wrong", f"`{folder}` cannot be written to", f"chown or chmod it:  ls -ld {folder}")
+    if usage.free < needed:
+        text = f"{bytes_text(usage.free)} free, below [log] min_free_bytes ({bytes_text(needed)}): writes are refused"
+        return Check("disk", "wrong", text, "free some, or set [log] retention_hours")
+    if usage.free < 4 * needed:
+        return Check("disk", "warning", f"{bytes_text(usage.free)} free", "free some soon")
+    return Check("disk", "ok", f"{bytes_text(usage.free)} free")
+
+
+def _sync(project: Project) -> Check:
+    """How long a durable write takes, which bounds how fast single events can be acknowledged."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=_existing(project.data)) as file:
+            started = time.perf_counter()
+            for _ in range(10):
+                file.write(b"x" * 4096)
+                file.flush()
+                os.fdatasync(file.fileno())
+            took = (time.perf_counter() - started) * 100
+    except OSError as error:
+        return Check("sync", "wrong", f"a durable write failed: {error}", "look at the disk: dmesg")
+    if took > SLOW_SYNC_MS:
+        return Check(
+            "sync", "warning", f"a durable write takes {took:.1f} ms", "a local SSD is better than a network disk"
+        )
+    return Check("sync", "ok", f"a durable write takes {took:.2f} ms")
+
+
+def _binding(project: Project) -> Check:
+    try:
+        check_binding(project)
+    except HeadraceError as error:
+        return Check("access", "wrong", error.message, error.hint)
+    keys = len(project.settings.auth.keys)
+    return Check("access", "ok", f"{keys} keys" if keys else "from this machine only, without keys")
+
+
+def _port(project: Project) -> Check:
+    running = holder(project.data)
+    if running is not None:
+        return Check("port", "ok", f"{running.port}, held by this project")
+    server = project.settings.server
+    try:
+        choose_port(server.host, server.port)
+    except HeadraceError as error:
+        return Check("port", "wrong", error.message, error.hint)
+    return Check("port", "ok", f"{server.port} is free")
+
+
+def _existing(folder: Path) -> Path:
+    while not folder.exists():
+        folder = folder.parent
+    return folder

@@ -1,0 +1,58 @@
+"""The `headrace` command. Errors become exit codes: 0 done, 1 failed, 2 usage, 3 not running."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from headrace import __version__
+from headrace.cli import bench, dlq, doctor, init, query, sql, test, topic, up, view
+from headrace.cli.output import exit_code, print_error
+from headrace.errors import HeadraceError
+
+app = typer.Typer(
+    name="headrace",
+    no_args_is_help=True,
+    add_completion=False,
+    # Plain help: fast, and the same in a pipe as on a terminal.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start with:  headrace init NAME && cd NAME && headrace up",
+)
+
+for module in (init, up, sql, test, doctor, bench):
+    module.register(app)
+for group in (topic, query, view, dlq):
+    app.add_typer(group.app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"headrace {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def headrace(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Events in, live tables out."""
+
+
+def main() -> None:
+    try:
+        app()
+    except HeadraceError as error:
+        print_error(error, as_json="--json" in sys.argv)
+        sys.exit(exit_code(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Options that many commands share, and how a command finds its project and its server."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.config import Project, find_project, load_project
+from headrace.coordinate.local import holder
+from headrace.errors import ConfigError, NotRunning, UsageError
+
+if TYPE_CHECKING:
+    from headrace.cli.api import Api
+
+ProjectOption = Annotated[
+    Path | None,
+    typer.Option("--project", help="The project's folder; by default the nearest one above here.", metavar="DIR"),
+]
+UrlOption = Annotated[
+    str | None,
+    typer.Option("--url", envvar="HEADRACE_URL", help="The server's address; by default the project's.", metavar="URL"),
+]
+KeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key", envvar="HEADRACE_KEY", help="API key; by default the project's first that may.", metavar="KEY"
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
+_STRONGEST_FIRST = ("admin", "write", "read")
+
+
+def open_project(folder: Path | None) -> Project:
+    if folder is not None:
+        return load_project(folder)
+    found = find_project(Path.cwd())
+    if found is None:
+        raise ConfigError(
+            f"no headrace.toml in `{Path.cwd()}` or above",
+            hint="make a project:  headrace init NAME      or name one:  --project DIR",
+        )
+    return load_project(found)
+
+
+def open_api(project: Path | None, url: str | None, key: str | None) -> Api:
+    """A client of the server that is named, or that runs the project. `NotRunning` if none does."""
+    from headrace.cli.api import Api
+
+    if url is not None:
+        return Api(_checked(url), key)
+    found = open_project(project)
+    running = holder(found.data)
+    if running is None:
+        raise NotRunning(
+            f"project `{found.name}` is not running",
+            hint=f"start it:  headrace up{_named(project)}",
+        )
+    return Api(running.url, key or project_key(found))
+
+
+def project_key(project: Project) -> str | None:
+    """The strongest key of the project: who can read its headrace.toml owns it."""
+    keys = sorted(project.settings.auth.keys, key=lambda key: _STRONGEST_FIRST.index(key.role))
+    return keys[0].key if keys else None
+
+
+def _checked(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"`{url}` is not an address", hint="such as http://127.0.0.1:8080")
+    return url.rstrip("/")
+
+
+def _named(project: Path | None) -> str:
+    return f" --project {project}" if project else ""
+
+
+def in_terminal() -> bool:
+    return os.isatty(1)

@@ -1,0 +1,167 @@
+"""Printing: tables for people, JSON for scripts, errors on stderr. Colour and width only on a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import HeadraceError, NotRunning, SqlError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# Points in time among the API's `_ms` fields (the others are durations).
+MOMENTS = {
+    "time_ms",
+    "stream_time_ms",
+    "window_start_ms",
+    "window_end_ms",
+    "started_ms",
+    "updated_ms",
+    "created_ms",
+}
+
+
+def console(stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    # In a pipe there is no width to fit: lines stay whole so that `grep` and `cut` work.
+    width = None if stream.isatty() else 10_000
+    return Console(file=stream, width=width, highlight=False, soft_wrap=not stream.isatty())
+
+
+def print_json(body: Any) -> None:
+    print(json.dumps(with_iso_times(body), ensure_ascii=False, default=str), flush=True)
+
+
+def with_iso_times(body: Any) -> Any:
+    """
+    >>> with_iso_times({"time_ms": 1500, "batch_ms": 7})
+    {'time_ms': 1500, 'batch_ms': 7, 'time': '1970-01-01T00:00:01.500Z'}
+    """
+    if isinstance(body, list):
+        return [with_iso_times(item) for item in body]
+    if not isinstance(body, dict):
+        return body
+    result = {name: with_iso_times(value) for name, value in body.items()}
+    for name, value in body.items():
+        if name in MOMENTS and isinstance(value, int):
+            result.setdefault(name.removesuffix("_ms"), iso_time(value))
+    return result
+
+
+def iso_time(milliseconds: int) -> str:
+    return _moment(milliseconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def local_time(milliseconds: int | None) -> str:
+    """In the user's zone, to the millisecond."""
+    if milliseconds is None or milliseconds < 0:
+        return "-"
+    return _moment(milliseconds).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def _moment(milliseconds: int) -> datetime:
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return datetime.max.replace(tzinfo=UTC)
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "nothing") -> None:
+    """A plain table; numbers to the right. `empty` is what to say, and what to do, when there are no rows."""
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = [list(row) for row in rows]
+    if not rows:
+        print(empty)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for index, heading in enumerate(headings):
+        numeric = all(is_number(row[index]) or row[index] is None for row in rows)
+        table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell(value)) for value in row))
+    for line in _rendered(table):
+        print(line)
+
+
+def _rendered(table: Any) -> list[str]:
+    target = console()
+    if target.is_terminal:
+        target.print(table)
+        return []
+    with target.capture() as capture:
+        # Only as wide as it needs to be: no padding up to the width of a pipe.
+        target.print(table, crop=False)
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def cell(value: Any) -> str:
+    """
+    >>> cell(1234567), cell(None), cell({"a": 1}), cell(0.5)
+    ('1,234,567', '', '{"a": 1}', '0.5')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.3f}".rstrip("0").rstrip(".") if abs(value) < 1e15 else repr(value)
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)
+
+
+def print_pairs(pairs: Iterable[tuple[str, Any]]) -> None:
+    """Name and value, one a line."""
+    shown = [(name, cell(value)) for name, value in pairs]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        print(f"{name:<{width}}  {value}".rstrip())
+
+
+def bytes_text(count: int) -> str:
+    """
+    >>> bytes_text(512), bytes_text(3_400_000)
+    ('512 B', '3.2 MiB')
+    """
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def print_error(error: HeadraceError, as_json: bool = False) -> None:
+    if as_json:
+        print(json.dumps({"error": error.to_json()}, ensure_ascii=False, default=str), file=sys.stderr)
+        return
+    from rich.text import Text
+
+    target = console(stderr=True)
+    if isinstance(error, SqlError) and error.line:
+        target.print(Text(error.source_line))
+        target.print(Text(" " * (error.column - 1) + "^" * max(1, error.length), style="bold red"))
+        target.print(Text(f"line {error.line}, column {error.column}: {error.message}", style="red"))
+    else:
+        target.print(Text(error.message, style="red"))
+    for more in (error.detail, error.hint):
+        for line in (more or "").splitlines():
+            target.print(Text(f"  {line}"))
+
+
+def exit_code(error: HeadraceError) -> int:
+    return 3 if isinstance(error, NotRunning) else 1

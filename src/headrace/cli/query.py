@@ -1,0 +1,121 @@
+"""`headrace query`: the queries that run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
+from headrace.cli.output import bytes_text, local_time, print_json, print_pairs, print_table
+
+app = typer.Typer(name="query", help="The queries that run: how they are, stopping and starting.", no_args_is_help=True)
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="A query's id, as `query list` shows it.")]
+
+
+@app.command("list", epilog="Example:  headrace query list")
+def list_queries(
+    project: ProjectOption = None, url: UrlOption = None, key: KeyOption = None, as_json: JsonOption = False
+) -> None:
+    """All queries, with state and lag."""
+    with open_api(project, url, key) as api:
+        body = api.get("/v1/queries")
+    if as_json:
+        print_json(body)
+        return
+    print_table(
+        ["id", "writes", "reads", "state", "lag", "rows/s", "rows", "late"],
+        [
+            [
+                q["id"],
+                q["sink"],
+                ", ".join(q["sources"]),
+                state_of(q),
+                q["lag"],
+                q["rows_per_second"],
+                q["rows"],
+                q["late_rows"],
+            ]
+            for q in body["queries"]
+        ],
+        empty="no queries; CREATE TABLE … AS SELECT makes one",
+    )
+
+
+@app.command("show", epilog="Example:  headrace query show CTAS_VIEWS_BY_PAGE_2")
+def show_query(
+    query_id: IdArgument,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """One query: progress, lag, last error, plan."""
+    with open_api(project, url, key) as api:
+        body = api.get(f"/v1/queries/{query_id}")
+    if as_json:
+        print_json(body)
+    else:
+        _print_query(body)
+
+
+@app.command("stop", epilog="Example:  headrace query stop CTAS_VIEWS_BY_PAGE_2")
+def stop_query(
+    query_id: IdArgument,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Stop a query after its batch. Its state stays; `query start` goes on from there."""
+    _change(query_id, "stop", project, url, key, as_json)
+
+
+@app.command("start", epilog="Example:  headrace query start CTAS_VIEWS_BY_PAGE_2")
+def start_query(
+    query_id: IdArgument,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Start a stopped query where it was."""
+    _change(query_id, "start", project, url, key, as_json)
+
+
+def _change(query_id: str, action: str, project: Any, url: str | None, key: str | None, as_json: bool) -> None:
+    with open_api(project, url, key) as api:
+        body = api.post(f"/v1/queries/{query_id}/{action}")
+    if as_json:
+        print_json(body)
+    else:
+        print(f"{query_id} is to be {body['wanted']}; it is {body['state']}")
+
+
+def state_of(query: dict[str, Any]) -> str:
+    error = query.get("last_error")
+    trouble = error and query["state"] in ("failed", "restarting")
+    return f"{query['state']}: {error['message']}" if error and trouble else str(query["state"])
+
+
+def _print_query(query: dict[str, Any]) -> None:
+    error = query["last_error"]
+    print_pairs(
+        [
+            ("id", query["id"]),
+            ("writes", query["sink"]),
+            ("reads", ", ".join(query["sources"])),
+            ("state", f"{query['state']} (wanted: {query['wanted']}, {query['restarts']} restarts)"),
+            ("batch", f"{query['batch']:,}  ({query['batch_ms']:,} ms)"),
+            ("rows", f"{query['rows']:,} in, {query['changed_rows']:,} out  ({query['rows_per_second']:,.0f}/s)"),
+            ("lag", query["lag"]),
+            ("stream time", local_time(query["stream_time_ms"])),
+            ("late rows", query["late_rows"]),
+            ("state kept", f"{query['state_rows']:,} rows, {bytes_text(query['state_bytes'])}"),
+            ("last error", f"{error['message']}  ({local_time(error['time_ms'])})" if error else "none"),
+        ]
+    )
+    print(f"\n{query['statement']}")
+    for name in ("plan", "spark_plan"):
+        if query.get(name):
+            print(f"\n{query[name]}")

@@ -1,0 +1,132 @@
+"""The prompt of `headrace sql`: history, completion, several lines until `;`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+from headrace.cli.output import print_error
+from headrace.errors import HeadraceError
+from headrace.sql.api import split
+
+if TYPE_CHECKING:
+    from headrace.cli.sql import SqlSession
+
+PROMPT, MORE = "headrace> ", "        > "
+HELP = """Statements end with `;`. Ctrl-C clears the line or ends a running query, Ctrl-D leaves.
+  SHOW STREAMS;  SHOW TABLES;  SHOW QUERIES;  SHOW TOPICS;  SHOW FUNCTIONS;
+  DESCRIBE name;  EXPLAIN SELECT …;  SELECT … FROM name;  SELECT … FROM name EMIT CHANGES;"""
+
+
+def repl(session: SqlSession) -> None:
+    prompt: PromptSession[str] = PromptSession(
+        PROMPT,
+        history=_history(),
+        completer=SqlCompleter(session),
+        complete_while_typing=False,
+        multiline=True,
+        prompt_continuation=lambda width, number, wrapped: MORE,
+        key_bindings=_keys(),
+    )
+    print(f"connected to {session.api.url}; `help` says what can be typed")
+    while True:
+        try:
+            text = prompt.prompt().strip()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        if text.lower().rstrip(";") in ("exit", "quit"):
+            return
+        if text.lower().rstrip(";") == "help":
+            print(HELP)
+        elif text:
+            run(session, text)
+
+
+def run(session: SqlSession, text: str) -> None:
+    """Run what was typed; an error is shown, not fatal."""
+    try:
+        session.run(text)
+    except HeadraceError as error:
+        print_error(error)
+    except KeyboardInterrupt:
+        print("^C")
+
+
+def complete_statement(text: str) -> bool:
+    """Whether Enter should run this, and not begin another line.
+
+    >>> [complete_statement(text) for text in ("SHOW", "SELECT ';", "SELECT ';';", "SHOW TABLES; SHOW", "exit")]
+    [False, False, True, False, True]
+    """
+    if text.strip().lower() in ("", "exit", "quit", "help"):
+        return True
+    return all(piece.complete for piece in split(text))
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _enter(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if complete_statement(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return keys
+
+
+def _history() -> History:
+    file = Path.home() / ".headrace_history"
+    try:
+        file.touch(mode=0o600)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(file))
+
+
+class SqlCompleter(Completer):
+    """Keywords, functions, streams, tables and columns, asked of the server when Tab is pressed."""
+
+    def __init__(self, session: SqlSession) -> None:
+        self._session = session
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        word = document.get_word_before_cursor(pattern=re.compile(r"[A-Za-z_][\w]*"))
+        if not word:
+            return
+        try:
+            known = self._session.api.get("/v1/completions")
+        except HeadraceError:
+            return
+        for text, kind in candidates(known, document.text):
+            if text.lower().startswith(word.lower()) and text.lower() != word.lower():
+                yield Completion(text, start_position=-len(word), display_meta=kind)
+
+
+def candidates(known: dict[str, Any], text: str) -> list[tuple[str, str]]:
+    """What may be meant, likeliest first: columns of the sources the text names, then sources, functions, keywords."""
+    words = {word.lower() for word in re.findall(r"\w+", text)}
+    columns = {
+        column["name"]: source["name"]
+        for source in known["sources"]
+        if source["name"].lower() in words
+        for column in source["columns"]
+    }
+    return [
+        *((name, f"column of {source}") for name, source in columns.items()),
+        *((source["name"], source["kind"]) for source in known["sources"]),
+        *((function["name"], function.get("signature") or "function") for function in known["functions"]),
+        *((keyword, "keyword") for keyword in known["keywords"]),
+    ]

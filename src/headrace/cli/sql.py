@@ -1,0 +1,159 @@
+"""`headrace sql`: statements from the command line, a file or a prompt."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
+from headrace.cli.output import print_json, print_table
+from headrace.errors import SqlError, UsageError, error_from_json
+from headrace.sql.api import parse
+from headrace.sql.statements import SelectStatement
+
+if TYPE_CHECKING:
+    from headrace.cli.api import Api
+    from headrace.sql.statements import Statement
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog='Example:  headrace sql -e "SELECT * FROM views_by_page LIMIT 5;"')(sql)
+
+
+def sql(
+    execute: Annotated[
+        list[str] | None, typer.Option("-e", "--execute", help="Run this; may be given again.", metavar="SQL")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("-f", "--file", help="Run this file; `-` is standard input.", metavar="FILE")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="At most this many rows of a query.", min=1)] = None,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run SQL; without -e or -f, at a prompt with history and completion."""
+    texts = [*(execute or []), *([_read(file)] if file else [])]
+    if not texts and not sys.stdin.isatty():
+        texts = [sys.stdin.read()]
+    with open_api(project, url, key) as api:
+        session = SqlSession(api, as_json, limit)
+        if texts:
+            for text in texts:
+                session.run(text)
+            return
+        from headrace.cli.repl import repl
+
+        repl(session)
+
+
+def _read(file: Path) -> str:
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read `{file}`: {error}") from None
+
+
+class SqlSession:
+    """Runs texts of SQL through the API and prints what comes back."""
+
+    def __init__(self, api: Api, as_json: bool = False, limit: int | None = None) -> None:
+        self.api = api
+        self._as_json = as_json
+        self._limit = limit
+
+    def run(self, text: str) -> None:
+        """One statement after the other, each printed before the next runs. Raises at the first that fails."""
+        for statement in parse(text):
+            if isinstance(statement, SelectStatement):
+                self._select(statement)
+            else:
+                self._execute(statement)
+
+    def _execute(self, statement: Statement) -> None:
+        try:
+            body = self.api.post("/v1/statements", {"sql": terminated(statement.text)})
+        except SqlError as error:
+            raise moved(error, statement) from None
+        for result in body["results"]:
+            self._print_result(result)
+
+    def _select(self, statement: SelectStatement) -> None:
+        try:
+            if statement.push:
+                self._push(terminated(statement.text))
+            else:
+                self._pull(terminated(statement.text))
+        except SqlError as error:
+            raise moved(error, statement) from None
+
+    def _pull(self, text: str) -> None:
+        body = self.api.post("/v1/query", {"sql": text} | ({"limit": self._limit} if self._limit else {}))
+        if self._as_json:
+            print_json(body)
+            return
+        print_table([column["name"] for column in body["columns"]], body["rows"], empty="no rows")
+        if body.get("truncated"):
+            print(f"… only the first {len(body['rows']):,} rows; LIMIT or --limit says how many")
+
+    def _push(self, text: str) -> None:
+        """Rows as they come, until the query ends or Ctrl-C."""
+        count = 0
+        try:
+            for event in self.api.stream("POST", "/v1/query", {"sql": text}):
+                if event.event == "error":
+                    raise error_from_json(event.data.get("error", event.data))
+                self._print_push(event.event, event.data)
+                count += event.event == "row"
+                if count == self._limit:
+                    return
+        except KeyboardInterrupt:
+            print("^C stopped", file=sys.stderr)
+
+    def _print_push(self, event: str, data: dict[str, Any]) -> None:
+        if self._as_json:
+            print_json({"event": event} | data)
+        elif event == "header":
+            print("\t".join(column["name"] for column in data["columns"]), flush=True)
+        elif event == "row":
+            print("\t".join("" if value is None else str(value) for value in data["row"]), flush=True)
+
+    def _print_result(self, result: dict[str, Any]) -> None:
+        if self._as_json:
+            print_json(result)
+        elif result.get("rows") is not None:
+            columns = [c["name"] if isinstance(c, dict) else c for c in result.get("columns") or []]
+            print_table(columns, result["rows"], empty=result.get("message") or "none")
+        else:
+            print(result.get("text") or result.get("message") or "done")
+
+
+def terminated(text: str) -> str:
+    """
+    >>> terminated("SHOW STREAMS")
+    'SHOW STREAMS;'
+    """
+    stripped = text.rstrip()
+    return stripped if stripped.endswith(";") else stripped + ";"
+
+
+def moved(error: SqlError, statement: Statement) -> SqlError:
+    """The error with its place in the whole text: the server saw only one statement of it."""
+    if not error.line:
+        return error
+    place = statement.script.span(statement.start, statement.end)
+    line = error.line + place.line - 1
+    column = error.column + (place.column - 1 if error.line == 1 else 0)
+    return SqlError(
+        error.message,
+        line=line,
+        column=column,
+        length=error.length,
+        source_line=statement.script.line(line),
+        detail=error.detail,
+        hint=error.hint,
+    )

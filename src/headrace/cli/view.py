@@ -1,0 +1,128 @@
+"""`headrace view`: the live tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.api import Api, ServerEvent
+from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
+from headrace.cli.output import cell, local_time, print_json, print_table
+from headrace.errors import HeadraceError, NotRunning, UsageError
+
+app = typer.Typer(name="view", help="The live tables: what they hold, and how they change.", no_args_is_help=True)
+ViewArgument = Annotated[str, typer.Argument(metavar="VIEW", help="A table's name, in any case.")]
+RECONNECT_S = 60.0
+
+
+@app.command("list", epilog="Example:  headrace view list")
+def list_views(
+    project: ProjectOption = None, url: UrlOption = None, key: KeyOption = None, as_json: JsonOption = False
+) -> None:
+    """All views."""
+    with open_api(project, url, key) as api:
+        body = api.get("/v1/views")
+    if as_json:
+        print_json(body)
+        return
+    print_table(
+        ["view", "version", "rows", "lag", "changes/s", "written by"],
+        [[v["name"], v["version"], v["rows"], v["lag"], v["rate"], v["query_id"]] for v in body["views"]],
+        empty="no views; CREATE TABLE … AS SELECT makes one",
+    )
+
+
+@app.command("get", epilog="Example:  headrace view get views_by_page pageid=/home")
+def get_view(
+    view: ViewArgument,
+    where: Annotated[
+        list[str] | None, typer.Argument(metavar="[COLUMN=VALUE]…", help="Only rows with these values.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="At most this many rows.", min=1)] = 100,
+    order: Annotated[
+        str | None, typer.Option(help="A column; with `-` before it, descending.", metavar="COLUMN")
+    ] = None,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The rows of a view, now."""
+    with open_api(project, url, key) as api:
+        body = api.get(f"/v1/views/{view}/rows", limit=limit, order=order, **dict(map(_condition, where or ())))
+    if as_json:
+        print_json(body)
+        return
+    print_table([column["name"] for column in body["columns"]], body["rows"], empty="no rows")
+    if body.get("truncated"):
+        print(f"… only the first {len(body['rows']):,}; --limit gives more")
+
+
+@app.command("watch", epilog="Example:  headrace view watch views_by_page --snapshot")
+def watch_view(
+    view: ViewArgument,
+    snapshot: Annotated[bool, typer.Option("--snapshot", help="First the rows as they are.")] = False,
+    limit: Annotated[int | None, typer.Option(help="Stop after this many changes.", min=1)] = None,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The changes of a view as they happen, until Ctrl-C. Goes on without a gap when the server comes back."""
+    with open_api(project, url, key) as api:
+        seen = 0
+        try:
+            for event in changes(api, view, snapshot):
+                print_change(event, as_json)
+                seen += 1
+                if seen == limit:
+                    return
+        except KeyboardInterrupt:
+            return
+
+
+def changes(api: Api, view: str, snapshot: bool) -> Iterator[ServerEvent]:
+    """The feed, continued from the last event's id when the connection breaks."""
+    last: str | None = None
+    broken_since: float | None = None
+    while True:
+        first = "true" if snapshot and last is None else None
+        try:
+            for event in api.stream("GET", f"/v1/views/{view}/feed", snapshot=first, last_event_id=last):
+                broken_since = None
+                if event.event == "change":
+                    last = event.id or last
+                    yield event
+        except NotRunning:
+            if broken_since is None and last is None:
+                raise
+        except HeadraceError as error:
+            if error.status < 500 or type(error) is not HeadraceError:
+                raise
+        broken_since = broken_since or time.monotonic()
+        if time.monotonic() - broken_since > RECONNECT_S:
+            raise NotRunning(f"the server has not come back for {RECONNECT_S:.0f} s")
+        time.sleep(0.3)
+
+
+def print_change(event: ServerEvent, as_json: bool) -> None:
+    data: dict[str, Any] = event.data
+    if as_json:
+        print_json({"id": event.id} | data)
+        return
+    window = data.get("window")
+    since = f"  [{local_time(window['start'])} …]" if window else ""
+    key = ", ".join(cell(value) for value in data["key"].values())
+    value = data["value"]
+    shown = "deleted" if value is None else "  ".join(f"{name}={cell(item)}" for name, item in value.items())
+    print(f"{local_time(data['time_ms'])}  {key}{since}  {shown}", flush=True)
+
+
+def _condition(text: str) -> tuple[str, str]:
+    column, equals, value = text.partition("=")
+    if not equals or not column:
+        raise UsageError(f"`{text}` is not COLUMN=VALUE", hint="such as pageid=/home")
+    return column, value
