@@ -1,0 +1,165 @@
+"""Functions over strings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.sql.functions.function import scalar
+
+# What Java's String.trim removes.
+_BLANK = "".join(map(chr, range(33)))
+_LONGEST = 2**24
+
+
+def substring(text: str, position: int, length: int | None = None) -> str:
+    """Counts from 1, from the end with negatives; 0 is as 1."""
+    start = max(len(text) + position, 0) if position < 0 else max(position - 1, 0)
+    return text[start:] if length is None else text[start : start + max(length, 0)]
+
+
+def concat(*parts: str | None) -> str:
+    return "".join(part for part in parts if part is not None)
+
+
+def concat_ws(separator: str | None, *parts: str | None) -> str | None:
+    return None if separator is None else separator.join(part for part in parts if part is not None)
+
+
+def split(text: str, delimiter: str) -> list[str]:
+    return text.split(delimiter) if delimiter else list(text)
+
+
+def instr(text: str, wanted: str, position: int = 1, occurrence: int = 1) -> int:
+    """The place of the n-th occurrence from `position` on, backwards if that is negative; 0 if there is none."""
+    if occurrence < 1 or position == 0:
+        return 0
+    backwards = position < 0
+    at = len(text) + position if backwards else position - 1
+    for _ in range(occurrence):
+        if at < 0:
+            return 0
+        found = text.rfind(wanted, 0, at + len(wanted)) if backwards else text.find(wanted, at)
+        if found < 0:
+            return 0
+        at = found - 1 if backwards else found + 1
+    return found + 1
+
+
+def initcap(text: str) -> str:
+    result, start = [], True
+    for character in text:
+        result.append(character.upper() if start else character.lower())
+        start = character.isspace()
+    return "".join(result)
+
+
+def _padding(text: str, length: int, padding: str) -> str | None:
+    if length < 0 or not padding or length > _LONGEST:
+        return None
+    missing = max(length - len(text), 0)
+    return (padding * (missing // len(padding) + 1))[:missing]
+
+
+def lpad(text: str, length: int, padding: str) -> str | None:
+    filler = _padding(text, length, padding)
+    return None if filler is None else (filler + text if filler else text[:length])
+
+
+def rpad(text: str, length: int, padding: str) -> str | None:
+    filler = _padding(text, length, padding)
+    return None if filler is None else text[:length] + filler
+
+
+def character(code: Any) -> str | None:
+    """The character of a code point, or of an escape such as `\\u597d`."""
+    if isinstance(code, str):
+        return code.encode("ascii").decode("unicode_escape").encode("utf-16", "surrogatepass").decode("utf-16")
+    return chr(code)
+
+
+FUNCTIONS = (
+    scalar("UCASE", "(VARCHAR) -> VARCHAR", str.upper, "The text in upper case.", "UCASE('Page')"),
+    scalar("LCASE", "(VARCHAR) -> VARCHAR", str.lower, "The text in lower case.", "LCASE('Page')"),
+    scalar(
+        "LEN", ("(VARCHAR) -> INTEGER", "(BYTES) -> INTEGER"), len, "How many characters, or bytes.", "LEN('headrace')"
+    ),
+    scalar(
+        "SUBSTRING",
+        ("(VARCHAR, INTEGER) -> VARCHAR", "(VARCHAR, INTEGER, INTEGER) -> VARCHAR"),
+        substring,
+        "The text from a position on, counted from 1 (from the end if negative), of at most the given length.",
+        "SUBSTRING('headrace', 5, 4)",
+    ),
+    scalar(
+        "TRIM",
+        "(VARCHAR) -> VARCHAR",
+        lambda text: text.strip(_BLANK),
+        "Without white space at both ends.",
+        "TRIM('  a ')",
+    ),
+    scalar(
+        "CONCAT",
+        "(VARCHAR...) -> VARCHAR",
+        concat,
+        "The texts one after the other; nulls are left out. `a || b` and `a + b` are the same.",
+        "CONCAT('head', 'race')",
+        nulls=True,
+    ),
+    scalar(
+        "CONCAT_WS",
+        "(VARCHAR, VARCHAR...) -> VARCHAR",
+        concat_ws,
+        "The texts with a separator, which comes first, between them; nulls are left out.",
+        "CONCAT_WS('-', 'a', 'b')",
+        nulls=True,
+    ),
+    scalar(
+        "REPLACE",
+        "(VARCHAR, VARCHAR, VARCHAR) -> VARCHAR",
+        str.replace,
+        "The text with every occurrence of the second replaced by the third.",
+        "REPLACE('a.b', '.', '/')",
+    ),
+    scalar(
+        "SPLIT",
+        "(VARCHAR, VARCHAR) -> ARRAY<VARCHAR>",
+        split,
+        "The parts between delimiters; single characters if the delimiter is empty.",
+        "SPLIT('a,b,c', ',')",
+    ),
+    scalar(
+        "INSTR",
+        (
+            "(VARCHAR, VARCHAR) -> INTEGER",
+            "(VARCHAR, VARCHAR, INTEGER) -> INTEGER",
+            "(VARCHAR, VARCHAR, INTEGER, INTEGER) -> INTEGER",
+        ),
+        instr,
+        "Where the second text is in the first, counted from 1; from a position on; its n-th occurrence. 0 if nowhere.",
+        "INSTR('headrace', 'race')",
+    ),
+    scalar(
+        "INITCAP", "(VARCHAR) -> VARCHAR", initcap, "Every word with a capital first letter.", "INITCAP('page views')"
+    ),
+    scalar(
+        "LPAD",
+        "(VARCHAR, INTEGER, VARCHAR) -> VARCHAR",
+        lpad,
+        "Filled on the left, or cut, to a length.",
+        "LPAD('7', 3, '0')",
+    ),
+    scalar(
+        "RPAD",
+        "(VARCHAR, INTEGER, VARCHAR) -> VARCHAR",
+        rpad,
+        "Filled on the right, or cut, to a length.",
+        "RPAD('7', 3, '.')",
+    ),
+    scalar(
+        "CHR",
+        ("(INTEGER) -> VARCHAR", "(VARCHAR) -> VARCHAR"),
+        character,
+        "The character with a code point.",
+        "CHR(75)",
+    ),
+)
