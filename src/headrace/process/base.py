@@ -15,6 +15,19 @@ from typing import Literal
 import msgspec
 
 from headrace.sql.plan import PersistentQuery
+from headrace.types import BIGINT, VARCHAR, Column
+
+# The late ledger of a windowed query, `_late.<query id>`: what came too late, and for which window.
+LATE_COLUMNS = (
+    Column("TOPIC", VARCHAR),
+    Column("PARTITION", BIGINT),
+    Column("OFFSET", BIGINT),
+    Column("STREAM_TIME", BIGINT),
+    Column("WINDOW_START", BIGINT),
+    Column("WINDOW_END", BIGINT),
+    Column("LATE_BY", BIGINT),
+    Column("ROW", VARCHAR),
+)
 
 QueryState = Literal["starting", "running", "restarting", "stopped", "failed"]
 
