@@ -1,0 +1,79 @@
+"""The same plan over a bounded range of offsets: rebuilds, tests, checks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.log.base import ARRIVAL, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, TopicSpec
+from headrace.process.lower.lower import lower_node
+from headrace.process.lower.rows import column
+from headrace.process.session import query_session
+from headrace.process.streaming import FORMAT
+from headrace.sql.plan import Aggregate, PersistentQuery, walk
+from headrace.sql.source import WINDOW_COLUMNS
+
+Offsets = Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeInputs:
+    """Scans of what lies between `starts` and `ends`, by topic and partition; from the log's start, to its end now,
+    where they say nothing."""
+
+    spark: SparkSession
+    log_folder: Path
+    topics: Callable[[str], TopicSpec]
+    starts: Mapping[str, Offsets] = field(default_factory=dict)
+    ends: Mapping[str, Offsets] = field(default_factory=dict)
+
+    def topic(self, name: str) -> TopicSpec:
+        return self.topics(name)
+
+    def read(self, topic: TopicSpec, min_lag: int | None) -> DataFrame:
+        reader = self.spark.read.format(FORMAT).option("path", str(self.log_folder)).option("topic", topic.name)
+        if topic.name in self.starts:
+            reader = reader.option("startingOffsets", _offsets_json(self.starts[topic.name]))
+        if topic.name in self.ends:
+            reader = reader.option("endingOffsets", _offsets_json(self.ends[topic.name]))
+        return (reader if min_lag is None else reader.option("minLag", min_lag)).load()
+
+
+def run_batch(
+    spark: SparkSession,
+    log_folder: Path,
+    topics: Callable[[str], TopicSpec],
+    query: PersistentQuery,
+    starts: Mapping[str, Offsets] | None = None,
+    ends: Mapping[str, Offsets] | None = None,
+) -> DataFrame:
+    """What the sink would hold after exactly these records: of a table its rows, of a stream its records. Columns are
+    the sink's (with WINDOWSTART and WINDOWEND) and `$time`."""
+    inputs = RangeInputs(query_session(spark), log_folder, topics, starts or {}, ends or {})
+    frame = lower_node(query.root, inputs).frame
+    if query.sink.kind == "table":
+        frame = _last_by_key(query, frame).filter(~column(TOMBSTONE))
+    keys = [column(named.name).alias(c.name) for named, c in zip(query.root.key, query.sink.key, strict=True)]
+    values = [column(named.name).alias(c.name) for named, c in zip(query.root.value, query.sink.value, strict=True)]
+    windows = [column(name) for name in (WINDOW_START, WINDOW_END)] if query.sink.window else []
+    bounds = [bound.alias(c.name) for bound, c in zip(windows, WINDOW_COLUMNS, strict=False)]
+    return frame.select(*keys, *bounds, *values, column(TIME))
+
+
+def _last_by_key(query: PersistentQuery, frame: DataFrame) -> DataFrame:
+    """A batch's aggregate has one row per key already; a changelog has every change."""
+    if any(isinstance(node, Aggregate) for node in walk(query.root)):
+        return frame
+    keys = [named.name for named in query.root.key]
+    keys += [WINDOW_START, WINDOW_END] if query.sink.window else []
+    newest = F.max_by(F.struct(*(column(name) for name in frame.columns)), column(ARRIVAL)).alias("$newest")
+    return frame.groupBy(*(column(name) for name in keys)).agg(newest).select("`$newest`.*")
+
+
+def _offsets_json(offsets: Offsets) -> str:
+    return json.dumps({"partitions": {str(partition): offset for partition, offset in offsets.items()}})

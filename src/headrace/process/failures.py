@@ -1,0 +1,64 @@
+"""What a failed Spark query says, short enough to read."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from headrace.errors import BatchConflict, HeadraceError, UsageError
+from headrace.process.base import QueryError, QuerySpec
+
+MESSAGE_LENGTH, DETAIL_LENGTH = 300, 4000
+# The owner's and the connector's errors travel through the JVM as text; the code is what is looked for.
+CONFLICT = BatchConflict.code
+_CAUSE = re.compile(r"^\s*Caused by: (?P<cause>.+)$", re.MULTILINE)
+_TERMINATED = re.compile(r"terminated with exception: (?P<cause>.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE | re.DOTALL)
+_CLASS = re.compile(r"^(?:[a-z][\w$]*\.)+(?P<name>[A-Z][\w$]*)(?:: )?")
+
+
+def is_permanent(error: BaseException) -> bool:
+    """Would starting again end the same way? Everything else is tried again for ever."""
+    if isinstance(error, UsageError | BatchConflict):
+        return True
+    return CONFLICT in full_text(error)
+
+
+def describe_failure(error: BaseException, spec: QuerySpec, now_ms: int) -> QueryError:
+    if isinstance(error, BatchConflict) or CONFLICT in full_text(error):
+        return _describe_conflict(error, spec, now_ms)
+    if isinstance(error, HeadraceError):
+        detail = "\n".join(part for part in (error.detail, error.hint) if part)
+        return QueryError(message=error.message, time_ms=now_ms, detail=detail or None)
+    text = full_text(error)
+    return QueryError(message=_short(text), time_ms=now_ms, detail=text[:DETAIL_LENGTH])
+
+
+def _describe_conflict(error: BaseException, spec: QuerySpec, now_ms: int) -> QueryError:
+    return QueryError(
+        message="its checkpoint does not fit what is already in the log",
+        time_ms=now_ms,
+        detail=(
+            f"the checkpoint `{spec.checkpoint}` was deleted, rolled back or replaced, so going on would lose or "
+            "repeat rows; nothing was written. Put the checkpoint back as it was and start the query again, or drop the "
+            f"{spec.plan.sink.kind} and create it again, which computes it from the beginning.\n"
+            + _short(full_text(error))
+        ),
+    )
+
+
+def full_text(error: BaseException) -> str:
+    """Message and Java causes. PySpark keeps the JVM's stack trace on its exceptions."""
+    trace: Any = getattr(error, "_stackTrace", None) or ""
+    return f"{error}\n{trace}" if trace else str(error) or type(error).__name__
+
+
+def _short(text: str) -> str:
+    """The deepest cause, without its Java class unless that is all there is."""
+    causes = _CAUSE.findall(text)
+    terminated = _TERMINATED.search(text)
+    first_line = text.strip().splitlines()[0] if text.strip() else "unknown error"
+    cause = causes[-1] if causes else terminated["cause"] if terminated else first_line
+    cause = cause.strip().splitlines()[0]
+    without_class = _CLASS.sub("", cause)
+    named = _CLASS.match(cause)
+    return (without_class or (named["name"] if named else cause))[:MESSAGE_LENGTH]

@@ -1,0 +1,108 @@
+"""Functions over arrays and maps."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from headrace.process.comparable import comparable, has_map
+from headrace.process.functions.arguments import Arguments, Lowering
+from headrace.process.spark_types import spark_type
+from headrace.process.texts import text_of
+from headrace.types import Array, BigInt, Boolean, Date, Decimal, Double, Integer, Map, Varchar
+
+# Elements whose text does not depend on more than the value.
+PLAIN = (Boolean, Integer, BigInt, Double, Decimal, Varchar, Date)
+
+
+def _contains(of: Arguments) -> Column:
+    """A null may be contained, and no array contains nothing."""
+    wanted = comparable(of[1], of.type(1))
+    array_type = of.type(0)
+    assert isinstance(array_type, Array)
+    found = F.exists(of[0], lambda element: comparable(element, array_type.element).eqNullSafe(wanted))
+    return F.coalesce(found, F.lit(False))
+
+
+def _distinct(of: Arguments) -> Column | None:
+    return None if has_map(of.type(0)) else F.array_distinct(of[0])
+
+
+def _join(of: Arguments) -> Column | None:
+    array_type = of.type(0)
+    assert isinstance(array_type, Array)
+    if not isinstance(array_type.element, PLAIN):
+        return None
+    texts = F.transform(of[0], lambda element: text_of(element, array_type.element))
+    delimiter = F.coalesce(of[1], F.lit("")) if len(of) == 2 else F.lit(",")
+    return F.call_function("array_join", texts, delimiter, F.lit("null"))
+
+
+def _sort(of: Arguments) -> Column | None:
+    if len(of) == 1:
+        return F.array_sort(of[0])
+    direction = of.literal(1)
+    if not isinstance(direction, str) or direction.upper() not in ("ASC", "ASCENDING", "DESC", "DESCENDING"):
+        return None
+    return F.array_sort(of[0]) if direction.upper().startswith("A") else F.sort_array(of[0], asc=False)
+
+
+def _slice(of: Arguments) -> Column:
+    values, start, end = of.columns
+    first = F.greatest(start, F.lit(1))
+    length = F.greatest(F.greatest(end, F.lit(0)) - first + 1, F.lit(0))
+    return F.when(start.isNotNull() & end.isNotNull(), F.slice(values, first, length))
+
+
+def _transform(of: Arguments) -> Column:
+    if isinstance(of.type(0), Map):
+        keys, values = of.function(1), of.function(2)
+        changed = F.transform(
+            F.map_entries(of[0]),
+            lambda entry: F.struct(
+                keys(entry.getField("key"), entry.getField("value")).alias("key"),
+                values(entry.getField("key"), entry.getField("value")).alias("value"),
+            ),
+        )
+        # A map has no null key: such an entry makes the whole null, as it makes Python's result no map of the log.
+        return F.when(~F.exists(changed, lambda entry: entry.getField("key").isNull()), F.map_from_entries(changed))
+    return F.transform(of[0], of.function(1))
+
+
+def _filter(of: Arguments) -> Column:
+    keep = of.function(1)
+    return F.map_filter(of[0], keep) if isinstance(of.type(0), Map) else F.filter(of[0], keep)
+
+
+def _reduce(of: Arguments) -> Column:
+    """Over nothing, or null, the initial value; a null initial value stays null."""
+    combine = of.function(2)
+    initial = of[1].cast(spark_type(of.result))
+    if isinstance(of.type(0), Map):
+        reduced = F.aggregate(
+            F.map_entries(of[0]),
+            initial,
+            lambda so_far, entry: combine(so_far, entry.getField("key"), entry.getField("value")).cast(
+                spark_type(of.result)
+            ),
+        )
+    else:
+        reduced = F.aggregate(of[0], initial, lambda so_far, value: combine(so_far, value).cast(spark_type(of.result)))
+    return F.when(of[1].isNotNull(), F.when(of[0].isNotNull(), reduced).otherwise(initial))
+
+
+LOWERINGS: dict[str, Lowering] = {
+    "ARRAY_CONTAINS": _contains,
+    "ARRAY_LENGTH": lambda of: F.array_size(of[0]),
+    "ARRAY_DISTINCT": _distinct,
+    "ARRAY_MAX": lambda of: F.array_max(of[0]),
+    "ARRAY_MIN": lambda of: F.array_min(of[0]),
+    "ARRAY_JOIN": _join,
+    "ARRAY_SORT": _sort,
+    "SLICE": _slice,
+    "MAP_KEYS": lambda of: F.map_keys(of[0]),
+    "MAP_VALUES": lambda of: F.map_values(of[0]),
+    "TRANSFORM": _transform,
+    "FILTER": _filter,
+    "REDUCE": _reduce,
+}

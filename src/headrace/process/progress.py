@@ -1,0 +1,96 @@
+"""How far a query is, from its offsets and the log: figures that are the same after a restart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.log.base import NO_STREAM_TIME, STREAM_TIME, TIME, Log, Snapshot
+
+Offsets = Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The last batch that a query finished, as Spark reports it."""
+
+    batch: int = -1
+    batch_ms: int = 0
+    ends: Offsets = field(default_factory=dict)
+    """By partition: how far the input has been read."""
+    state_rows: int = 0
+    state_bytes: int = 0
+
+
+def parse_progress(text: str) -> Progress:
+    """Of the sources only the first counts: the late ledger's second look reads the same records again."""
+    body: dict[str, Any] = json.loads(text)
+    operators = body.get("stateOperators", [])
+    sources = body.get("sources", [])
+    return Progress(
+        batch=body.get("batchId", -1),
+        batch_ms=body.get("batchDuration", 0),
+        ends=parse_offsets(sources[0].get("endOffset")) if sources else {},
+        state_rows=sum(operator.get("numRowsTotal", 0) for operator in operators),
+        state_bytes=sum(operator.get("memoryUsedBytes", 0) for operator in operators),
+    )
+
+
+def parse_offsets(value: Any) -> dict[int, int]:
+    """The connector's offsets, `{"partitions": {"0": 12}}`, as JSON or as text holding JSON."""
+    body = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(body, dict):
+        return {}
+    return {int(partition): int(end) for partition, end in body.get("partitions", {}).items()}
+
+
+def topic_end(snapshot: Snapshot, topic: str) -> int:
+    """How many records the topic has had."""
+    return sum(ends.end for ends in snapshot.ends.get(topic, ()))
+
+
+def topic_start(snapshot: Snapshot, topic: str) -> int:
+    return sum(ends.start for ends in snapshot.ends.get(topic, ()))
+
+
+def lag(snapshot: Snapshot, topic: str, read: Offsets) -> int:
+    """Records that are in the topic and not yet in the query's result."""
+    partitions = enumerate(snapshot.ends.get(topic, ()))
+    return sum(max(0, ends.end - max(read.get(number, 0), ends.start)) for number, ends in partitions)
+
+
+def stream_time(log: Log, snapshot: Snapshot, topic: str, read: Offsets) -> int | None:
+    """The largest event time among the records read: each carries the largest before it, so the last one of each
+    partition knows. Asks the log only if the query is behind."""
+    if lag(snapshot, topic, read) == 0:
+        known = snapshot.stream_times.get(topic, NO_STREAM_TIME)
+        return None if known == NO_STREAM_TIME else known
+    found = NO_STREAM_TIME
+    for number, ends in enumerate(snapshot.ends.get(topic, ())):
+        last = read.get(number, 0) - 1
+        if last < ends.start:
+            continue
+        for records in log.read(topic, number, last, last + 1, columns=[STREAM_TIME, TIME]):
+            for name in (STREAM_TIME, TIME):
+                found = max(found, *records.batch.column(name).to_pylist())
+    return None if found == NO_STREAM_TIME else found
+
+
+class Rate:
+    """Rows per second over the last few seconds, from totals."""
+
+    SECONDS = 5.0
+
+    def __init__(self) -> None:
+        self._samples: list[tuple[float, int]] = []
+
+    def update(self, now: float, total: int) -> float:
+        """One older sample is kept, so that a rate is known however rarely somebody asks."""
+        recent = [sample for sample in self._samples if sample[0] > now - self.SECONDS]
+        older = [sample for sample in self._samples if sample[0] <= now - self.SECONDS]
+        self._samples = [*older[-1:], *recent, (now, total)]
+        then, before = self._samples[0]
+        seconds = now - then
+        return max(0, total - before) / seconds if seconds > 0 else 0.0

@@ -1,0 +1,37 @@
+"""Keys of raw topics: bytes in the key's format."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from headrace.errors import UsageError
+from headrace.process.json_fields import json_value
+from headrace.types import BigInt, Bytes, Integer, Varchar, display_name
+from headrace.types import Column as Declared
+
+
+def raw_key(key: Column, declared: Declared, key_format: str) -> Column:
+    """`KAFKA` is text in UTF-8 or a number in network order; a key of another length is null."""
+    if key_format.upper() == "JSON":
+        return json_value(F.try_parse_json(key.cast("string")), declared.type)
+    match declared.type:
+        case Varchar():
+            return key.cast("string")
+        case Bytes():
+            return key
+        case Integer():
+            return F.when(F.octet_length(key) == 4, _unsigned(key).cast("int"))
+        case BigInt():
+            return F.when(F.octet_length(key) == 8, _unsigned(key))
+    raise UsageError(
+        f"key `{display_name(declared.name)}` {declared.type} cannot be read in format `{key_format}` yet",
+        hint="VARCHAR, BYTES, INTEGER and BIGINT can; others in format JSON",
+    )
+
+
+def _unsigned(key: Column) -> Column:
+    """`conv` reads hexadecimal digits as an unsigned number of 64 bits; the upper half are the negative ones."""
+    number = F.conv(F.hex(key), 16, 10).cast("decimal(20,0)")
+    wrapped = F.when(number >= F.lit(2**63).cast("decimal(20,0)"), number - F.lit(2**64).cast("decimal(20,0)"))
+    return F.coalesce(wrapped, number).cast("long")

@@ -1,0 +1,155 @@
+"""All persistent queries of a project, in one Spark session."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from pyspark import inheritable_thread_target
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.clock import Clock
+from headrace.config import SparkSettings
+from headrace.errors import Conflict, HeadraceError, NotFound
+from headrace.log.base import Log, Snapshot
+from headrace.process.base import QueryRunner, QuerySpec, QueryStatus
+from headrace.process.progress import Progress, lag, parse_offsets, stream_time, topic_end
+from headrace.process.running import RunningQuery
+from headrace.process.session import query_session
+from headrace.process.streaming import start_query
+
+STARTERS = 4
+WATCH_SECONDS = 0.2
+
+
+class SparkQueryRunner(QueryRunner):
+    """Queries start in a small pool; one thread watches them all. `log` says what topics are and how far they go."""
+
+    def __init__(self, spark: SparkSession, log_folder: Path, settings: SparkSettings, clock: Clock, log: Log) -> None:
+        self._spark = query_session(spark)
+        self._spark.conf.set("spark.sql.shuffle.partitions", settings.shuffle_partitions)
+        self._log_folder = log_folder
+        self._settings = settings
+        self._clock = clock
+        self._log = log
+        self._queries: dict[str, RunningQuery] = {}
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._pool = ThreadPoolExecutor(STARTERS, thread_name_prefix="headrace-start")
+        self._watcher = threading.Thread(target=self._watch, name="headrace-watch", daemon=True)
+        self._watcher.start()
+
+    def start(self, spec: QuerySpec) -> None:
+        with self._lock:
+            if self._closing.is_set():
+                raise Conflict("the runner is closed")
+            known = self._queries.get(spec.id)
+            if known is not None and known.state not in ("stopped", "failed"):
+                if known.spec == spec:
+                    return
+                raise Conflict(f"query `{spec.id}` is running", hint="stop it first")
+            query = RunningQuery(spec, self._launch, self._clock, self._settings.restart_backoff_s)
+            self._queries[spec.id] = query
+        self._submit(query)
+
+    def stop(self, query_id: str) -> None:
+        self._query(query_id).stop()
+
+    def forget(self, query_id: str) -> None:
+        query = self._query(query_id)
+        query.stop()
+        with self._lock:
+            self._queries.pop(query_id, None)
+        shutil.rmtree(query.spec.checkpoint, ignore_errors=True)
+
+    def statuses(self) -> list[QueryStatus]:
+        with self._lock:
+            queries = list(self._queries.values())
+        snapshot = self._log.snapshot()
+        return [self._status(query, snapshot) for query in queries]
+
+    def close(self) -> None:
+        """Stop all, side by side: each may have to wait for its batch."""
+        with self._lock:
+            self._closing.set()
+            queries = list(self._queries.values())
+        list(self._pool.map(self._in_thread(RunningQuery.stop), queries))
+        self._pool.shutdown(wait=True)
+        self._watcher.join()
+
+    def _query(self, query_id: str) -> RunningQuery:
+        with self._lock:
+            query = self._queries.get(query_id)
+        if query is None:
+            raise NotFound(f"query `{query_id}` does not run here", hint="SHOW QUERIES lists what does")
+        return query
+
+    def _submit(self, query: RunningQuery) -> None:
+        with suppress(RuntimeError):  # the pool was closed meanwhile
+            self._pool.submit(self._in_thread(query.launch))
+
+    def _in_thread(self, work: Callable[..., None]) -> Callable[..., None]:
+        """PySpark ties a Python thread to a Java one; this keeps the tie from outliving the work."""
+        wrapped: Callable[..., None] = inheritable_thread_target(self._spark)(work)
+        return wrapped
+
+    def _launch(self, spec: QuerySpec) -> StreamingQuery:
+        # Jobs of a streaming query run in the pool of the thread that started it: one each, so that none waits for
+        # another's backlog.
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", spec.id)
+        return start_query(self._spark, self._log_folder, lambda name: self._log.topic(name).spec, self._settings, spec)
+
+    def _watch(self) -> None:
+        while not self._closing.wait(WATCH_SECONDS):
+            with self._lock:
+                queries = list(self._queries.values())
+            for query in queries:
+                if query.watch():
+                    self._submit(query)
+
+    def _status(self, query: RunningQuery, snapshot: Snapshot) -> QueryStatus:
+        spec = query.spec
+        progress = query.progress()
+        if progress.batch < 0:
+            query.remember(self._committed(spec))
+            progress = query.progress()
+        source = spec.plan.inputs[0].topic
+        rows = sum(progress.ends.values())
+        return QueryStatus(
+            id=spec.id,
+            state=query.state,
+            batch=progress.batch,
+            rows_per_second=query.rate.update(self._clock.monotonic(), rows),
+            rows=rows,
+            changed_rows=topic_end(snapshot, spec.plan.sink.topic),
+            lag=lag(snapshot, source, progress.ends),
+            stream_time_ms=self._stream_time(snapshot, source, progress),
+            late_rows=topic_end(snapshot, spec.late_topic) if spec.late_topic else 0,
+            batch_ms=progress.batch_ms,
+            state_rows=progress.state_rows,
+            state_bytes=progress.state_bytes,
+            restarts=query.restarts,
+            last_error=query.last_error,
+            started_ms=query.started_ms,
+            updated_ms=self._clock.now_ms(),
+            spark_plan=query.spark_plan(),
+        )
+
+    def _committed(self, spec: QuerySpec) -> Progress:
+        """How far the query is by what it has written, before its first batch in this process."""
+        identity = self._log.last_identity(spec.id, spec.version)
+        return Progress() if identity is None else Progress(identity.batch, ends=parse_offsets(identity.offsets))
+
+    def _stream_time(self, snapshot: Snapshot, topic: str, progress: Progress) -> int | None:
+        if not progress.ends:
+            return None
+        try:
+            return stream_time(self._log, snapshot, topic, progress.ends)
+        except HeadraceError:
+            # Retention may take a record between looking and reading; the next look will do.
+            return None
