@@ -3,9 +3,10 @@ anybody else."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from headrace.deliver.tails import Tails
 from headrace.log.base import Log
 from headrace.sql.source import Source
 from headrace.store.base import Position, ViewStore
@@ -27,7 +28,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class FeedEvent:
-    """`id` is `VERSION-ARRIVAL`; `event` is `change`, `cut` or, for push queries, `header`, `row`, `end`, `error`."""
+    """`id` is `VERSION-ARRIVAL`; `event` is `change`, `heartbeat`, `cut` or, for push queries, `header`, `row`,
+    `end`, `error`."""
 
     event: str
     data: dict[str, Any]
@@ -45,10 +47,17 @@ class Views(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What pull, push and feeds are made with."""
+    """What pull, push and feeds are made with. One per process, closed when it stops: feeds then say so and end."""
 
     log: Log
     views: Views
+    tails: Tails = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tails", Tails(self.log))
+
+    def close(self) -> None:
+        self.tails.close()
 
 
 def view_topic(view: ViewStore) -> str:

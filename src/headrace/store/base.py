@@ -9,7 +9,7 @@ block the writer and see a whole number of batches.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -39,8 +39,8 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Rows being read, one at a time, all of one moment of the view. `residual` is the part of the predicate that the rows were
-    not checked for."""
+    """Rows being read, one at a time, all of one moment of the view. `residual` is the part of the predicate that the
+    rows were not checked for."""
 
     position: Position
     rows: Iterator[tuple[Any, ...]]
@@ -50,19 +50,23 @@ class Scan:
 class ViewStore(ABC):
     """One version of one view. Columns are those of `source.all_columns`.
 
-    A value is what the evaluator of `sql.evaluate` works with: DECIMAL a `decimal.Decimal` of the column's scale, TIMESTAMP
-    microseconds, DATE days, TIME milliseconds, all as int; ARRAY a list, MAP and STRUCT a dict."""
+    A value is what the evaluator of `sql.evaluate` works with: DECIMAL a `decimal.Decimal` of the column's scale,
+    TIMESTAMP and TIME milliseconds as int, DATE a `datetime.date`; ARRAY a list, MAP and STRUCT a dict."""
 
     source: Source
     version: int
+    damaged: bool = False
+    """Somebody found that the rows cannot be read: whoever follows the log for this view throws it away and fills it
+    again."""
 
     @abstractmethod
     def position(self) -> Position: ...
 
     @abstractmethod
     def apply(self, changes: Sequence[Records], position: Position) -> int:
-        """Apply changes (upsert by key and window; a tombstone deletes) and move to `position`, in one transaction. Called by one
-        thread. Changes below the store's own position are passed over. Returns the number of rows changed."""
+        """Apply changes (upsert by key and window; a tombstone deletes) and move to `position`, in one transaction.
+        Called by one thread. Changes below the store's own position are passed over. Returns the number of rows
+        changed."""
 
     @abstractmethod
     def scan(
@@ -73,8 +77,8 @@ class ViewStore(ABC):
         limit: int | None = None,
         deadline: float = 10.0,
     ) -> AbstractContextManager[Scan]:
-        """Rows that satisfy what the store can check of `predicate`, in `order` (column, descending; nulls first, or last if
-        descending). `limit` holds only if nothing is left to check: with a residual the caller counts.
+        """Rows that satisfy what the store can check of `predicate`, in `order` (column, descending; nulls first, or
+        last if descending). `limit` holds only if nothing is left to check: with a residual the caller counts.
 
         Reading costs memory for one row, not for all. `DeadlineExceeded` after `deadline` seconds."""
 
@@ -102,12 +106,12 @@ class Store(ABC):
 
     @abstractmethod
     def open_view(self, source: Source, version: int) -> ViewStore:
-        """Open or create. One ViewStore per version at a time. Rows that were kept for another definition, in another format, or
-        are damaged, are thrown away: then the position is the beginning."""
+        """Open or create. One ViewStore per version at a time. Rows that were kept for another definition, in another
+        format, or are damaged, are thrown away: then the position is the beginning."""
 
     @abstractmethod
-    def views(self) -> list[tuple[str, int]]:
-        """(name, version) of everything that is kept, open or not."""
+    def keep_only(self, views: Collection[tuple[str, int]]) -> None:
+        """Remove everything but these (name, version): what a process left behind that died before it removed it."""
 
     @abstractmethod
     def drop_view(self, name: str, version: int) -> None:

@@ -1,0 +1,88 @@
+"""Changes of a view as feed events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.deliver.base import FeedEvent
+from headrace.deliver.values import to_json_rows
+from headrace.log.base import ARRIVAL, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Log, Snapshot
+from headrace.sql.source import WINDOW_COLUMNS, Source
+from headrace.store.arrivals import merge, read_stretch
+from headrace.store.base import Position
+from headrace.store.columns import source_rows
+from headrace.store.decode import SourceDecoder
+from headrace.types import BIGINT, Column, display_name
+
+ROWTIME = Column("ROWTIME", BIGINT)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What happened between two positions, ready to be sent, and where to go on."""
+
+    events: tuple[FeedEvent, ...]
+    position: Position
+
+
+def event_id(version: int, arrival: int) -> str:
+    return f"{version}-{arrival}"
+
+
+def read_changes(log: Log, source: Source, version: int, after: Position, snapshot: Snapshot, max_rows: int) -> Changes:
+    """The next changes of a view, in order of arrival."""
+    decoder = SourceDecoder(log.topic(source.topic), source)
+    stretch = read_stretch(log, source.topic, after, snapshot, decoder.columns, max_rows)
+    batch = merge([decoder.decode(records) for records in stretch.records], after.arrival)
+    events = () if batch is None else tuple(change_events(batch, source, version))
+    return Changes(events, stretch.position)
+
+
+def change_events(batch: pa.RecordBatch, source: Source, version: int) -> Iterable[FeedEvent]:
+    keys = _objects(source.key, source_rows(batch, source, source.key))
+    values = _objects(source.value, source_rows(batch, source, source.value))
+    windows = _windows(batch) if source.window else [None] * batch.num_rows
+    arrivals, times, dead = (batch.column(name).to_pylist() for name in (ARRIVAL, TIME, TOMBSTONE))
+    for arrival, key, value, gone, time_ms, window in zip(arrivals, keys, values, dead, times, windows, strict=True):
+        data = change(key, None if gone else value, time_ms, window)
+        yield FeedEvent("change", data, event_id(version, arrival))
+
+
+def snapshot_columns(source: Source) -> tuple[Column, ...]:
+    window = WINDOW_COLUMNS if source.window else ()
+    return (ROWTIME, *window, *source.key, *source.value)
+
+
+def snapshot_events(source: Source, version: int, rows: Sequence[tuple[Any, ...]], last_id: str) -> Iterable[FeedEvent]:
+    """Rows of a view, in `snapshot_columns`, as changes. Only the last has an id: to have a part of a snapshot is to
+    have nothing to continue from."""
+    columns = snapshot_columns(source)
+    first_key = len(columns) - len(source.key) - len(source.value)
+    first_value = first_key + len(source.key)
+    for number, row in enumerate(rows, 1):
+        [key] = _objects(source.key, [row[first_key:first_value]])
+        [value] = _objects(source.value, [row[first_value:]])
+        window = {"start": row[1], "end": row[2]} if source.window else None
+        data = change(key, value, row[0], window) | {"snapshot": True}
+        yield FeedEvent("change", data, last_id if number == len(rows) else None)
+
+
+def change(key: dict[str, Any], value: dict[str, Any] | None, time_ms: int, window: Any) -> dict[str, Any]:
+    data: dict[str, Any] = {"key": key, "value": value, "time_ms": time_ms}
+    if window is not None:
+        data["window"] = window
+    return data
+
+
+def _objects(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    names = [display_name(column.name) for column in columns]
+    return [dict(zip(names, row, strict=True)) for row in to_json_rows(columns, rows)]
+
+
+def _windows(batch: pa.RecordBatch) -> list[dict[str, int]]:
+    starts, ends = batch.column(WINDOW_START).to_pylist(), batch.column(WINDOW_END).to_pylist()
+    return [{"start": start, "end": end} for start, end in zip(starts, ends, strict=True)]

@@ -1,0 +1,250 @@
+"""Log → store: followers apply each view's changelog to its rows, in order, with the position in the same transaction.
+
+One thread serves all views in turns, so that one being filled does not keep the others waiting. A view that fails is
+tried again later, each time after a longer pause, and says why; the others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from headrace.clock import Clock, SystemClock
+from headrace.errors import HeadraceError, NotFound, StoreDamaged
+from headrace.log.base import Log, Snapshot
+from headrace.sql.source import Source
+from headrace.store.arrivals import behind, read_stretch
+from headrace.store.base import Position, Store, ViewStore
+from headrace.store.decode import SourceDecoder
+from headrace.types import display_name
+
+ROWS_PER_TURN = 10_000
+WAIT_SECONDS = 0.1
+"""How long an idle follower sleeps before it looks whether it should stop."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
+RATE_SECONDS = 5.0
+
+logger = logging.getLogger("headrace.store")
+
+
+class ViewLike(Protocol):
+    """What is to be followed: `coordinate.base.ViewDefinition`, as far as it matters here."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def topic(self) -> str: ...
+
+
+class Follower:
+    """One view and how it is doing. Used by the follower's thread; `lock` keeps it from being closed under it."""
+
+    def __init__(self, store: Store, source: Source, version: int, clock: Clock) -> None:
+        self.source, self.version = source, version
+        self.lock = threading.Lock()
+        self.view = store.open_view(source, version)
+        self.error: str | None = None
+        self._store, self._clock = store, clock
+        self._decoder: SourceDecoder | None = None
+        self._trusted = self._gone = False
+        self._failures, self._retry_at = 0, 0.0
+        self._applied: deque[tuple[float, int]] = deque()
+
+    @property
+    def rate(self) -> float:
+        """Changed rows per second, lately."""
+        since = self._clock.monotonic() - RATE_SECONDS
+        return sum(rows for moment, rows in list(self._applied) if moment >= since) / RATE_SECONDS
+
+    def advance(self, log: Log, snapshot: Snapshot) -> bool:
+        """Apply what is new, a turn's worth. True if there is more."""
+        if self._clock.monotonic() < self._retry_at:
+            return False
+        with self.lock:
+            try:
+                more = not self._gone and self._advance(log, snapshot)
+            except Exception as error:
+                self._failed(error)
+                return False
+        self.error, self._failures = None, 0
+        return more
+
+    def _advance(self, log: Log, snapshot: Snapshot) -> bool:
+        topic = self.source.topic
+        if topic not in snapshot.ends:
+            raise NotFound(f"topic `{topic}` does not exist")
+        if self.view.damaged or not self._trusted:
+            self._verify(log, snapshot)
+        position = _from_start(self.view.position(), snapshot, topic)
+        if not behind(snapshot, topic, position):
+            return False
+        decoder = self._decoder_for(log)
+        stretch = read_stretch(log, topic, position, snapshot, decoder.columns, ROWS_PER_TURN)
+        changed = self.view.apply([decoder.decode(records) for records in stretch.records], stretch.position)
+        self._count(changed)
+        return behind(snapshot, topic, stretch.position) > 0
+
+    def _decoder_for(self, log: Log) -> SourceDecoder:
+        topic = log.topic(self.source.topic)
+        if self._decoder is None or self._decoder.topic != topic:
+            self._decoder = SourceDecoder(topic, self.source)
+        return self._decoder
+
+    def _verify(self, log: Log, snapshot: Snapshot) -> None:
+        """Rows that are damaged, or whose position is not one of this log, are thrown away."""
+        if self.view.damaged:
+            self._refill("its file is damaged")
+        elif not belongs(log, snapshot, self.source.topic, self.view.position()):
+            self._refill("it is ahead of the log, which must be another one")
+        self._trusted = True
+
+    def _refill(self, reason: str) -> None:
+        logger.warning("view `%s` v%d is filled again from the log: %s", self.source.name, self.version, reason)
+        self._store.drop_view(self.source.name, self.version)
+        self.view = self._store.open_view(self.source, self.version)
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, StoreDamaged):
+            self.view.damaged = True
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._failures)
+        self._failures += 1
+        self._retry_at = self._clock.monotonic() + pause
+        message = error.message if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
+        if message != self.error:
+            logger.warning("view `%s` cannot follow `%s`: %s", self.source.name, self.source.topic, error)
+        self.error = message
+
+    def _count(self, changed: int) -> None:
+        now = self._clock.monotonic()
+        self._applied.append((now, changed))
+        while self._applied[0][0] < now - RATE_SECONDS:
+            self._applied.popleft()
+
+    def close(self, drop: bool = False) -> None:
+        with self.lock:
+            self._gone = True
+            self.view.close()
+            if drop:
+                self._store.drop_view(self.source.name, self.version)
+
+
+def belongs(log: Log, snapshot: Snapshot, topic: str, position: Position) -> bool:
+    """Can a view at this position have been filled from this topic of this log? Not if the log ends before it, nor if
+    the topic was made anew: arrival numbers are never used again, so the new topic's offsets are behind."""
+    ends = snapshot.ends[topic]
+    if position.arrival > snapshot.arrival or any(number >= len(ends) for number in position.offsets):
+        return False
+    return all(
+        offset <= ends[number].end and offset <= log.offset_at_arrival(topic, number, position.arrival)
+        for number, offset in position.offsets.items()
+        if offset > ends[number].start
+    )
+
+
+def _from_start(position: Position, snapshot: Snapshot, topic: str) -> Position:
+    """What retention removed before it was applied cannot be applied any more; the rest can."""
+    starts = {number: ends.start for number, ends in enumerate(snapshot.ends[topic])}
+    if all(position.offsets.get(number, start) >= start for number, start in starts.items()):
+        return position
+    offsets = {number: max(start, position.offsets.get(number, start)) for number, start in starts.items()}
+    logger.warning("topic `%s` no longer holds all that its view has yet to apply; it goes on from %s", topic, offsets)
+    return Position(position.arrival, offsets)
+
+
+class Followers:
+    """All views being served. Implements `deliver.base.Views`."""
+
+    def __init__(self, log: Log, store: Store, clock: Clock | None = None) -> None:
+        self._log, self._store, self._clock = log, store, clock or SystemClock()
+        self._followers: dict[str, Follower] = {}
+        self._unopened: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="headrace-followers", daemon=True)
+        self._thread.start()
+
+    def sync(self, views: Iterable[ViewLike], sources: Callable[[str], Source | None]) -> None:
+        """Follow exactly these. What is no longer among them is closed and its rows are removed, also those another
+        process left."""
+        wanted = {view.name: view for view in views}
+        with self._lock:
+            for name, follower in list(self._followers.items()):
+                if name not in wanted or not _same(follower, wanted[name], sources(name)):
+                    del self._followers[name]
+                    follower.close(drop=True)
+            self._store.keep_only({(view.name, view.version) for view in wanted.values()})
+            self._unopened = {}
+            for name, view in wanted.items():
+                if name not in self._followers:
+                    self._open(view, sources(name))
+
+    def _open(self, view: ViewLike, source: Source | None) -> None:
+        try:
+            if source is None:
+                raise NotFound(f"view `{display_name(view.name)}` has no definition")
+            self._followers[view.name] = Follower(self._store, source, view.version, self._clock)
+        except (HeadraceError, OSError) as error:
+            # One view that cannot be opened must not keep the others from being served.
+            logger.error("view `%s` cannot be opened: %s", view.name, error)
+            self._unopened[view.name] = str(error)
+
+    def view(self, name: str) -> ViewStore:
+        return self._follower(name).view
+
+    def names(self) -> list[str]:
+        return sorted(self._followers)
+
+    def lag(self, name: str) -> int:
+        """Records of its topic that are not applied yet."""
+        follower = self._follower(name)
+        return behind(self._log.snapshot(), follower.source.topic, follower.view.position())
+
+    def rate(self, name: str) -> float:
+        return self._follower(name).rate
+
+    def error(self, name: str) -> str | None:
+        """Why a view is not getting on; None if it is."""
+        return self._unopened.get(name) or self._follower(name).error
+
+    def close(self) -> None:
+        """Stops following and closes the views. The store is its owner's to close."""
+        self._stop.set()
+        self._thread.join()
+        with self._lock:
+            for follower in self._followers.values():
+                follower.close()
+            self._followers.clear()
+
+    def _follower(self, name: str) -> Follower:
+        follower = self._followers.get(name)
+        if follower is None:
+            reason = self._unopened.get(name)
+            raise NotFound(
+                f"table `{display_name(name)}` is not served", detail=reason, hint="SHOW TABLES lists what is"
+            )
+        return follower
+
+    def _run(self) -> None:
+        seen = -1
+        while not self._stop.is_set():
+            try:
+                snapshot = self._log.wait(seen, WAIT_SECONDS)
+                seen = snapshot.arrival
+                while self._turn(snapshot) and not self._stop.is_set():
+                    snapshot = self._log.snapshot()
+            except Exception:
+                logger.exception("followers cannot read the log")
+                self._stop.wait(1.0)
+
+    def _turn(self, snapshot: Snapshot) -> bool:
+        more = [follower.advance(self._log, snapshot) for follower in list(self._followers.values())]
+        return any(more)
+
+
+def _same(follower: Follower, view: ViewLike, source: Source | None) -> bool:
+    return follower.version == view.version and follower.source == source

@@ -1,0 +1,126 @@
+"""Views in memory: for tests, and for whoever wants rows that go with the process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from headrace.errors import Conflict, NotFound
+from headrace.log.base import Records
+from headrace.sql.expressions import Expression
+from headrace.sql.source import Source
+from headrace.store.arrivals import BEGINNING, merge
+from headrace.store.base import Position, Scan, Store, ViewStore
+from headrace.store.changes import Key, net_changes
+from headrace.store.columns import source_rows
+from headrace.store.readers import too_late
+from headrace.store.rows import names_of, over_rows
+from headrace.store.sqlite_sql import Layout
+
+
+class MemoryStore(Store):
+    def __init__(self) -> None:
+        self._views: dict[tuple[str, int], MemoryView] = {}
+
+    def open_view(self, source: Source, version: int) -> MemoryView:
+        known = self._views.get((source.name, version))
+        if known is not None and not known.closed:
+            raise Conflict(f"view `{source.name}` version {version} is open already")
+        view = MemoryView(source, version)
+        if known is not None and known.source == source:
+            view.take_over(known)
+        self._views[source.name, version] = view
+        return view
+
+    def drop_view(self, name: str, version: int) -> None:
+        view = self._views.pop((name, version), None)
+        if view is not None:
+            view.close()
+
+    def keep_only(self, views: Collection[tuple[str, int]]) -> None:
+        for name, version in set(self._views) - set(views):
+            self.drop_view(name, version)
+
+    def close(self) -> None:
+        for view in self._views.values():
+            view.close()
+
+
+class MemoryView(ViewStore):
+    """Rows and position are replaced together, so a reader that took both has one moment of the view."""
+
+    def __init__(self, source: Source, version: int) -> None:
+        self.source, self.version, self.closed = source, version, False
+        layout = Layout(source)
+        self._key = [layout.columns[name] for name in layout.key]
+        self._columns = list(layout.columns.values())
+        self._state: tuple[dict[Key, tuple[Any, ...]], Position] = ({}, BEGINNING)
+
+    def take_over(self, other: MemoryView) -> None:
+        self._state = other._state
+
+    def position(self) -> Position:
+        return self._state[1]
+
+    def apply(self, changes: Sequence[Records], position: Position) -> int:
+        rows, own = self._state
+        if position.arrival <= own.arrival:
+            return 0
+        batch = merge(changes, own.arrival)
+        if batch is None:
+            self._state = (rows, position)
+            return 0
+        net = net_changes(batch, self.source, self._key)
+        gone = set(net.deleted)
+        kept = {key: row for key, row in rows.items() if key not in gone} if gone else dict(rows)
+        kept.update(zip(net.keys, source_rows(net.batch, self.source, self._columns), strict=True))
+        self._state = (kept, position)
+        return net.count
+
+    @contextmanager
+    def scan(
+        self,
+        columns: Sequence[str],
+        predicate: Expression | None = None,
+        order: Sequence[tuple[str, bool]] = (),
+        limit: int | None = None,
+        deadline: float = 10.0,
+    ) -> Iterator[Scan]:
+        if self.closed:
+            raise NotFound("this view is closed: it was dropped or replaced")
+        held, position = self._state
+        rows: Iterator[tuple[Any, ...]] = self._in_time(held, deadline)
+        if predicate is not None:
+            matches = over_rows(predicate, names_of(self._columns))
+            rows = (row for row in rows if matches(row) is True)
+        place = {column.name: number for number, column in enumerate(self._columns)}
+        if order:
+            found = list(rows)
+            for name, descending in reversed(order):
+                found.sort(key=lambda row, at=place[name]: sortable(row[at]), reverse=descending)  # type: ignore[misc]
+            rows = iter(found)
+        wanted = [place[name] for name in columns]
+        picked = (tuple(row[at] for at in wanted) for row in rows)
+        yield Scan(position, picked if limit is None else (row for row, _ in zip(picked, range(limit), strict=False)))
+
+    def _in_time(self, rows: dict[Key, tuple[Any, ...]], seconds: float) -> Iterator[tuple[Any, ...]]:
+        end = time.monotonic() + seconds
+        for number, row in enumerate(rows.values()):
+            if number % 256 == 0 and time.monotonic() > end:
+                raise too_late(seconds)
+            yield row
+
+    def count(self) -> int:
+        return len(self._state[0])
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def sortable(value: Any) -> tuple[int, Any]:
+    """Nulls first, then values, NaN last."""
+    if value is None:
+        return (0, 0)
+    return (2, 0) if value != value else (1, value)

@@ -1,0 +1,300 @@
+"""Views in SQLite: one file per view version, written by its follower, read by a few connections.
+
+The log is the truth, so a file that cannot be trusted is thrown away and filled again, and a commit needs no sync of
+its own (`synchronous=NORMAL`): after a power cut the file is whole, perhaps a little older, and so is the position in
+it.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sqlite3
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from headrace.errors import Conflict, StoreDamaged
+from headrace.log.base import Records
+from headrace.sql.expressions import Expression
+from headrace.sql.source import Source
+from headrace.store.arrivals import BEGINNING, merge
+from headrace.store.base import Position, Scan, Store, ViewStore
+from headrace.store.changes import NetChanges, encoded_values, net_changes
+from headrace.store.pushdown import push
+from headrace.store.readers import Readers, translate
+from headrace.store.sqlite_sql import Layout
+from headrace.store.sqlite_values import decoder, encode_constant
+from headrace.types import type_to_json
+
+FORMAT = 1
+APPLICATION = 0x48524356  # "HRCV"
+WAL_BYTES = 32 * 1024 * 1024
+"""Above this the write-ahead log is brought into the file even if readers have to be waited for, a moment."""
+
+logger = logging.getLogger("headrace.store")
+
+
+class SqliteStore(Store):
+    def __init__(self, folder: Path, readers: int = 4) -> None:
+        self._folder = folder
+        self._readers = readers
+        self._open: dict[tuple[str, int], SqliteView] = {}
+
+    def open_view(self, source: Source, version: int) -> SqliteView:
+        known = self._open.get((source.name, version))
+        if known is not None and not known.closed:
+            raise Conflict(f"view `{source.name}` version {version} is open already")
+        path = self.path(source.name, version)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            view = SqliteView(path, source, version, self._readers)
+        except StoreDamaged as error:
+            logger.warning("view `%s` v%d is thrown away and filled again: %s", source.name, version, error.message)
+            remove(path)
+            view = SqliteView(path, source, version, self._readers)
+        self._open[source.name, version] = view
+        return view
+
+    def drop_view(self, name: str, version: int) -> None:
+        view = self._open.pop((name, version), None)
+        if view is not None:
+            view.close()
+        path = self.path(name, version)
+        remove(path)
+        if path.parent.is_dir() and not any(path.parent.iterdir()):
+            path.parent.rmdir()
+
+    def keep_only(self, views: Collection[tuple[str, int]]) -> None:
+        kept = {self.path(name, version) for name, version in views}
+        for file in self._folder.glob("*/v*.sqlite"):
+            if file not in kept:
+                remove(file)
+        for folder in self._folder.glob("*"):
+            if folder not in {path.parent for path in kept}:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def close(self) -> None:
+        for view in self._open.values():
+            view.close()
+        self._open.clear()
+
+    def path(self, name: str, version: int) -> Path:
+        return self._folder / file_name(name) / f"v{version}.sqlite"
+
+
+def file_name(name: str) -> str:
+    """A name as a folder's name: nothing in it can lead elsewhere.
+
+    >>> file_name("VIEWS"), file_name("../a b")
+    ('VIEWS', '%2E%2E%2Fa%20b')
+    """
+    safe = quote(name, safe="").replace(".", "%2E")
+    return safe if len(safe) <= 200 else f"{safe[:160]}%{sha256(name.encode()).hexdigest()[:32]}"
+
+
+def remove(path: Path) -> None:
+    # The write-ahead log goes first: alone it is nothing, but left behind it would be taken for a new file's.
+    for suffix in ("-wal", "-shm", ""):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+class SqliteView(ViewStore):
+    def __init__(self, path: Path, source: Source, version: int, readers: int) -> None:
+        self.source, self.version, self.closed = source, version, False
+        self._path, self._layout, self._lock = path, Layout(source), threading.Lock()
+        self._types = {name: column.type for name, column in self._layout.columns.items()}
+        self._key = [self._layout.columns[name] for name in self._layout.key]
+        self._statements: OrderedDict[Hashable, str] = OrderedDict()
+        self._writer = open_writer(path, self._layout, _definition(source))
+        self._position = _read_position(self._writer)
+        self._readers = Readers(path, readers)
+        self._counted: tuple[int, int] | None = None
+        self._next_checkpoint = 0.0
+
+    def position(self) -> Position:
+        return self._position
+
+    def apply(self, changes: Sequence[Records], position: Position) -> int:
+        batch = merge(changes, self._position.arrival)
+        net = None if batch is None else net_changes(batch, self.source, self._key)
+        if position.arrival <= self._position.arrival:
+            return 0
+        with self._lock, _translated():
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+                if net is not None:
+                    self._write(net)
+                self._writer.execute("UPDATE meta SET arrival = ?, offsets = ?", _position_row(position))
+                self._writer.execute("COMMIT")
+            except BaseException:
+                self._writer.rollback()
+                raise
+            self._position = position
+            self._checkpoint()
+        return 0 if net is None else net.count
+
+    def _write(self, net: NetChanges) -> None:
+        # A unique index takes two nulls for two values, so a key with a null in it is removed first.
+        stale = net.deleted + [key for key in net.keys if None in key]
+        if stale:
+            self._writer.executemany(self._layout.delete(), stale)
+        if net.keys:
+            columns = (
+                encoded_values(net.batch, self.source, self._layout.columns[name]) for name in self._layout.names
+            )
+            self._writer.executemany(self._layout.upsert(), zip(*columns, strict=True))
+
+    def _checkpoint(self) -> None:
+        """SQLite brings its log into the file by itself, but starts it anew only when no reader is in it: under
+        constant reading never. So above a size it is done while readers are waited for; they are short, and tried
+        again in a second otherwise."""
+        wal = self._path.with_name(self._path.name + "-wal")
+        if time.monotonic() >= self._next_checkpoint and wal.exists() and wal.stat().st_size > WAL_BYTES:
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._next_checkpoint = time.monotonic() + 1.0
+
+    @contextmanager
+    def scan(
+        self,
+        columns: Sequence[str],
+        predicate: Expression | None = None,
+        order: Sequence[tuple[str, bool]] = (),
+        limit: int | None = None,
+        deadline: float = 10.0,
+    ) -> Iterator[Scan]:
+        pushed = push(predicate, self._types, encode_constant)
+        limited = limit is not None and pushed.residual is None
+        shape = (tuple(columns), pushed.condition, tuple(order), limited)
+        statement = self._statements.get(shape)
+        if statement is None:
+            statement = self._layout.select(columns, pushed.condition, order, limited)
+            self._remember(shape, statement)
+        parameters = {f"p{number}": value for number, value in enumerate(pushed.parameters)}
+        if limited:
+            parameters["limit"] = limit
+        with self._noticing_damage(), self._readers.lend(deadline) as connection:
+            position = _read_position(connection)
+            cursor = connection.execute(statement, parameters)
+            try:
+                yield Scan(position, self._decoded(cursor, columns), pushed.residual)
+            finally:
+                cursor.close()
+
+    @contextmanager
+    def _noticing_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreDamaged:
+            self.damaged = True
+            raise
+
+    def _remember(self, shape: Hashable, statement: str) -> None:
+        self._statements[shape] = statement
+        if len(self._statements) > 200:
+            self._statements.popitem(last=False)
+
+    def _decoded(self, rows: Iterator[tuple[Any, ...]], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        decoders = [decoder(self._types[name]) for name in columns]
+        if not any(decoders):
+            return rows
+        return (
+            tuple(
+                value if convert is None or value is None else convert(value)
+                for convert, value in zip(decoders, row, strict=True)
+            )
+            for row in rows
+        )
+
+    def count(self) -> int:
+        arrival = self._position.arrival
+        if self._counted is None or self._counted[0] != arrival:
+            with self._readers.lend(10.0) as connection:
+                [rows] = connection.execute("SELECT count(*) FROM rows").fetchone()
+            self._counted = (arrival, rows)
+        return self._counted[1]
+
+    def close(self) -> None:
+        with self._lock:
+            if not self.closed:
+                self.closed = True
+                self._readers.close()
+                self._writer.close()
+
+
+def open_writer(path: Path, layout: Layout, definition: bytes) -> sqlite3.Connection:
+    """`StoreDamaged` if what is there is not this view's."""
+    fresh = not path.exists()
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        if fresh:
+            _create(connection, layout, definition)
+        _check(connection, definition)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA busy_timeout = 100")
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise translate(error) from error
+    except StoreDamaged:
+        connection.close()
+        raise
+    return connection
+
+
+def _create(connection: sqlite3.Connection, layout: Layout, definition: bytes) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
+    for statement in layout.create():
+        connection.execute(statement)
+    connection.execute("CREATE TABLE meta (definition BLOB, arrival INTEGER, offsets TEXT)")
+    connection.execute("INSERT INTO meta VALUES (?, ?, ?)", (definition, *_position_row(BEGINNING)))
+    connection.execute("COMMIT")
+
+
+def _check(connection: sqlite3.Connection, definition: bytes) -> None:
+    [application] = connection.execute("PRAGMA application_id").fetchone()
+    [version] = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION:
+        raise StoreDamaged("the file is not a whole view's")
+    if version != FORMAT:
+        raise StoreDamaged(f"the file has format {version}, not {FORMAT}")
+    [found] = connection.execute("SELECT definition FROM meta").fetchone() or [None]
+    if found != definition:
+        raise StoreDamaged("the file is of another definition")
+    connection.execute("SELECT * FROM rows LIMIT 1").fetchone()
+
+
+def _definition(source: Source) -> bytes:
+    """What must not change for the rows to be right."""
+    key, value = ([[column.name, type_to_json(column.type)] for column in part] for part in (source.key, source.value))
+    return msgspec.json.encode([source.name, source.topic, key, value, source.window and source.window.kind])
+
+
+def _position_row(position: Position) -> tuple[int, bytes]:
+    return position.arrival, msgspec.json.encode({str(number): offset for number, offset in position.offsets.items()})
+
+
+_offsets = msgspec.json.Decoder(dict[int, int])
+
+
+def _read_position(connection: sqlite3.Connection) -> Position:
+    arrival, offsets = connection.execute("SELECT arrival, offsets FROM meta").fetchone()
+    return Position(arrival, _offsets.decode(offsets))
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error) from error
