@@ -7,15 +7,17 @@ import sys
 import time
 import uuid
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import headrace
-from headrace.cli.api import Api
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
 from headrace.cli.output import print_json, print_table
 from headrace.errors import Overloaded, UsageError
+
+if TYPE_CHECKING:
+    from headrace.cli.api import Api
 
 TOPIC = "headrace_bench"
 COLUMNS = "userid VARCHAR KEY, pageid VARCHAR, n BIGINT"

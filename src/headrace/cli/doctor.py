@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from headrace.cli.checks import Check, machine_checks, project_checks
 from headrace.cli.options import JsonOption, ProjectOption
 from headrace.cli.output import console, print_json
 from headrace.config import find_project
+
+if TYPE_CHECKING:
+    from headrace.cli.checks import Check
 
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "wrong": ("✗", "red")}
 
@@ -21,6 +24,8 @@ def register(app: typer.Typer) -> None:
 
 def doctor(project: ProjectOption = None, as_json: JsonOption = False) -> None:
     """Look for what is wrong with this machine and project, and say how to mend it."""
+    from headrace.cli.checks import machine_checks, project_checks
+
     folder = project or find_project(Path.cwd())
     checks = machine_checks() + (project_checks(folder) if folder else [])
     wrong = [check for check in checks if check.state == "wrong"]

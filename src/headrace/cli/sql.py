@@ -11,12 +11,10 @@ import typer
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
 from headrace.cli.output import print_json, print_table
 from headrace.errors import SqlError, UsageError, error_from_json
-from headrace.sql.api import parse
-from headrace.sql.statements import SelectStatement
 
 if TYPE_CHECKING:
     from headrace.cli.api import Api
-    from headrace.sql.statements import Statement
+    from headrace.sql.statements import SelectStatement, Statement
 
 
 def register(app: typer.Typer) -> None:
@@ -68,6 +66,9 @@ class SqlSession:
 
     def run(self, text: str) -> None:
         """One statement after the other, each printed before the next runs. Raises at the first that fails."""
+        from headrace.sql.api import parse
+        from headrace.sql.statements import SelectStatement
+
         for statement in parse(text):
             if isinstance(statement, SelectStatement):
                 self._select(statement)

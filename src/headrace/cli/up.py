@@ -67,7 +67,7 @@ class Reporter:
 
     def __call__(self, notice: Notice) -> None:
         if self._as_json:
-            print_json({"event": notice.kind, "text": notice.text})
+            print_json({"event": notice.kind, "text": notice.text, "lines": notice.lines})
             return
         match notice.kind:
             case "waiting":

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.api import Api, ServerEvent
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
 from headrace.cli.output import cell, local_time, print_json, print_table
 from headrace.errors import HeadraceError, NotRunning, UsageError
+
+if TYPE_CHECKING:
+    from headrace.cli.api import Api, ServerEvent
 
 app = typer.Typer(name="view", help="The live tables: what they hold, and how they change.", no_args_is_help=True)
 ViewArgument = Annotated[str, typer.Argument(metavar="VIEW", help="A table's name, in any case.")]

@@ -23,6 +23,7 @@ from headrace.coordinate.events import (
     QueryWanted,
     SourceCreated,
     SourceDropped,
+    TopicDeleted,
     ViewCreated,
     ViewDropped,
     decode_event,
@@ -60,6 +61,8 @@ class CatalogState:
     """Numbers of dropped queries are not used again: their checkpoints and ledgers may still be lying about."""
     view_versions: Mapping[str, int] = field(default_factory=dict)
     """The newest version a view of this name ever had, dropped or not, for the same reason."""
+    doomed_topics: frozenset[str] = frozenset()
+    """Topics dropped with their source that may not be deleted yet: somebody may have been killed in between."""
     events: int = 0
 
 
@@ -69,8 +72,11 @@ def fold(state: CatalogState, event: Event) -> CatalogState:
     match event:
         case SourceCreated(source):
             return replace(state, sources={**state.sources, source.name: source})
-        case SourceDropped(name):
-            return replace(state, sources=_without(state.sources, name))
+        case SourceDropped(name, doomed):
+            topics = state.doomed_topics | ({doomed} if doomed else set())
+            return replace(state, sources=_without(state.sources, name), doomed_topics=topics)
+        case TopicDeleted(name):
+            return replace(state, doomed_topics=state.doomed_topics - {name})
         case QueryCreated(query):
             number = max(state.last_query_number, query_number(query.id))
             return replace(state, queries={**state.queries, query.id: query}, last_query_number=number)

@@ -26,6 +26,14 @@ class SourceCreated:
 
 @dataclass(frozen=True, slots=True)
 class SourceDropped:
+    """With `doomed_topic`, the topic is to be deleted too; `TopicDeleted` says that it was."""
+
+    name: str
+    doomed_topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
     name: str
 
 
@@ -55,7 +63,9 @@ class ViewDropped:
     name: str
 
 
-Event: TypeAlias = SourceCreated | SourceDropped | QueryCreated | QueryWanted | QueryDropped | ViewCreated | ViewDropped
+Event: TypeAlias = (
+    SourceCreated | SourceDropped | TopicDeleted | QueryCreated | QueryWanted | QueryDropped | ViewCreated | ViewDropped
+)
 
 
 def encode_event(event: Event) -> str:
@@ -84,8 +94,10 @@ def _body(event: Event) -> tuple[str, dict[str, Any]]:
     match event:
         case SourceCreated(source):
             return "source_created", {"source": source_to_json(source)}
-        case SourceDropped(name):
-            return "source_dropped", {"name": name}
+        case SourceDropped(name, doomed_topic):
+            return "source_dropped", {"name": name, "doomed_topic": doomed_topic}
+        case TopicDeleted(name):
+            return "topic_deleted", {"name": name}
         case QueryCreated(query):
             return "query_created", {"query": asdict(query)}
         case QueryWanted(id_, wanted):
@@ -104,7 +116,8 @@ def _query_from_json(body: dict[str, Any]) -> QueryDefinition:
 
 _DECODERS: dict[str, Callable[[dict[str, Any]], Event]] = {
     "source_created": lambda body: SourceCreated(source_from_json(body["source"])),
-    "source_dropped": lambda body: SourceDropped(body["name"]),
+    "source_dropped": lambda body: SourceDropped(body["name"], body["doomed_topic"]),
+    "topic_deleted": lambda body: TopicDeleted(body["name"]),
     "query_created": lambda body: QueryCreated(_query_from_json(body["query"])),
     "query_wanted": lambda body: QueryWanted(body["id"], body["wanted"]),
     "query_dropped": lambda body: QueryDropped(body["id"]),

@@ -1,0 +1,209 @@
+"""SHOW, DESCRIBE and EXPLAIN: what there is and what it means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from headrace.config import ProjectSettings
+from headrace.coordinate.base import QueryDefinition
+from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.result import StatementResult, table_result
+from headrace.coordinate.status import EngineStatus
+from headrace.log.base import Log, Topic
+from headrace.sql.api import FUNCTIONS, explain, parse, plan_query, plan_select
+from headrace.sql.script import did_you_mean
+from headrace.sql.source import Source, Window
+from headrace.sql.statements import CreateAsSelect, Describe, DescribeFunction, Explain, SelectStatement, Show
+from headrace.types import display_name
+
+SECRET = "(not shown)"
+
+
+class Inspector:
+    """Answers questions about the catalog; changes nothing."""
+
+    def __init__(self, log: Log, catalog: Catalog, settings: ProjectSettings, status: EngineStatus) -> None:
+        self._log = log
+        self._catalog = catalog
+        self._settings = settings
+        self._status = status
+
+    def inspect(self, statement: Show | Describe | DescribeFunction | Explain) -> StatementResult:
+        match statement:
+            case Show():
+                return self._show(statement)
+            case Describe():
+                return self._describe(statement)
+            case DescribeFunction():
+                return self._describe_function(statement)
+            case Explain():
+                return self._explain(statement)
+
+    def _show(self, statement: Show) -> StatementResult:
+        text = statement.text
+        match statement.subject:
+            case "STREAMS" | "TABLES":
+                kind = statement.subject[:-1].lower()
+                sources = [source for source in self._catalog.sources() if source.kind == kind]
+                columns = ["name", "topic", "format", "windowed", "written by"]
+                return table_result(
+                    text, columns, map(_source_row, sources), f"no {kind}s; CREATE {kind.upper()} makes one"
+                )
+            case "TOPICS":
+                topics = [topic for topic in self._log.topics() if statement.all or not topic.internal]
+                columns = ["topic", "role", "partitions", "records"]
+                return table_result(text, columns, map(self._topic_row, topics), "no topics")
+            case "QUERIES":
+                columns = ["id", "state", "writes", "reads", "statement"]
+                queries = map(self._query_row, self._catalog.queries())
+                return table_result(text, columns, queries, "no queries; CREATE TABLE … AS SELECT makes one")
+            case "FUNCTIONS":
+                rows = [[f.name, f.kind, f.summary] for f in sorted(FUNCTIONS.values(), key=lambda f: f.name)]
+                return table_result(text, ["name", "kind", "summary"], rows)
+            case "PROPERTIES":
+                return table_result(text, ["property", "value"], properties(self._settings))
+
+    def _topic_row(self, topic: Topic) -> list[Any]:
+        return [topic.name, topic.spec.role, topic.spec.partitions, self._log.stats(topic.name).records]
+
+    def _query_row(self, query: QueryDefinition) -> list[Any]:
+        reads = ", ".join(map(display_name, query.sources))
+        return [query.id, self._state(query), display_name(query.sink), reads, " ".join(query.statement.split())]
+
+    def _state(self, query: QueryDefinition) -> str:
+        status = self._status.status(query.id)
+        if status is not None:
+            return status.state
+        return "stopped" if query.wanted == "stopped" else "starting"
+
+    # DESCRIBE
+
+    def _describe(self, statement: Describe) -> StatementResult:
+        source = self._catalog.source(statement.name)
+        if source is None:
+            hint = did_you_mean(
+                statement.name,
+                [known.name for known in self._catalog.sources()],
+                "SHOW STREAMS; and SHOW TABLES; list all",
+            )
+            message = f"stream or table `{display_name(statement.name)}` does not exist"
+            raise statement.script.error(message, statement.target.span, hint)
+        rows = [[display_name(column.name), str(column.type), _role(source, column.name)] for column in source.columns]
+        described = table_result(statement.text, ["column", "type", "key"], rows)
+        text = "\n".join(f"{name:<12} {value}" for name, value in self._facts(source, statement.extended))
+        return replace(described, text=text, query_id=source.query)
+
+    def _facts(self, source: Source, extended: bool) -> list[tuple[str, str]]:
+        facts = [
+            (source.kind, display_name(source.name)),
+            ("topic", f"{source.topic}  ({source.partitions} partitions, {source.value_format})"),
+            ("time", f"from {display_name(source.timestamp)}" if source.timestamp else "of arrival"),
+        ]
+        if source.window:
+            facts.append(("window", window_text(source.window)))
+        readers = [query.id for query in self._catalog.readers(source.name)]
+        facts.append(("read by", ", ".join(readers) or "no query"))
+        if source.query:
+            facts.append(("written by", self._writer(source.query)))
+        if extended:
+            facts += self._more_facts(source)
+        return facts
+
+    def _more_facts(self, source: Source) -> list[tuple[str, str]]:
+        stats = self._log.stats(source.topic)
+        view = self._catalog.view(source.name)
+        facts = [("records", f"{stats.records:,}  ({stats.bytes:,} bytes in {stats.segments:,} segments)")]
+        if view:
+            facts.append(("served", f"version {view.version}"))
+        return [*facts, ("statement", source.statement)]
+
+    def _writer(self, query_id: str) -> str:
+        query = self._catalog.query(query_id)
+        return f"{query_id} ({self._state(query)})" if query else query_id
+
+    def _describe_function(self, statement: DescribeFunction) -> StatementResult:
+        function = FUNCTIONS.get(statement.name.upper())
+        if function is None:
+            hint = did_you_mean(statement.name, FUNCTIONS, "SHOW FUNCTIONS; lists all")
+            span = statement.function.span
+            raise statement.script.error(f"function `{statement.name.lower()}` does not exist", span, hint)
+        signatures = "\n".join(f"  {function.name}{signature}" for signature in function.signatures)
+        text = f"{function.name}: {function.summary}\n{signatures}\n  for example {function.example}"
+        return StatementResult(statement.text, "text", text=text)
+
+    # EXPLAIN
+
+    def _explain(self, statement: Explain) -> StatementResult:
+        if statement.query_id is not None:
+            return self._explain_query(statement, statement.query_id)
+        inner = statement.statement
+        assert inner is not None
+        return StatementResult(statement.text, "text", text=self.plan_text(inner))
+
+    def _explain_query(self, statement: Explain, query_id: str) -> StatementResult:
+        query = self._catalog.query(query_id)
+        if query is None:
+            known = [query.id for query in self._catalog.queries()]
+            span = statement.query.span if statement.query else None
+            hint = did_you_mean(query_id, known, "SHOW QUERIES; lists all")
+            raise statement.script.error(f"query `{query_id}` does not exist", span, hint)
+        status = self._status.status(query_id)
+        parts = [query.statement, f"{query.id} is {self._state(query)}", self.query_plan_text(query)]
+        if status and status.spark_plan:
+            parts.append(status.spark_plan)
+        return StatementResult(statement.text, "text", text="\n\n".join(parts), query_id=query_id)
+
+    def query_plan_text(self, query: QueryDefinition) -> str:
+        """Our plan of a query of the catalog."""
+        [statement] = parse(query.statement)
+        assert isinstance(statement, CreateAsSelect | SelectStatement)
+        return self.plan_text(statement)
+
+    def plan_text(self, statement: CreateAsSelect | SelectStatement) -> str:
+        if isinstance(statement, CreateAsSelect):
+            return explain(plan_query(statement, self._catalog))
+        return explain(plan_select(statement, self._catalog))
+
+
+def _source_row(source: Source) -> list[Any]:
+    windowed = window_text(source.window) if source.window else None
+    return [display_name(source.name), source.topic, source.value_format, windowed, source.query]
+
+
+def _role(source: Source, name: str) -> str | None:
+    if any(column.name == name for column in source.key):
+        return "primary key" if source.kind == "table" else "key"
+    is_value = any(column.name == name for column in source.value)
+    return None if is_value else "window"
+
+
+def window_text(window: Window) -> str:
+    """
+    >>> window_text(Window("hopping", 300_000, 60_000, 10_000))
+    'hopping 300 s, advance 60 s, grace 10 s'
+    """
+    parts = [f"{window.kind} {window.size_ms / 1000:g} s"]
+    if window.kind == "hopping":
+        parts.append(f"advance {window.advance_ms / 1000:g} s")
+    parts.append(f"grace {window.grace_ms / 1000:g} s")
+    return ", ".join(parts)
+
+
+def properties(settings: ProjectSettings) -> list[tuple[str, str]]:
+    """Every setting that is in force, by its path. Keys stay secret."""
+    found: list[tuple[str, str]] = []
+
+    def collect(path: str, value: Any) -> None:
+        if isinstance(value, dict) and value:
+            for name, inner in value.items():
+                collect(f"{path}.{name}" if path else name, inner)
+        elif path == "auth.keys":
+            found.append((path, f"{len(value)} keys {SECRET}" if value else "none"))
+        else:
+            found.append((path, str(value)))
+
+    collect("", msgspec.to_builtins(settings))
+    return found

@@ -1,0 +1,357 @@
+"""Running statements: each checks the catalog, makes its topics, and then says what it did in one append of catalog events.
+
+Topics come first and events last, so a statement that is cut short has changed nothing: what it left behind is an empty
+topic, which the next attempt takes over. Deleting is the other way round: the events come first, and `recover` ends what
+was begun.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Literal
+
+from headrace.clock import Clock
+from headrace.config import ProjectSettings
+from headrace.coordinate.base import QueryDefinition, ViewDefinition, late_topic
+from headrace.coordinate.catalog import BUILT_IN, Catalog, create_internal_topics
+from headrace.coordinate.events import (
+    Event,
+    QueryCreated,
+    QueryDropped,
+    QueryWanted,
+    SourceCreated,
+    SourceDropped,
+    TopicDeleted,
+    ViewCreated,
+    ViewDropped,
+)
+from headrace.coordinate.insert import insert_rows
+from headrace.coordinate.result import StatementResult
+from headrace.coordinate.show import Inspector
+from headrace.coordinate.status import EngineStatus
+from headrace.coordinate.topics import ensure_declared, ensure_sink, find_topic, late_spec, sink_spec
+from headrace.errors import Conflict, NotFound, SqlError, UsageError
+from headrace.log.base import Log
+from headrace.sql.api import parse, plan_query, source_from, transient_query
+from headrace.sql.plan import PersistentQuery, PushQuery
+from headrace.sql.script import did_you_mean
+from headrace.sql.source import Source
+from headrace.sql.statements import (
+    CreateAsSelect,
+    CreateSource,
+    Describe,
+    DescribeFunction,
+    Drop,
+    Explain,
+    InsertValues,
+    Print,
+    SelectStatement,
+    Show,
+    Statement,
+    Terminate,
+)
+from headrace.types import display_name
+
+__all__ = ["StatementExecutor", "StatementResult", "drop_text", "same_definition"]
+
+TRANSIENT_PREFIX, LATE_PREFIX = "_transient.", late_topic("")
+
+
+class StatementExecutor:
+    """The catalog's only writer. Safe to use from several threads: statements run one at a time."""
+
+    def __init__(
+        self,
+        log: Log,
+        catalog: Catalog,
+        clock: Clock,
+        settings: ProjectSettings | None = None,
+        status: EngineStatus | None = None,
+    ) -> None:
+        self._log = log
+        self._catalog = catalog
+        self._clock = clock
+        self._inspector = Inspector(log, catalog, settings or ProjectSettings(), status or EngineStatus(clock))
+        self._lock = threading.RLock()
+        create_internal_topics(log)
+        catalog.refresh()
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._catalog
+
+    def execute(self, sql: str, variables: Mapping[str, str] | None = None) -> list[StatementResult]:
+        """Run all statements of a text. Raises at the first that fails; those before it have happened."""
+        return list(self.run(sql, variables))
+
+    def run(self, sql: str, variables: Mapping[str, str] | None = None) -> Iterator[StatementResult]:
+        """The same, one result at a time. Nothing runs if the text as a whole cannot be parsed."""
+        for statement in parse(_substitute(sql, variables or {}), variables):
+            yield self.run_statement(statement)
+
+    def run_statement(self, statement: Statement) -> StatementResult:
+        with self._lock:
+            match statement:
+                case CreateSource():
+                    return self._create_source(statement)
+                case CreateAsSelect():
+                    return self._create_as_select(statement)
+                case InsertValues():
+                    return insert_rows(statement, self._log, self._catalog, self._clock)
+                case Drop():
+                    return self._drop(statement)
+                case Terminate():
+                    return self._terminate(statement)
+                case Show() | Describe() | DescribeFunction() | Explain():
+                    return self._inspector.inspect(statement)
+                case SelectStatement():
+                    raise UsageError("a SELECT is asked as a query", hint="POST /v1/query, or headrace sql")
+                case Print():
+                    raise UsageError("PRINT is not a statement here", hint=f"headrace topic tail {statement.topic}")
+
+    # Creating
+
+    def _create_source(self, statement: CreateSource) -> StatementResult:
+        if found := self._existing(statement):
+            return found
+        source = source_from(statement, self._catalog)
+        partitions_given = any(given.name == "PARTITIONS" for given in statement.properties)
+        topic = ensure_declared(self._log, source, partitions_given)
+        source = replace(source, partitions=topic.spec.partitions)
+        events: list[Event] = [SourceCreated(source)]
+        if source.kind == "table":
+            events.append(ViewCreated(ViewDefinition(source.name, self._next_version(source), None, source.topic)))
+        self._catalog.append(events)
+        return StatementResult(statement.text, "created", f"{source.kind} `{display_name(source.name)}` is there")
+
+    def _create_as_select(self, statement: CreateAsSelect) -> StatementResult:
+        if found := self._existing(statement):
+            return found
+        plan = plan_query(statement, self._catalog)
+        query_id = self._next_id("CSAS" if statement.kind == "stream" else "CTAS", plan.sink.name)
+        self._refuse_shared_topic(plan.sink)
+        ensure_sink(self._log, plan.sink)
+        if plan.sink.window:
+            self._log.create_topic(late_spec(query_id))
+        self._catalog.append(self._created(plan, query_id, statement.text))
+        message = f"{statement.kind} `{display_name(plan.sink.name)}` is kept up to date by query {query_id}"
+        return StatementResult(statement.text, "created", message, query_id=query_id)
+
+    def _created(self, plan: PersistentQuery, query_id: str, text: str, transient: bool = False) -> list[Event]:
+        sink = replace(plan.sink, statement=text, query=query_id)
+        query = QueryDefinition(
+            id=query_id,
+            version=1,
+            statement=text,
+            sink=sink.name,
+            sources=tuple(dict.fromkeys(source.name for source in plan.inputs)),
+            transient=transient,
+            created_ms=self._clock.now_ms(),
+        )
+        events: list[Event] = [SourceCreated(sink), QueryCreated(query)]
+        if sink.kind == "table" and not transient:
+            events.append(ViewCreated(ViewDefinition(sink.name, self._next_version(sink), query_id, sink.topic)))
+        return events
+
+    def _existing(self, statement: CreateSource | CreateAsSelect) -> StatementResult | None:
+        """What to answer when the name is taken: nothing if it is free, an error if that is not allowed."""
+        source = self._catalog.source(statement.name)
+        if source is None:
+            return None
+        name = display_name(source.name)
+        same = same_definition(source.statement, statement)
+        if statement.if_not_exists or (statement.or_replace and same):
+            message = f"{source.kind} `{name}` exists already" + ("" if same else ", defined differently")
+            return StatementResult(statement.text, "exists", message, query_id=source.query)
+        drop = drop_text(source)
+        if statement.or_replace:
+            raise Conflict(
+                f"{source.kind} `{name}` exists with another definition, and cannot be changed in place yet",
+                hint=f"{drop}  then create it again: it is computed anew from the log",
+            )
+        raise Conflict(f"{source.kind} `{name}` exists already", hint=f"CREATE … IF NOT EXISTS, or first {drop}")
+
+    def _refuse_shared_topic(self, sink: Source) -> None:
+        others = [display_name(source.name) for source in self._catalog.over_topic(sink.topic)]
+        if others:
+            raise Conflict(
+                f"topic `{sink.topic}` belongs to `{', '.join(others)}`",
+                hint="give the query a topic of its own:  WITH (KAFKA_TOPIC='…')",
+            )
+
+    def _next_id(self, prefix: str, name: str) -> str:
+        """Ids are names of folders and topics too: what those cannot have becomes `_`, and long names are cut."""
+        plain = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in name)
+        return f"{prefix}_{plain[:100]}_{self._catalog.state.last_query_number + 1}"
+
+    def _next_version(self, source: Source) -> int:
+        return self._catalog.state.view_versions.get(source.name, 0) + 1
+
+    # Queries
+
+    def set_wanted(self, query_id: str, wanted: Literal["running", "stopped"]) -> QueryDefinition:
+        """Start or stop a query; the engine sees to it."""
+        with self._lock:
+            query = self._query(query_id)
+            if query.wanted != wanted:
+                self._catalog.append([QueryWanted(query_id, wanted)])
+            return self._query(query_id)
+
+    def start_transient(self, push: PushQuery, sql_text: str) -> QueryDefinition:
+        """Run a push query that needs state in the engine, for as long as somebody listens. Its rows are on the topic
+        of the source `definition.sink`."""
+        with self._lock:
+            query_id = self._next_id("TRANSIENT", "_".join(source.name for source in push.inputs))
+            plan = transient_query(push, query_id)
+            plan = replace(plan, sink=replace(plan.sink, topic=TRANSIENT_PREFIX + query_id))
+            self._log.create_topic(sink_spec(plan.sink))
+            self._catalog.append(self._created(plan, query_id, sql_text, transient=True))
+            return self._query(query_id)
+
+    def drop_transient(self, query_id: str) -> None:
+        """Fine if it is gone already."""
+        with self._lock:
+            query = self._catalog.query(query_id)
+            if query is not None and query.transient:
+                self._catalog.append(self._dropped(query))
+                self._sweep()
+
+    def _terminate(self, statement: Terminate) -> StatementResult:
+        if statement.query is None:
+            ids = [query.id for query in self._catalog.queries()]
+        else:
+            wanted = statement.query.name
+            if self._catalog.query(wanted) is None:
+                raise self._unknown_query(wanted, statement)
+            ids = [wanted]
+        for query_id in ids:
+            if self._query(query_id).transient:
+                self.drop_transient(query_id)
+            else:
+                self.set_wanted(query_id, "stopped")
+        message = f"{', '.join(ids) or 'no query'} is to stop; headrace query start … goes on where it was"
+        return StatementResult(statement.text, "terminated", message, query_id=ids[0] if len(ids) == 1 else None)
+
+    def _query(self, query_id: str) -> QueryDefinition:
+        query = self._catalog.query(query_id)
+        if query is None:
+            hint = did_you_mean(query_id, self._query_ids(), "SHOW QUERIES; lists all")
+            raise NotFound(f"query `{query_id}` does not exist", hint=hint)
+        return query
+
+    def _unknown_query(self, query_id: str, statement: Terminate) -> SqlError:
+        span = statement.query.span if statement.query else None
+        hint = did_you_mean(query_id, self._query_ids(), "SHOW QUERIES; lists all")
+        return statement.script.error(f"query `{query_id}` does not exist", span, hint)
+
+    def _query_ids(self) -> list[str]:
+        return [query.id for query in self._catalog.queries()]
+
+    # Dropping
+
+    def _drop(self, statement: Drop) -> StatementResult:
+        source = self._catalog.source(statement.name)
+        if source is None and statement.if_exists:
+            message = f"there is no {statement.kind} `{display_name(statement.name)}`"
+            return StatementResult(statement.text, "exists", message)
+        source = self._droppable(source, statement)
+        events: list[Event] = []
+        for reader in self._catalog.readers(source.name):
+            events += self._dropped(reader)
+        doomed = source.topic if statement.delete_topic else None
+        events.append(SourceDropped(source.name, doomed))
+        if source.query:
+            events.append(QueryDropped(source.query))
+        if self._catalog.view(source.name):
+            events.append(ViewDropped(source.name))
+        self._catalog.append(events)
+        self._sweep()
+        kept = f"; topic `{source.topic}` is deleted" if doomed else f"; topic `{source.topic}` is kept"
+        return StatementResult(statement.text, "dropped", f"{source.kind} `{display_name(source.name)}` is gone{kept}")
+
+    def _droppable(self, source: Source | None, statement: Drop) -> Source:
+        def refuse(message: str, hint: str | None) -> SqlError:
+            return statement.script.error(message, statement.target.span, hint)
+
+        if source is None:
+            known = [known.name for known in self._catalog.sources() if known.kind == statement.kind]
+            hint = did_you_mean(statement.name, known, f"SHOW {statement.kind.upper()}S; lists all")
+            raise refuse(f"{statement.kind} `{display_name(statement.name)}` does not exist", hint)
+        name = display_name(source.name)
+        if source in BUILT_IN:
+            raise refuse(f"`{name}` is built in", None)
+        if source.kind != statement.kind:
+            raise refuse(f"`{name}` is a {source.kind}", drop_text(source))
+        self._check_unused(source, statement.delete_topic)
+        return source
+
+    def _check_unused(self, source: Source, delete_topic: bool) -> None:
+        """A push query does not hold anything up: it ends. What others were made of does."""
+        readers = [query for query in self._catalog.readers(source.name) if not query.transient]
+        if readers:
+            who = ", ".join(f"{query.id} (writes `{display_name(query.sink)}`)" for query in readers)
+            first = self._catalog.source(readers[0].sink)
+            raise Conflict(
+                f"{source.kind} `{display_name(source.name)}` is read by {who}",
+                hint=f"first:  {drop_text(first)}" if first else None,
+            )
+        others = [display_name(o.name) for o in self._catalog.over_topic(source.topic) if o.name != source.name]
+        if delete_topic and others:
+            raise Conflict(
+                f"topic `{source.topic}` is also under `{', '.join(others)}`",
+                hint="drop those first, or keep the topic",
+            )
+
+    def _dropped(self, query: QueryDefinition) -> list[Event]:
+        return [SourceDropped(query.sink), QueryDropped(query.id)]
+
+    # Tidying up
+
+    def recover(self) -> None:
+        """End what a killed server began: transient queries nobody listens to, topics that were to be deleted."""
+        with self._lock:
+            for query in self._catalog.queries():
+                if query.transient:
+                    self._catalog.append(self._dropped(query))
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Delete topics that were dropped, and ledgers and transient topics whose query is gone."""
+        for name in sorted(self._catalog.state.doomed_topics):
+            if find_topic(self._log, name):
+                self._log.delete_topic(name)
+            self._catalog.append([TopicDeleted(name)])
+        alive = set(self._query_ids())
+        for topic in self._log.topics():
+            for prefix in (LATE_PREFIX, TRANSIENT_PREFIX):
+                if topic.name.startswith(prefix) and topic.name.removeprefix(prefix) not in alive:
+                    self._log.delete_topic(topic.name)
+
+
+def same_definition(text: str, statement: CreateSource | CreateAsSelect) -> bool:
+    """Whether a stored statement means the same: layout, comments and the words around it do not count."""
+    try:
+        [stored] = parse(text)
+    except (SqlError, ValueError):
+        return False
+    if not isinstance(stored, CreateSource | CreateAsSelect):
+        return False
+    return replace(stored, or_replace=False, if_not_exists=False) == replace(
+        statement, or_replace=False, if_not_exists=False
+    )
+
+
+def _substitute(sql: str, variables: Mapping[str, str]) -> str:
+    """Variables are gone before a statement is kept: whoever plans it again does not have them. Unknown ones stay, and the
+    parser complains."""
+    values = {name.upper(): value for name, value in variables.items()}
+    return re.sub(r"\$\{([^}]*)\}", lambda found: values.get(found[1].upper(), found[0]), sql) if values else sql
+
+
+def drop_text(source: Source) -> str:
+    # What a query wrote is computed again; what was sent from outside is not.
+    delete = " DELETE TOPIC" if source.query else ""
+    return f"DROP {source.kind.upper()} {display_name(source.name)}{delete};"

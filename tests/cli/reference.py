@@ -1,0 +1,151 @@
+"""Writes docs/reference/cli.md and settings.md from the code, so that they cannot say anything else.
+
+python tests/cli/reference.py      after a command or a setting changed
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import typer.main
+
+from headrace import config
+from headrace.cli.main import app
+
+DOCS = Path(__file__).parents[2] / "docs" / "reference"
+
+CLI_INTRO = """# The `headrace` command
+
+Made from the commands themselves by `tests/cli/reference.py`; a test fails when they differ.
+
+- A command works on the project whose `headrace.toml` is nearest above the current folder, or on the one `--project`
+  names. It talks to the server that runs the project, or to the one `--url` (or `HEADRACE_URL`) names.
+- With `[auth] keys` set, the project's own key is used, or the one of `--key` or `HEADRACE_KEY`.
+- `topic list`, `topic show` and `topic put` also work while the project is not running: the command then opens the log
+  itself.
+- Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not running.
+- `--json` prints one JSON object (commands that go on print one a line). Times are in your zone, in JSON both as
+  milliseconds and ISO 8601 in UTC. Errors go to standard error, with `--json` as `{"error": …}`.
+- Colour and progress appear only on a terminal.
+"""
+
+SETTINGS_INTRO = """# Settings
+
+`headrace.toml`, in the project's folder. Everything has a default, so the file may be empty; `headrace init` writes one
+with every setting in comments. An unknown setting is an error. `SHOW PROPERTIES;` lists what is in force.
+
+Made from `src/headrace/config.py` by `tests/cli/reference.py`; a test fails when they differ.
+"""
+
+SECTIONS: tuple[tuple[str, type[msgspec.Struct]], ...] = (
+    ("", config.ProjectSettings),
+    ("server", config.ServerSettings),
+    ("log", config.LogSettings),
+    ("collect", config.CollectSettings),
+    ("spark", config.SparkSettings),
+    ("store", config.StoreSettings),
+    ("auth", config.AuthSettings),
+    ("auth.keys", config.Key),
+)
+
+
+def settings_page() -> str:
+    descriptions = _descriptions()
+    parts = [SETTINGS_INTRO]
+    for section, settings in SECTIONS:
+        title = {"": "At the top", "auth.keys": "`[[auth.keys]]`, once per key"}.get(section, f"`[{section}]`")
+        parts.append(f"## {title}\n\n| setting | default | meaning |\n|---|---|---|")
+        parts[-1] += "".join(
+            f"\n| `{field.name}` | {_default(field)} | {descriptions[settings.__name__][field.name]} |"
+            for field in msgspec.structs.fields(settings)
+            if field.name in descriptions[settings.__name__]
+        )
+        parts[-1] += "\n"
+    return "\n".join(parts)
+
+
+def _default(field: Any) -> str:
+    if field.default is not msgspec.NODEFAULT:
+        value = field.default
+    elif field.default_factory is not msgspec.NODEFAULT:
+        value = field.default_factory()
+    else:
+        return "required"
+    return f"`{msgspec.json.encode(value).decode()}`"
+
+
+def _descriptions() -> dict[str, dict[str, str]]:
+    """Class → field → the docstring below it."""
+    found: dict[str, dict[str, str]] = {}
+    for node in ast.parse(Path(config.__file__).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            found[node.name] = dict(_field_docs(node))
+    return found
+
+
+def _field_docs(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for field, after in zip(node.body, node.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            match after:
+                case ast.Expr(ast.Constant(str() as text)):
+                    yield field.target.id, " ".join(text.split())
+
+
+def cli_page() -> str:
+    return "\n".join([CLI_INTRO, *(_command_part(path, command) for path, command in commands())])
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Every command by its full name."""
+
+    def walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+        inner = getattr(command, "commands", None)
+        if inner is None:
+            yield path, command
+            return
+        for name, child in inner.items():
+            yield from walk(f"{path} {name}", child)
+
+    yield from walk("headrace", typer.main.get_command(app))
+
+
+def _command_part(path: str, command: Any) -> str:
+    parameters = [p for p in command.params if p.name != "help"]
+    arguments = "".join(f" {_argument(p)}" for p in parameters if p.param_type_name == "argument")
+    lines = [f"## `{path}{arguments}`", "", " ".join(command.help.split()), ""]
+    example = command.epilog.removeprefix("Example:").strip()
+    lines += ["```", f"$ {example}", "```", ""]
+    rows = [_parameter_row(p) for p in parameters if p.name not in ("project", "url", "key", "as_json")]
+    if rows:
+        lines += ["| | |", "|---|---|", *rows, ""]
+    common = [f"`{max(p.opts, key=len)}`" for p in parameters if p.name in ("project", "url", "key", "as_json")]
+    lines += [f"And {', '.join(common)}.", ""]
+    return "\n".join(lines)
+
+
+def _argument(parameter: Any) -> str:
+    name = parameter.metavar or parameter.name.upper()
+    return name if parameter.required or name.startswith("[") else f"[{name}]"
+
+
+def _parameter_row(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        name = _argument(parameter)
+    else:
+        name = ", ".join([*parameter.opts, *parameter.secondary_opts])
+        if not parameter.is_flag:
+            name += f" {parameter.metavar or 'N'}"
+    default = parameter.default
+    shown = f" Default: {default}." if default not in (None, False, (), []) and not callable(default) else ""
+    return f"| `{name}` | {parameter.help}{shown} |"
+
+
+PAGES = {"cli.md": cli_page, "settings.md": settings_page}
+
+if __name__ == "__main__":
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page(), encoding="utf-8")

@@ -1,0 +1,134 @@
+"""The catalog is what its events say, wherever and however often they are read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.coordinate.base import QueryDefinition, ViewDefinition
+from headrace.coordinate.catalog import DEAD_LETTERS, CatalogState, fold, fold_all
+from headrace.coordinate.events import (
+    Event,
+    QueryCreated,
+    QueryDropped,
+    QueryWanted,
+    SourceCreated,
+    SourceDropped,
+    TopicDeleted,
+    ViewCreated,
+    ViewDropped,
+    decode_event,
+    encode_event,
+)
+from headrace.errors import LogError
+from headrace.sql.source import Source, Window
+from headrace.types import BIGINT, BOOLEAN, TIMESTAMP, VARCHAR, Array, Column, DataType, Decimal, Map, Struct
+
+names = st.sampled_from(["A", "B", "pageId", "Ü", 'quo"ted'])
+ids = st.builds("CTAS_{}_{}".format, st.sampled_from(["A", "B"]), st.integers(1, 9))
+simple: st.SearchStrategy[DataType] = st.sampled_from([BIGINT, BOOLEAN, TIMESTAMP, VARCHAR, Decimal(9, 2)])
+types: st.SearchStrategy[DataType] = st.recursive(
+    simple,
+    lambda inner: st.one_of(
+        st.builds(Array, inner),
+        st.builds(Map, st.just(VARCHAR), inner),
+        st.builds(lambda a, b: Struct((("X", a), ("y", b))), inner, inner),
+    ),
+    max_leaves=4,
+)
+columns = st.lists(st.builds(Column, names, types), max_size=3).map(tuple)
+windows = st.builds(
+    Window, st.just("hopping"), st.integers(1, 9), st.integers(1, 9), st.integers(0, 9), st.none() | st.integers(1, 99)
+)
+sources = st.builds(
+    Source,
+    name=names,
+    kind=st.sampled_from(["stream", "table"]),
+    topic=names,
+    key=columns,
+    value=columns,
+    timestamp=st.none() | names,
+    timestamp_format=st.none() | st.text(max_size=5),
+    partitions=st.integers(1, 64),
+    window=st.none() | windows,
+    statement=st.text(max_size=20),
+    query=st.none() | ids,
+)
+queries = st.builds(
+    QueryDefinition,
+    id=ids,
+    version=st.integers(1, 3),
+    statement=st.text(max_size=20),
+    sink=names,
+    sources=st.lists(names, max_size=2).map(tuple),
+    wanted=st.sampled_from(["running", "stopped"]),
+    transient=st.booleans(),
+    created_ms=st.integers(0, 2**50),
+)
+views = st.builds(ViewDefinition, names, st.integers(1, 5), st.none() | ids, names)
+events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(SourceCreated, sources),
+    st.builds(SourceDropped, names, st.none() | names),
+    st.builds(TopicDeleted, names),
+    st.builds(QueryCreated, queries),
+    st.builds(QueryWanted, ids, st.sampled_from(["running", "stopped"])),
+    st.builds(QueryDropped, ids),
+    st.builds(ViewCreated, views),
+    st.builds(ViewDropped, names),
+)
+histories = st.lists(events, max_size=25)
+
+
+@given(events)
+def test_an_event_survives_being_written_down(event: Event) -> None:
+    assert decode_event(encode_event(event)) == event
+
+
+@given(histories, st.integers(0, 25))
+def test_reading_in_two_parts_is_reading_at_once(history: list[Event], cut: int) -> None:
+    whole = fold_all(CatalogState(), history)
+    assert fold_all(fold_all(CatalogState(), history[:cut]), history[cut:]) == whole
+    assert fold_all(CatalogState(), (decode_event(encode_event(event)) for event in history)) == whole
+    assert whole.events == len(history)
+
+
+@given(histories)
+def test_the_last_word_on_a_name_counts(history: list[Event]) -> None:
+    state = fold_all(CatalogState(), history)
+    expected: dict[str, Source] = {DEAD_LETTERS.name: DEAD_LETTERS}
+    for event in history:
+        if isinstance(event, SourceCreated):
+            expected[event.source.name] = event.source
+        elif isinstance(event, SourceDropped):
+            expected.pop(event.name, None)
+    assert state.sources == expected
+
+
+@given(histories)
+def test_numbers_and_versions_only_grow(history: list[Event]) -> None:
+    state = CatalogState()
+    for event in history:
+        before, state = state, fold(state, event)
+        assert state.last_query_number >= before.last_query_number
+        assert all(state.view_versions[name] >= version for name, version in before.view_versions.items())
+    assert all(state.view_versions[view.name] >= view.version for view in state.views.values())
+
+
+@given(histories, events)
+def test_folding_leaves_the_old_state_alone(history: list[Event], event: Event) -> None:
+    state, same = fold_all(CatalogState(), history), fold_all(CatalogState(), history)
+    fold(state, event)
+    assert state == same
+
+
+def test_an_event_of_the_future_asks_for_an_upgrade() -> None:
+    with pytest.raises(LogError, match="`cluster_joined` event of version 1") as unknown:
+        decode_event(json.dumps({"v": 1, "type": "cluster_joined"}))
+    assert "upgrade" in str(unknown.value)
+    with pytest.raises(LogError, match="of version 2"):
+        decode_event(json.dumps({"v": 2, "type": "source_dropped", "name": "A"}))
+    with pytest.raises(LogError, match="not a catalog event"):
+        decode_event("hello")
