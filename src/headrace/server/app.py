@@ -1,0 +1,84 @@
+"""The ASGI application, made of the endpoints' table."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headrace.log.codecs.json_encode import to_json
+from headrace.server import console, events, health, overview, queries, query, statements, topics, views
+from headrace.server.endpoint import Endpoint, routes_of
+from headrace.server.errors import JSON, http_exception, unexpected
+from headrace.server.metrics import State
+from headrace.server.openapi import describe
+from headrace.server.overview import Glance
+from headrace.server.query import Plans
+from headrace.server.services import Services
+from headrace.server.transients import PushQueries
+
+
+async def openapi(request: Request, services: Services) -> Response:
+    return Response(request.app.state.openapi, media_type=JSON)
+
+
+API: tuple[Endpoint, ...] = (
+    *events.ENDPOINTS,
+    *topics.ENDPOINTS,
+    *statements.ENDPOINTS,
+    *query.ENDPOINTS,
+    *queries.ENDPOINTS,
+    *views.ENDPOINTS,
+    *overview.ENDPOINTS,
+    *health.ENDPOINTS,
+    Endpoint(
+        method="GET",
+        path="/openapi.json",
+        handler=openapi,
+        summary="This description, as OpenAPI 3.1",
+        answers={200: ("application/json",)},
+    ),
+)
+
+# The console answers every path nobody else does, so it comes last.
+ENDPOINTS = (*API, *console.ENDPOINTS)
+
+
+def create_app(services: Services) -> ASGIApp:
+    app = Starlette(
+        routes=[route for endpoint in ENDPOINTS for route in routes_of(endpoint, services)],
+        exception_handlers={HTTPException: http_exception, Exception: unexpected},
+        lifespan=_lifespan,
+    )
+    app.state.openapi = to_json(describe(ENDPOINTS))
+    app.state.glance = Glance(services)
+    app.state.plans = Plans(services.catalog)
+    app.state.push_queries = PushQueries(services)
+    services.metrics.registry.register(State(services))
+    return _Safe(app)
+
+
+@asynccontextmanager
+async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+    # What lives as long as the server is made and closed by `main`, in an order that matters.
+    yield
+
+
+class _Safe:
+    """Adds to every answer that its type is not to be guessed."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_header(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"x-content-type-options", b"nosniff")]
+            await send(message)
+
+        await self._app(scope, receive, with_header if scope["type"] == "http" else send)

@@ -1,0 +1,95 @@
+"""A project's parts put together: log, catalog, views and what serves them. Closed in the opposite order."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+
+from headrace.clock import Clock
+from headrace.collect.decode import EventCollector
+from headrace.collect.http.bodies import BodyBudget
+from headrace.config import Project
+from headrace.coordinate.catalog import Catalog, create_internal_topics
+from headrace.coordinate.project import apply_project
+from headrace.coordinate.statements import StatementExecutor
+from headrace.coordinate.status import ENGINE_STATUS, EngineStatus
+from headrace.deliver.base import Delivery
+from headrace.log.local.open import LocalLog
+from headrace.server.auth import Auth
+from headrace.server.dead_letters import DeadLetterIndex
+from headrace.server.metrics import Metrics
+from headrace.server.rates import Rates
+from headrace.server.services import Services
+from headrace.store.follow import Followers
+from headrace.store.sqlite import SqliteStore
+
+WORKERS = 8
+PIPELINES = "the pipelines"
+
+logger = logging.getLogger("headrace.server")
+
+
+@contextmanager
+def open_services(project: Project, clock: Clock) -> Iterator[Services]:
+    """Everything the routes need, with this process as the log's owner."""
+    settings = project.settings
+    auth = Auth(settings.auth.keys)
+    with ExitStack() as closing:
+        log = LocalLog(project.log_folder, settings.log, clock)
+        closing.callback(log.close)
+        create_internal_topics(log)
+        catalog, engine = Catalog(log), EngineStatus(clock)
+        statements = StatementExecutor(log, catalog, clock, settings, engine)
+        statements.recover()
+        log.register_call(ENGINE_STATUS, engine.receive)
+        store = SqliteStore(project.views_folder, settings.store.readers)
+        closing.callback(store.close)
+        followers = Followers(log, store, clock)
+        closing.callback(followers.close)
+        delivery = Delivery(log, followers)
+        closing.callback(delivery.close)
+        workers = ThreadPoolExecutor(WORKERS, "headrace-worker")
+        closing.callback(workers.shutdown)
+        query_workers = ThreadPoolExecutor(settings.store.readers, "headrace-query")
+        closing.callback(query_workers.shutdown)
+
+        def follow_views() -> None:
+            followers.sync(catalog.views(), catalog.source)
+
+        follow_views()
+        catalog.on_change(follow_views)
+        yield Services(
+            project=project,
+            clock=clock,
+            log=log,
+            catalog=catalog,
+            statements=statements,
+            engine=engine,
+            followers=followers,
+            delivery=delivery,
+            collector=EventCollector(log, clock, settings.collect),
+            auth=auth,
+            metrics=Metrics(),
+            rates=Rates(log, clock),
+            dead_letters=DeadLetterIndex(log),
+            budget=BodyBudget(max(settings.log.max_pending_bytes, settings.server.max_body_bytes)),
+            workers=workers,
+            query_workers=query_workers,
+            started=clock.monotonic(),
+            applying=[PIPELINES],
+        )
+
+
+def apply_pipelines(services: Services) -> None:
+    """Bring the project's pipelines into the catalog. What a file gets wrong is said, and keeps nothing else from
+    running."""
+    try:
+        for applied in apply_project(services.statements, services.project):
+            for result in applied.created:
+                logger.info("%s: %s", applied.file, result.message)
+            for problem in applied.problems:
+                logger.warning("%s", problem)
+    finally:
+        services.applying.remove(PIPELINES)

@@ -1,0 +1,103 @@
+"""Who may do what: keys with roles; and without keys, only those who sit at this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Sequence
+from typing import Literal
+from urllib.parse import urlsplit
+
+from starlette.requests import HTTPConnection
+
+from headrace.config import Key
+from headrace.errors import ConfigError, Refused, Unauthenticated
+
+Role = Literal["read", "write", "admin"]
+RANK: dict[str, int] = {"read": 1, "write": 2, "admin": 3}
+
+
+class Auth:
+    def __init__(self, keys: Sequence[Key]) -> None:
+        for key in keys:
+            if key.role not in RANK:
+                raise ConfigError(f"`{key.role}` is not a role", hint="[auth] keys have the role read, write or admin")
+            if not key.key:
+                raise ConfigError("a key of [auth] keys is empty")
+        # Digests all have one length, so comparing them tells nothing about a key's.
+        self._keys = [(_digest(key.key), key.role) for key in keys]
+
+    @property
+    def keys_set(self) -> bool:
+        return bool(self._keys)
+
+    def check(self, connection: HTTPConnection, needed: Role | None) -> None:
+        """`Unauthenticated` or `Refused` unless the connection may."""
+        if not self._keys:
+            check_local(connection.headers.get("host", ""), connection.headers.get("origin"))
+            return
+        if needed is None:
+            return
+        role = self._role(_key_of(connection))
+        if role is None:
+            raise Unauthenticated(
+                "this needs a key",
+                hint="send it as `Authorization: Bearer KEY`; keys are in headrace.toml, [auth] keys",
+            )
+        if RANK[role] < RANK[needed]:
+            raise Refused(f"this needs the role `{needed}`, the key has `{role}`")
+
+    def _role(self, key: str | None) -> str | None:
+        if key is None:
+            return None
+        digest, found = _digest(key), None
+        # All of them, always: how long it takes must not say which one it was.
+        for known, role in self._keys:
+            if hmac.compare_digest(digest, known):
+                found = role
+        return found
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+def _key_of(connection: HTTPConnection) -> str | None:
+    scheme, _, key = connection.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and key.strip():
+        return key.strip()
+    # A browser's EventSource and WebSocket cannot set headers. Addresses end up in logs, so it is for reading only.
+    if connection.scope["type"] == "websocket" or connection.scope["method"] == "GET":
+        return connection.query_params.get("key")
+    return None
+
+
+def check_local(host: str, origin: str | None) -> None:
+    """Without keys the server trusts this machine, but not the web sites its user visits: a page from elsewhere may
+    neither talk to us (`Origin`) nor pretend that its own name is ours (`Host`)."""
+    name = _hostname(f"//{host}")
+    if name is not None and not is_loopback(name):
+        raise Refused(f"`{host}` is not this machine", hint="set [auth] keys to be reached under other names")
+    if origin is not None and not is_loopback(_hostname(origin) or ""):
+        raise Refused(f"pages of `{origin}` may not use this server", hint="set [auth] keys to allow other sites")
+
+
+def _hostname(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return ""
+
+
+def is_loopback(host: str) -> bool:
+    """
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("example.org")
+    (True, True, False)
+    """
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,66 @@
+"""Which dead letters belong to which topic: counts, and where the newest are. Follows the log; kept in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from typing import Any
+
+from headrace.collect.dead_letters import DEAD_LETTERS_TOPIC
+from headrace.errors import OffsetOutOfRange
+from headrace.log.base import TIME, Log
+
+NEWEST = 1000
+"""How many of a topic can be looked at here; all of them can be queried with SQL."""
+
+
+class DeadLetterIndex:
+    """Safe to use from several threads. Every answer is caught up with the log first."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._next = 0
+        self._counts: Counter[str] = Counter()
+        self._newest: dict[str, deque[int]] = {}
+
+    def counts(self) -> Counter[str]:
+        """Topic → how many there ever were."""
+        with self._lock:
+            self._catch_up()
+            return Counter(self._counts)
+
+    def newest(self, topic: str, limit: int) -> list[dict[str, Any]]:
+        """The newest letters as rows, newest first, with their `offset`."""
+        with self._lock:
+            self._catch_up()
+            offsets = list(self._newest.get(topic, ()))[-limit:] if limit else []
+        rows: list[dict[str, Any]] = []
+        for offset in reversed(offsets):
+            rows += self._read(offset)
+        return rows
+
+    def _read(self, offset: int) -> list[dict[str, Any]]:
+        columns = [TIME, "TOPIC", "REASON", "SOURCE", "EVENT_ID", "PAYLOAD"]
+        try:
+            return [
+                row | {"offset": offset}
+                for records in self._log.read(DEAD_LETTERS_TOPIC, 0, offset, offset + 1, columns)
+                for row in records.batch.to_pylist()
+            ]
+        except OffsetOutOfRange:
+            return []
+
+    def _catch_up(self) -> None:
+        ends = self._log.snapshot().ends.get(DEAD_LETTERS_TOPIC)
+        if not ends or ends[0].end <= self._next:
+            return
+        start = max(self._next, ends[0].start)
+        for records in self._log.read(DEAD_LETTERS_TOPIC, 0, start, ends[0].end, ["TOPIC"]):
+            offset = records.first_offset
+            for topic in records.batch.column("TOPIC").to_pylist():
+                self._counts[topic] += 1
+                self._newest.setdefault(topic, deque(maxlen=NEWEST)).append(offset)
+                offset += 1
+            self._next = records.next_offset
+        self._next = max(self._next, ends[0].end)

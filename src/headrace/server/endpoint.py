@@ -1,0 +1,92 @@
+"""One entry per method and path: what serves it, who may call it, what goes in and out. Routes and OpenAPI are made
+from it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from headrace.collect.http.bodies import ClientGone
+from headrace.server.auth import Role
+from headrace.server.errors import error_response
+from headrace.server.services import Services
+
+Handler = Callable[[Request, Services], Awaitable[Response]]
+WebSocketHandler = Callable[[WebSocket, Services], Awaitable[None]]
+
+EVENT_STREAM, NDJSON, TEXT, HTML = "text/event-stream", "application/x-ndjson", "text/plain", "text/html"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    description: str
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+    where: Literal["query", "header"] = "query"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    method: Literal["GET", "POST", "DELETE"]
+    path: str
+    handler: Handler
+    summary: str
+    answers: Mapping[int, Any]
+    """Status → the model it answers with, or media types, or several of these as a tuple; None for no body."""
+    role: Role | None = "read"
+    body: Any = None
+    """The model of a JSON body, or the media types of another one."""
+    parameters: tuple[Parameter, ...] = ()
+    websocket: WebSocketHandler | None = None
+    """Serves the same path when the request upgrades."""
+
+    @property
+    def name(self) -> str:
+        return self.handler.__name__
+
+
+def routes_of(endpoint: Endpoint, services: Services) -> list[BaseRoute]:
+    routes: list[BaseRoute] = [Route(endpoint.path, _http(endpoint, services), methods=[endpoint.method])]
+    if endpoint.websocket is not None:
+        routes.append(WebSocketRoute(endpoint.path, _websocket(endpoint.websocket, endpoint.role, services)))
+    return routes
+
+
+def _http(endpoint: Endpoint, services: Services) -> Callable[[Request], Awaitable[Response]]:
+    observe = services.metrics.requests(endpoint.method, endpoint.path)
+
+    async def serve(request: Request) -> Response:
+        started = time.perf_counter()
+        try:
+            services.auth.check(request, endpoint.role)
+            response = await endpoint.handler(request, services)
+        except ClientGone:
+            # Nobody reads this; 499 is what others call it in their logs.
+            response = Response(status_code=499)
+        except Exception as error:
+            response = error_response(error)
+        observe(response.status_code, time.perf_counter() - started)
+        return response
+
+    return serve
+
+
+def _websocket(
+    handler: WebSocketHandler, role: Role | None, services: Services
+) -> Callable[[WebSocket], Awaitable[None]]:
+    async def serve(websocket: WebSocket) -> None:
+        try:
+            services.auth.check(websocket, role)
+        except Exception as error:
+            await websocket.send_denial_response(error_response(error))
+            return
+        await handler(websocket, services)
+
+    return serve

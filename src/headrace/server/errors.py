@@ -1,0 +1,62 @@
+"""Errors → answers, always in the same shape: `{"error": {"code", "message", …}}`."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from headrace.errors import HeadraceError, Overloaded, Unauthenticated
+from headrace.log.codecs.json_encode import to_json
+
+logger = logging.getLogger("headrace.server")
+
+JSON = "application/json"
+
+
+def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(to_json(body), status, headers, JSON)
+
+
+def error_body(error: Exception) -> dict[str, Any]:
+    """The error object. What nobody expected says nothing about our insides; the server's log does."""
+    if isinstance(error, HeadraceError):
+        return error.to_json()
+    logger.error("unexpected error", exc_info=error)
+    return {"code": "internal", "message": "something went wrong in the server", "hint": "see headrace logs"}
+
+
+def error_response(error: Exception) -> Response:
+    status = error.status if isinstance(error, HeadraceError) else 500
+    headers: dict[str, str] = {}
+    if isinstance(error, Overloaded):
+        headers["retry-after"] = str(max(1, math.ceil(error.retry_after)))
+    if isinstance(error, Unauthenticated):
+        headers["www-authenticate"] = "Bearer"
+    if status in (408, 413):
+        # The rest of the body is not wanted any more: the connection is of no further use.
+        headers["connection"] = "close"
+    return json_response({"error": error_body(error)}, status, headers)
+
+
+async def http_exception(request: Any, error: Exception) -> Response:
+    """Starlette's own: no such path, no such method."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        body = {"code": "method", "message": f"`{request.url.path}` does not take {request.method}"}
+    elif error.status_code == 404:
+        body = {
+            "code": "not_found",
+            "message": f"there is nothing at `{request.url.path}`",
+            "hint": "see /openapi.json",
+        }
+    else:
+        body = {"code": "http", "message": error.detail}
+    return json_response({"error": body}, error.status_code, dict(error.headers or {}))
+
+
+async def unexpected(request: Any, error: Exception) -> Response:
+    return error_response(error)

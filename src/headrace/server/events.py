@@ -1,0 +1,112 @@
+"""`POST /v1/topics/{topic}/events`: events in."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from dataclasses import replace
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.collect.base import Outcome, RawEvents
+from headrace.collect.http.bodies import decompress, form_of, read_body
+from headrace.errors import UsageError
+from headrace.log.base import Acks
+from headrace.log.codecs.json_codec import MAX_ID_BYTES
+from headrace.server.endpoint import NDJSON, Endpoint, Parameter
+from headrace.server.errors import json_response
+from headrace.server.models import EventsAnswer, Place, Rejected
+from headrace.server.parameters import integer
+from headrace.server.services import Services
+
+INLINE_BYTES = 16 * 1024
+"""Decoding less than this is faster than handing it to another thread."""
+STATUS: dict[Acks, int] = {"all": 200, "1": 202, "0": 204}
+
+
+async def send_events(request: Request, services: Services) -> Response:
+    headers = request.headers
+    name = request.path_params["topic"]
+    topic = services.log.topic(name)
+    raw = RawEvents(
+        topic=name,
+        body=b"",
+        form=form_of(headers.get("content-type", ""), topic.spec.kind == "raw"),
+        source=f"http {request.client.host}" if request.client else "http",
+        key=headers["x-key"].encode("latin-1") if "x-key" in headers else None,
+        idempotency_key=_idempotency_key(request),
+        acks=_acks(request),
+        partition=integer(request, "partition", 0) if "partition" in request.query_params else None,
+    )
+    with services.budget.share() as share:
+        body = await read_body(request.receive, headers.get("content-length"), services.body_limits, share)
+        outcome = await _collect(services, replace(raw, body=body), headers.get("content-encoding", ""))
+    services.metrics.collected(name, outcome)
+    return _answer(outcome, raw.acks)
+
+
+async def _collect(services: Services, raw: RawEvents, encoding: str) -> Outcome:
+    def take() -> Future[Outcome]:
+        body = decompress(raw.body, encoding, services.body_limits.max_bytes)
+        if not body and raw.form != "bytes":
+            raise UsageError("the body is empty", hint='send an event:  curl -d \'{"field": "value"}\' …')
+        return services.collector.collect(replace(raw, body=body))
+
+    inline = len(raw.body) <= INLINE_BYTES and not encoding
+    return await asyncio.wrap_future(take() if inline else await services.run(take))
+
+
+def _acks(request: Request) -> Acks:
+    match request.query_params.get("acks", "all"):
+        case "0":
+            return "0"
+        case "1":
+            return "1"
+        case "all" | "-1":
+            return "all"
+        case other:
+            raise UsageError(f"`acks` must be 0, 1 or all, got `{other[:40]}`")
+
+
+def _idempotency_key(request: Request) -> str | None:
+    key = request.headers.get("idempotency-key")
+    # Room for the event's number behind it.
+    if key is not None and not 0 < len(key) <= MAX_ID_BYTES // 2:
+        raise UsageError(f"an Idempotency-Key has 1 to {MAX_ID_BYTES // 2} characters")
+    return key
+
+
+def _answer(outcome: Outcome, acks: Acks) -> Response:
+    if acks == "0":
+        return Response(status_code=204)
+    place = outcome.positions[-1] if outcome.positions else None
+    body = EventsAnswer(
+        accepted=outcome.accepted,
+        duplicates=outcome.duplicates,
+        rejected=[Rejected(each.index, each.reason, each.dead_letter) for each in outcome.rejected],
+        position=Place(place[0], place[2]) if place else None,
+        positions=list(outcome.positions),
+    )
+    all_rejected = outcome.rejected and not outcome.accepted and not outcome.duplicates
+    return json_response(body, 422 if all_rejected else STATUS[acks])
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="POST",
+        path="/v1/topics/{topic}/events",
+        handler=send_events,
+        summary="Send one event, an array of them, or one per line",
+        role="write",
+        body=("application/json", NDJSON, "application/octet-stream"),
+        answers={200: EventsAnswer, 202: EventsAnswer, 204: None, 422: EventsAnswer},
+        parameters=(
+            Parameter("acks", "0: do not wait; 1: taken; all: durable", {"enum": ["0", "1", "all"], "default": "all"}),
+            Parameter("partition", "where to put them, instead of by key", {"type": "integer", "minimum": 0}),
+            Parameter("Idempotency-Key", "gives event i the id KEY/i: sent again, it is taken once", where="header"),
+            Parameter("Content-Encoding", "gzip or zstd", {"enum": ["gzip", "zstd"]}, where="header"),
+            Parameter("X-Key", "the key of a raw record", where="header"),
+        ),
+    ),
+)

@@ -1,0 +1,67 @@
+"""Is it alive, is it ready, how is it doing."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.server.endpoint import TEXT, Endpoint
+from headrace.server.errors import json_response
+from headrace.server.models import Health, Ready
+from headrace.server.services import Services
+
+
+async def healthz(request: Request, services: Services) -> Response:
+    return json_response(Health("ok"))
+
+
+async def readyz(request: Request, services: Services) -> Response:
+    waiting = waiting_for(services)
+    return json_response(Ready(waiting), 503 if waiting else 200)
+
+
+def waiting_for(services: Services) -> list[str]:
+    """What keeps the system from being ready, in words."""
+    if services.stopping.is_set():
+        return ["nothing: it is stopping"]
+    waiting = list(services.applying)
+    engine = services.engine.state()["state"]
+    if engine != "running":
+        return [*waiting, "the engine" if engine == "gone" else f"the engine ({engine})"]
+    for query in services.catalog.queries():
+        status = services.engine.status(query.id)
+        if query.transient or query.wanted != "running" or (status and status.state == "running"):
+            continue
+        waiting.append(f"query `{query.id}` ({status.state if status else 'not started'})")
+    return waiting
+
+
+async def metrics(request: Request, services: Services) -> Response:
+    text = await services.run(services.metrics.text)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/healthz",
+        handler=healthz,
+        summary="Does the process live?",
+        role=None,
+        answers={200: Health},
+    ),
+    Endpoint(
+        method="GET",
+        path="/readyz",
+        handler=readyz,
+        summary="Is the log open, and does the engine run all wanted queries?",
+        answers={200: Ready, 503: Ready},
+    ),
+    Endpoint(
+        method="GET",
+        path="/metrics",
+        handler=metrics,
+        summary="Prometheus metrics",
+        answers={200: (TEXT,)},
+    ),
+)

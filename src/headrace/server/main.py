@@ -1,0 +1,103 @@
+"""`python -m headrace.server.main --project DIR [--port N]`: the server process.
+
+It owns the log, so log, followers and HTTP share one process and end in a certain order: no new requests, feeds are told,
+requests that are being answered are, then views, then the log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.server.embed import Server
+
+from headrace.clock import SystemClock
+from headrace.config import Project, load_project
+from headrace.coordinate.ports import choose_port
+from headrace.coordinate.supervisor import EXIT_HOPELESS, check_binding
+from headrace.errors import ConfigError, CorruptFrame, HeadraceError, Refused
+from headrace.server.app import create_app
+from headrace.server.assemble import apply_pipelines, open_services
+from headrace.server.services import Services
+
+BACKLOG = 1024
+FEEDS_END_S, REQUESTS_END_S = 2.0, 5.0
+
+logger = logging.getLogger("headrace.server")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="headrace.server.main", description="The server process of a project.")
+    parser.add_argument("--project", type=Path, required=True)
+    parser.add_argument("--port", type=int, help="instead of the project's; 0 takes any free one")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    try:
+        project = load_project(options.project)
+        check_binding(project)
+        port = choose_port(
+            project.settings.server.host, project.settings.server.port if options.port is None else options.port
+        )
+        return asyncio.run(serve(project, port))
+    except HeadraceError as error:
+        print(error, file=sys.stderr)
+        # Trying again mends no settings and no damaged log; a port or a lock may become free.
+        return EXIT_HOPELESS if isinstance(error, ConfigError | Refused | CorruptFrame) else 1
+
+
+async def serve(project: Project, port: int, announce: bool = True) -> int:
+    """Until a signal, or until HTTP fails: then 1, and the supervisor starts it anew."""
+    loop = asyncio.get_running_loop()
+    with open_services(project, SystemClock()) as services:
+        server = http_server(services, port)
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        serving = asyncio.create_task(server.serve())
+        rates = asyncio.create_task(services.rates.run())
+        stopping = asyncio.create_task(stop.wait())
+        host = project.settings.server.host
+        logger.info("listening on http://%s:%d", f"[{host}]" if ":" in host else host, port)
+        await services.run(apply_pipelines, services)
+        await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+        failed = serving.done()
+        await _stop(services, server, serving)
+        for task in (rates, stopping):
+            task.cancel()
+        logger.info("stopped")
+        return 1 if failed else 0
+
+
+def http_server(services: Services, port: int) -> Server:
+    """HTTP/1.1 with WebSocket, and HTTP/2 without TLS, on one port."""
+    return Server(
+        create_app(services),
+        address=services.project.settings.server.host,
+        port=port,
+        interface=Interfaces.ASGINL,
+        http=HTTPModes.auto,
+        backlog=BACKLOG,
+        http1_settings=HTTP1Settings(header_read_timeout=30_000, max_buffer_size=1024 * 1024),
+        log_enabled=False,
+    )
+
+
+async def _stop(services: Services, server: Server, serving: asyncio.Task[None]) -> None:
+    services.stopping.set()
+    deadline = services.clock.monotonic() + FEEDS_END_S
+    while services.metrics.following() and services.clock.monotonic() < deadline:
+        await asyncio.sleep(0.02)
+    server.stop()
+    with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+        await asyncio.wait_for(serving, REQUESTS_END_S)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""`/metrics`: what happens is counted where it happens; what is, is looked at when somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from headrace.collect.base import Outcome
+
+if TYPE_CHECKING:
+    from headrace.server.services import Services
+
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Metrics:
+    """A registry of its own, so that two servers in one process, as in tests, do not mix."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._events = Counter(
+            "headrace_events",
+            "Events sent over HTTP, by what became of them.",
+            ["topic", "outcome"],
+            registry=self.registry,
+        )
+        self._requests = Histogram(
+            "headrace_request_seconds",
+            "Time until a request was answered (a stream: until it began).",
+            ["method", "path", "status"],
+            buckets=BUCKETS,
+            registry=self.registry,
+        )
+        self.feed_clients = Gauge(
+            "headrace_feed_clients", "Clients that follow something now.", ["kind"], registry=self.registry
+        )
+        self.feed_events = Counter(
+            "headrace_feed_events", "Events sent to feed clients.", ["kind"], registry=self.registry
+        )
+        self.feed_cuts = Counter(
+            "headrace_feed_cuts", "Feeds that the server ended, by reason.", ["reason"], registry=self.registry
+        )
+
+        self._following = 0
+
+    def following(self) -> int:
+        """How many streams are open."""
+        return self._following
+
+    @contextmanager
+    def client(self, kind: str) -> Iterator[None]:
+        """Counts a stream for as long as it is open."""
+        self._following += 1
+        self.feed_clients.labels(kind).inc()
+        try:
+            yield
+        finally:
+            self._following -= 1
+            self.feed_clients.labels(kind).dec()
+
+    def collected(self, topic: str, outcome: Outcome) -> None:
+        for name, count in (
+            ("accepted", outcome.accepted),
+            ("duplicate", outcome.duplicates),
+            ("rejected", len(outcome.rejected)),
+        ):
+            if count:
+                self._events.labels(topic, name).inc(count)
+
+    def requests(self, method: str, path: str) -> Callable[[int, float], None]:
+        """Observes requests of one route; labels are made once per status, which is most of the cost."""
+        known: dict[int, Histogram] = {}
+
+        def observe(status: int, seconds: float) -> None:
+            child = known.get(status)
+            if child is None:
+                child = known[status] = self._requests.labels(method, path, str(status))
+            child.observe(seconds)
+
+        return observe
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+class State(Collector):
+    """What the system is like now: read from log, engine and views at every scrape."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        yield from self._topics()
+        yield from self._queries()
+        yield from self._views()
+
+    def _topics(self) -> Iterable[Metric]:
+        log = self._services.log
+        ends = CounterMetricFamily("headrace_topic_records", "Records ever appended to a topic.", labels=["topic"])
+        size = GaugeMetricFamily("headrace_topic_bytes", "Bytes of a topic on disk.", labels=["topic"])
+        stream_time = GaugeMetricFamily(
+            "headrace_topic_stream_time_seconds", "The largest event time of a topic.", labels=["topic"]
+        )
+        for topic in log.topics():
+            stats = log.stats(topic.name)
+            ends.add_metric([topic.name], sum(partition.end for partition in stats.partitions))
+            size.add_metric([topic.name], stats.bytes)
+            if stats.stream_time >= 0:
+                stream_time.add_metric([topic.name], stats.stream_time / 1000)
+        letters = CounterMetricFamily("headrace_dead_letters", "Events that did not fit.", labels=["topic"])
+        for name, count in self._services.dead_letters.counts().items():
+            letters.add_metric([name], count)
+        yield from (ends, size, stream_time, letters)
+
+    def _queries(self) -> Iterable[Metric]:
+        running = GaugeMetricFamily("headrace_query_running", "1 while a query runs.", labels=["query"])
+        lag = GaugeMetricFamily("headrace_query_lag_records", "Records a query has not read yet.", labels=["query"])
+        rows = CounterMetricFamily("headrace_query_rows", "Rows a query has read.", labels=["query"])
+        late = CounterMetricFamily("headrace_query_late_rows", "Rows that came too late.", labels=["query"])
+        restarts = CounterMetricFamily("headrace_query_restarts", "How often a query was restarted.", labels=["query"])
+        state = GaugeMetricFamily("headrace_query_state_rows", "Rows in a query's state.", labels=["query"])
+        for status in self._services.engine.all():
+            running.add_metric([status.id], status.state == "running")
+            lag.add_metric([status.id], status.lag)
+            rows.add_metric([status.id], status.rows)
+            late.add_metric([status.id], status.late_rows)
+            restarts.add_metric([status.id], status.restarts)
+            state.add_metric([status.id], status.state_rows)
+        yield from (running, lag, rows, late, restarts, state)
+
+    def _views(self) -> Iterable[Metric]:
+        lag = GaugeMetricFamily("headrace_view_lag_records", "Changes a view has not applied yet.", labels=["view"])
+        for name in self._services.followers.names():
+            lag.add_metric([name], self._services.followers.lag(name))
+        yield lag

@@ -1,0 +1,368 @@
+"""What the API answers and takes, as types. `docs/reference/http-api.md` in a form that programs check."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Answers have exactly these fields; requests may have no others, so that a misspelled one is noticed."""
+
+
+class Optional(Model, frozen=True, omit_defaults=True):
+    """A model whose fields at their default are left out."""
+
+
+class Error(msgspec.Struct, frozen=True):
+    """Errors may carry more, by their code."""
+
+    code: str
+    message: str
+    detail: str | None = None
+    hint: str | None = None
+
+
+class ErrorAnswer(Model, frozen=True):
+    error: Error
+
+
+# Events and topics
+
+
+class Rejected(Model, frozen=True):
+    index: Count
+    reason: str
+    dead_letter: Count | None
+
+
+class Place(Model, frozen=True):
+    partition: Count
+    offset: Count
+
+
+class EventsAnswer(Model, frozen=True):
+    accepted: Count
+    duplicates: Count
+    rejected: list[Rejected]
+    position: Place | None
+    positions: list[tuple[int, int, int]]
+
+
+class PartitionModel(Model, frozen=True):
+    partition: Count
+    start: Count
+    end: Count
+
+
+class ColumnModel(Model, frozen=True):
+    name: str
+    type: str
+
+
+class KeyedColumn(Model, frozen=True):
+    name: str
+    type: str
+    key: bool
+
+
+class TopicModel(Model, frozen=True):
+    name: str
+    kind: Literal["typed", "raw"]
+    role: Literal["events", "derived"]
+    partitions: list[PartitionModel]
+    records: Count
+    bytes: Count
+    segments: Count
+    stream_time_ms: Count | None
+    columns: list[KeyedColumn]
+    timestamp: str | None
+    retention_ms: Count
+    retention_bytes: Count
+    internal: bool
+    sources: list[str]
+    rate: float
+    dead_letters: Count
+
+
+class Topics(Model, frozen=True):
+    topics: list[TopicModel]
+
+
+class NewTopic(Model, frozen=True):
+    name: str
+    partitions: int = 1
+    kind: Literal["typed", "raw"] = "typed"
+    columns: str = ""
+    retention_ms: Count = 0
+    retention_bytes: Count = 0
+
+
+class WindowBounds(Model, frozen=True):
+    start: int
+    end: int
+
+
+class Event(Optional, frozen=True, kw_only=True):
+    partition: Count
+    offset: Count
+    arrival: Count
+    time_ms: Count
+    id: str | None
+    key: dict[str, Any]
+    value: dict[str, Any] | None
+    rest: dict[str, Any] | None
+    headers: dict[str, Any] | None
+    window: WindowBounds | None = None
+
+
+class Events(Model, frozen=True):
+    events: list[Event]
+
+
+class DeadLetterModel(Optional, frozen=True, kw_only=True):
+    offset: Count
+    time_ms: Count
+    topic: str
+    reason: str
+    source: str
+    id: str | None
+    bytes: str
+    text: str | None = None
+
+
+class DeadLetters(Model, frozen=True):
+    dead_letters: list[DeadLetterModel]
+    total: Count
+
+
+# SQL
+
+
+class StatementsRequest(Model, frozen=True):
+    sql: str
+    variables: dict[str, str] = {}
+
+
+class ResultModel(Optional, frozen=True, kw_only=True):
+    statement: str
+    kind: str
+    message: str
+    columns: list[ColumnModel] | None = None
+    rows: list[list[Any]] | None = None
+    text: str | None = None
+    query_id: str | None = None
+
+
+class StatementsAnswer(Optional, frozen=True, kw_only=True):
+    results: list[ResultModel]
+    error: dict[str, Any] | None = None
+
+
+class QueryRequest(Model, frozen=True):
+    sql: str
+    limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    deadline_ms: Annotated[int, msgspec.Meta(gt=0)] | None = None
+
+
+class Through(Model, frozen=True):
+    arrival: Count
+    offsets: dict[str, int]
+
+
+class QueryAnswer(Model, frozen=True):
+    columns: list[ColumnModel]
+    rows: list[list[Any]]
+    view: str | None
+    version: int | None
+    through: Through | None
+    truncated: bool
+    took_ms: float
+
+
+class ValidateRequest(Model, frozen=True):
+    sql: str
+
+
+class StatementSpan(Model, frozen=True):
+    kind: str
+    start: Count
+    end: Count
+
+
+class ValidateAnswer(Optional, frozen=True, kw_only=True):
+    ok: bool
+    statements: list[StatementSpan] | None = None
+    error: dict[str, Any] | None = None
+
+
+class FunctionModel(Model, frozen=True):
+    name: str
+    kind: str
+    signature: str
+    summary: str
+
+
+class SourceColumns(Model, frozen=True):
+    name: str
+    kind: str
+    columns: list[ColumnModel]
+
+
+class Completions(Model, frozen=True):
+    keywords: list[str]
+    functions: list[FunctionModel]
+    sources: list[SourceColumns]
+
+
+# Streams, tables, queries, views
+
+
+class WindowModel(Model, frozen=True):
+    kind: str
+    size_ms: int
+    advance_ms: int
+    grace_ms: int
+
+
+class SourceModel(Model, frozen=True):
+    name: str
+    kind: str
+    topic: str
+    columns: list[KeyedColumn]
+    window: WindowModel | None
+    statement: str
+    query_id: str | None
+    read_by: list[str]
+
+
+class Sources(Model, frozen=True):
+    sources: list[SourceModel]
+
+
+class LastError(Model, frozen=True):
+    message: str
+    time_ms: int
+    detail: str | None = None
+
+
+class QueryModel(Model, frozen=True, kw_only=True):
+    id: str
+    statement: str
+    sink: str
+    sources: list[str]
+    version: int
+    wanted: Literal["running", "stopped"]
+    state: Literal["starting", "running", "restarting", "stopped", "failed"]
+    batch: int
+    rows_per_second: float
+    rows: Count
+    changed_rows: Count
+    lag: Count
+    stream_time_ms: int | None
+    late_rows: Count
+    batch_ms: Count
+    state_rows: Count
+    state_bytes: Count
+    restarts: Count
+    last_error: LastError | None
+    started_ms: Count
+    updated_ms: Count
+
+
+class QueryDetail(QueryModel, frozen=True, kw_only=True):
+    plan: str | None
+    spark_plan: str | None
+
+
+class Queries(Model, frozen=True):
+    queries: list[QueryModel]
+
+
+class LateRow(Model, frozen=True):
+    topic: str
+    partition: Count
+    offset: Count
+    time_ms: Count
+    stream_time_ms: int
+    window_start_ms: int
+    window_end_ms: int
+    late_by_ms: int
+    row: dict[str, Any]
+
+
+class LateRows(Model, frozen=True):
+    late: list[LateRow]
+    total: Count
+
+
+class ViewModel(Model, frozen=True):
+    name: str
+    version: int
+    kind: Literal["table"]
+    columns: list[KeyedColumn]
+    window: WindowModel | None
+    topic: str
+    query_id: str | None
+    rows: Count
+    through: Through
+    lag: Count
+    rate: float
+
+
+class Views(Model, frozen=True):
+    views: list[ViewModel]
+
+
+# Overview and health
+
+
+class Node(Model, frozen=True):
+    id: str
+    kind: Literal["collector", "topic", "query", "view"]
+    name: str
+    rate: float
+    state: Literal["ok", "lagging", "failed", "starting", "idle"]
+    message: str | None
+    detail: dict[str, Any]
+
+
+class Edge(Model, frozen=True):
+    from_: str = msgspec.field(name="from")
+    to: str
+    rate: float
+
+
+class Totals(Model, frozen=True):
+    events: Count
+    rate: float
+    dead_letters: Count
+    late_rows: Count
+    bytes: Count
+
+
+class EngineModel(Model, frozen=True):
+    state: str
+    pid: int | None
+    detail: str | None = None
+
+
+class Overview(Model, frozen=True):
+    project: str
+    version: str
+    uptime_s: float
+    nodes: list[Node]
+    edges: list[Edge]
+    totals: Totals
+    engine: EngineModel
+
+
+class Health(Model, frozen=True):
+    status: Literal["ok"]
+
+
+class Ready(Model, frozen=True):
+    waiting_for: list[str]

@@ -1,0 +1,111 @@
+"""`/openapi.json`, made from the same table as the routes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from headrace import __version__
+from headrace.server.endpoint import Endpoint, Parameter
+from headrace.server.models import ErrorAnswer
+
+REF = "#/components/schemas/{name}"
+STATUS_TEXT = {
+    200: "done",
+    201: "made",
+    202: "taken, not durable yet",
+    204: "nothing more to say",
+    422: "all events were rejected",
+    503: "not ready",
+}
+
+
+def describe(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
+    """The OpenAPI 3.1 document of these endpoints."""
+    endpoints = list(endpoints)
+    models = _models(endpoints)
+    schemas, components = msgspec.json.schema_components(models, ref_template=REF)
+    by_model = dict(zip(models, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(_path(endpoint), {})[endpoint.method.lower()] = _operation(endpoint, by_model)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Headrace",
+            "version": __version__,
+            "summary": "Events in, live tables out.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "security": [{"key": []}, {}],
+    }
+
+
+def _path(endpoint: Endpoint) -> str:
+    return re.sub(r"\{(\w+):\w+\}", r"{\1}", endpoint.path)
+
+
+def _models(endpoints: list[Endpoint]) -> list[Any]:
+    found: dict[Any, None] = {ErrorAnswer: None}
+    for endpoint in endpoints:
+        for contents in (*endpoint.answers.values(), endpoint.body):
+            for model in contents if isinstance(contents, tuple) else (contents,):
+                if model is not None and not isinstance(model, str):
+                    found[model] = None
+    return list(found)
+
+
+def _operation(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": f"{endpoint.name}_page" if ":path" in endpoint.path else endpoint.name,
+        "summary": endpoint.summary,
+        "responses": {str(status): _answer(status, model, schemas) for status, model in endpoint.answers.items()},
+    }
+    operation["responses"]["default"] = {
+        "description": "an error",
+        "content": {"application/json": {"schema": schemas[ErrorAnswer]}},
+    }
+    parameters = [_path_parameter(name) for name in re.findall(r"\{(\w+)", endpoint.path)]
+    parameters += [_parameter(parameter) for parameter in endpoint.parameters]
+    if parameters:
+        operation["parameters"] = parameters
+    if endpoint.body is not None:
+        operation["requestBody"] = {"required": True, "content": _content(endpoint.body, schemas)}
+    if endpoint.role is None:
+        operation["security"] = []
+    else:
+        operation["description"] = f"Needs the role `{endpoint.role}`, where keys are set."
+    if endpoint.websocket is not None:
+        operation["description"] += " Also a WebSocket."
+    return operation
+
+
+def _answer(status: int, model: Any, schemas: dict[Any, Any]) -> dict[str, Any]:
+    answer: dict[str, Any] = {"description": STATUS_TEXT.get(status, "")}
+    return answer if model is None else answer | {"content": _content(model, schemas)}
+
+
+def _content(model: Any, schemas: dict[Any, Any]) -> dict[str, Any]:
+    """A model is JSON; a media type is itself, and says nothing more."""
+    content: dict[str, Any] = {}
+    for each in model if isinstance(model, tuple) else (model,):
+        content |= {each: {}} if isinstance(each, str) else {"application/json": {"schema": schemas[each]}}
+    return content
+
+
+def _path_parameter(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "in": parameter.where,
+        "description": parameter.description,
+        "schema": dict(parameter.schema),
+    }

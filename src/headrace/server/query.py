@@ -1,0 +1,100 @@
+"""`POST /v1/query`: a SELECT, answered once (pull) or as a stream (push)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.coordinate.catalog import Catalog
+from headrace.deliver.base import Answer
+from headrace.deliver.pull import pull
+from headrace.errors import UsageError
+from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint
+from headrace.server.errors import json_response
+from headrace.server.models import ColumnModel, QueryAnswer, QueryRequest, Through
+from headrace.server.parameters import body_of
+from headrace.server.services import Services
+from headrace.server.sse import stream
+from headrace.sql.api import parse, plan_select
+from headrace.sql.plan import PullQuery, PushQuery
+from headrace.sql.statements import SelectStatement
+from headrace.store.base import Position
+from headrace.types import display_name
+
+
+class Plans:
+    """Plans of SELECTs, kept as long as the catalog they were made for: dashboards ask the same again and again."""
+
+    def __init__(self, catalog: Catalog, size: int = 512) -> None:
+        self._catalog, self._size = catalog, size
+        self._events = -1
+        self._plans: dict[str, PullQuery | PushQuery] = {}
+
+    def plan(self, sql: str) -> PullQuery | PushQuery:
+        events = self._catalog.state.events
+        if events != self._events or len(self._plans) >= self._size:
+            self._events, self._plans = events, {}
+        found = self._plans.get(sql)
+        if found is None:
+            found = self._plans[sql] = plan_one(sql, self._catalog)
+        return found
+
+
+def plan_one(sql: str, catalog: Catalog) -> PullQuery | PushQuery:
+    statements = parse(sql)
+    if len(statements) != 1:
+        raise UsageError(f"one SELECT at a time, got {len(statements)} statements")
+    [statement] = statements
+    if not isinstance(statement, SelectStatement):
+        raise UsageError("only a SELECT is a query", hint="other statements:  POST /v1/statements")
+    return plan_select(statement, catalog)
+
+
+async def run_query(request: Request, services: Services) -> Response:
+    wanted = await body_of(request, services, QueryRequest)
+    plan = request.app.state.plans.plan(wanted.sql)
+    if isinstance(plan, PullQuery):
+        return json_response(await pull_plan(services, plan, wanted.limit, wanted.deadline_ms))
+    if wanted.limit is not None:
+        plan = replace(plan, limit=wanted.limit if plan.limit is None else min(wanted.limit, plan.limit))
+    events = request.app.state.push_queries.listen(plan, wanted.sql)
+    return stream(events, request, services, "push")
+
+
+async def pull_plan(
+    services: Services, plan: PullQuery, limit: int | None = None, deadline_ms: int | None = None
+) -> QueryAnswer:
+    server = services.project.settings.server
+    seconds = server.query_seconds if deadline_ms is None else min(server.query_seconds, deadline_ms / 1000)
+    rows = server.query_rows if limit is None else min(server.query_rows, limit)
+    return answer_model(await services.run_query(pull, services.delivery, plan, seconds, rows))
+
+
+def answer_model(answer: Answer) -> QueryAnswer:
+    return QueryAnswer(
+        columns=[ColumnModel(display_name(column.name), str(column.type)) for column in answer.columns],
+        rows=answer.rows,
+        view=None if answer.view is None else display_name(answer.view),
+        version=answer.version,
+        through=None if answer.position is None else through_model(answer.position),
+        truncated=answer.truncated,
+        took_ms=round(answer.took_ms, 3),
+    )
+
+
+def through_model(position: Position) -> Through:
+    return Through(position.arrival, {str(partition): offset for partition, offset in position.offsets.items()})
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="POST",
+        path="/v1/query",
+        handler=run_query,
+        summary="Ask a table or stream; with EMIT CHANGES, the answer is a stream",
+        body=QueryRequest,
+        answers={200: (QueryAnswer, EVENT_STREAM, NDJSON)},
+    ),
+)

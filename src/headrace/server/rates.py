@@ -1,0 +1,53 @@
+"""How fast things move: records per second of each topic over the last five seconds, from snapshots of the log."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Mapping
+
+from headrace.clock import Clock
+from headrace.log.base import Log, Snapshot
+
+WINDOW_S = 5.0
+SAMPLE_S = 0.5
+
+
+class Rates:
+    """Safe to use from several threads."""
+
+    def __init__(self, log: Log, clock: Clock) -> None:
+        self._log, self._clock = log, clock
+        self._lock = threading.Lock()
+        self._samples: deque[tuple[float, Mapping[str, int]]] = deque()
+        self.sample()
+
+    def sample(self) -> None:
+        """Remember where the log is now, and forget what is older than the window."""
+        now, ends = self._clock.monotonic(), _ends(self._log.snapshot())
+        with self._lock:
+            self._samples.append((now, ends))
+            # The newest sample that is a whole window old stays: it is what the others are compared with.
+            while len(self._samples) > 1 and self._samples[1][0] <= now - WINDOW_S:
+                self._samples.popleft()
+
+    def topic(self, name: str) -> float:
+        """Records per second."""
+        with self._lock:
+            first, last = self._samples[0], self._samples[-1]
+        seconds = last[0] - first[0]
+        if seconds <= 0:
+            return 0.0
+        # A topic that was made meanwhile starts from nothing; one that was dropped and made again never goes backwards.
+        return round(max(0, last[1].get(name, 0) - first[1].get(name, 0)) / seconds, 1)
+
+    async def run(self) -> None:
+        """Sample until cancelled."""
+        while True:
+            await asyncio.sleep(SAMPLE_S)
+            self.sample()
+
+
+def _ends(snapshot: Snapshot) -> dict[str, int]:
+    return {name: sum(partition.end for partition in partitions) for name, partitions in snapshot.ends.items()}

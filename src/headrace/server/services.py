@@ -1,0 +1,77 @@
+"""Everything the routes need, made once in `main` (or in a test) and passed in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from headrace.clock import Clock
+from headrace.collect.base import Collector
+from headrace.collect.http.bodies import BodyBudget, BodyLimits
+from headrace.config import Project
+from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.statements import StatementExecutor
+from headrace.coordinate.status import EngineStatus
+from headrace.deliver.base import Delivery
+from headrace.errors import Overloaded
+from headrace.log.base import Log
+from headrace.server.auth import Auth
+from headrace.server.dead_letters import DeadLetterIndex
+from headrace.server.metrics import Metrics
+from headrace.server.rates import Rates
+from headrace.store.follow import Followers
+
+T = TypeVar("T")
+
+MAX_WAITING_QUERIES = 256
+
+
+@dataclass(slots=True)
+class Services:
+    project: Project
+    clock: Clock
+    log: Log
+    catalog: Catalog
+    statements: StatementExecutor
+    engine: EngineStatus
+    followers: Followers
+    delivery: Delivery
+    collector: Collector
+    auth: Auth
+    metrics: Metrics
+    rates: Rates
+    dead_letters: DeadLetterIndex
+    budget: BodyBudget
+    workers: Executor
+    """For what blocks: reading files, decoding large bodies, pull queries. Bounded."""
+    query_workers: Executor
+    """For pull queries alone, so that slow ones keep nobody from sending events."""
+    started: float
+    """Monotonic."""
+    applying: list[str] = field(default_factory=list)
+    """What of the project's own pipelines is not applied yet, for `/readyz`."""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the server is about to stop: feeds end."""
+    waiting_queries: int = 0
+
+    @property
+    def body_limits(self) -> BodyLimits:
+        server = self.project.settings.server
+        return BodyLimits(server.max_body_bytes, server.body_seconds)
+
+    async def run(self, function: Callable[..., T], *arguments: object) -> T:
+        """Call something that blocks, without blocking the others."""
+        return await asyncio.get_running_loop().run_in_executor(self.workers, function, *arguments)
+
+    async def run_query(self, function: Callable[..., T], *arguments: object) -> T:
+        """The same for a pull query. `Overloaded` when too many wait already: an answer that comes too late is none."""
+        if self.waiting_queries >= MAX_WAITING_QUERIES:
+            raise Overloaded(f"{MAX_WAITING_QUERIES} queries are waiting already", retry_after=1.0)
+        self.waiting_queries += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self.query_workers, function, *arguments)
+        finally:
+            self.waiting_queries -= 1

@@ -1,0 +1,61 @@
+"""Streams over HTTP: server-sent events, or one JSON object a line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from headrace.deliver.base import FeedEvent
+from headrace.server.endpoint import EVENT_STREAM, NDJSON
+from headrace.server.pump import Encode, Pump, line, sse
+from headrace.server.services import Services
+
+
+class EventStream(Response):
+    """Sends what the pump gives until it ends or the client goes away."""
+
+    def __init__(
+        self, pump: Pump, client: AbstractContextManager[None], media_type: str, encode: Encode, alive: bytes
+    ) -> None:
+        super().__init__(media_type=media_type)
+        # A proxy must neither keep nor gather what is live.
+        self.headers["cache-control"] = "no-store"
+        self.headers["x-accel-buffering"] = "no"
+        self._client = client
+        self._pump, self._encode, self._alive = pump, encode, alive
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
+
+        with self._client:
+            await self._send(headers, receive, send)
+
+    async def _send(self, headers: list[tuple[bytes, bytes]], receive: Receive, send: Send) -> None:
+        async def write(events: list[FeedEvent]) -> None:
+            body = b"".join(map(self._encode, events)) or self._alive
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        # Sent at once: the client knows that it is connected before the first event comes.
+        await send({"type": "http.response.body", "body": self._alive, "more_body": True})
+        await self._pump.run(write, _gone(receive))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        # What is left of the request's body; some servers repeat its end.
+        await asyncio.sleep(0)
+
+
+def stream(events: AsyncIterator[FeedEvent], request: Request, services: Services, kind: str) -> Response:
+    """The answer that streams `events`."""
+    pump, client = Pump(events, services, kind), services.metrics.client(kind)
+    if NDJSON in request.headers.get("accept", ""):
+        return EventStream(pump, client, NDJSON, line, b"\n")
+    return EventStream(pump, client, EVENT_STREAM, sse, b":\n\n")

@@ -1,0 +1,139 @@
+"""`POST /v1/statements` and what editors ask."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.coordinate.result import StatementResult
+from headrace.errors import HeadraceError, SqlError
+from headrace.server.endpoint import Endpoint
+from headrace.server.errors import error_body, json_response
+from headrace.server.models import (
+    ColumnModel,
+    Completions,
+    FunctionModel,
+    ResultModel,
+    SourceColumns,
+    StatementsAnswer,
+    StatementSpan,
+    StatementsRequest,
+    ValidateAnswer,
+    ValidateRequest,
+)
+from headrace.server.parameters import body_of
+from headrace.server.services import Services
+from headrace.server.validation import check
+from headrace.sql.api import FUNCTIONS, parse
+from headrace.sql.parser.statements import KEYWORDS
+from headrace.sql.tokens import NOT_AN_ALIAS
+from headrace.types import Column, display_name
+
+# Words of the language that are no function, source or column; the parser treats many of them as plain names.
+OTHER_WORDS = """
+STREAM TABLE IF EXISTS REPLACE KEY PRIMARY TUMBLING HOPPING SIZE ADVANCE PERIOD RETENTION CHANGES FINAL
+STREAMS TABLES TOPICS QUERIES FUNCTIONS PROPERTIES EXTENDED FUNCTION TOPIC DELETE BEGINNING
+MILLISECONDS SECONDS MINUTES HOURS DAYS ROWTIME ROWPARTITION ROWOFFSET WINDOWSTART WINDOWEND
+BOOLEAN INTEGER BIGINT DOUBLE DECIMAL VARCHAR BYTES DATE TIME TIMESTAMP ARRAY MAP STRUCT
+KAFKA_TOPIC VALUE_FORMAT KEY_FORMAT PARTITIONS TIMESTAMP_FORMAT
+"""
+WORDS = sorted({*NOT_AN_ALIAS, *KEYWORDS, *OTHER_WORDS.split()})
+
+
+async def run_statements(request: Request, services: Services) -> Response:
+    wanted = await body_of(request, services, StatementsRequest)
+
+    def run() -> tuple[list[ResultModel], Exception | None]:
+        results: list[ResultModel] = []
+        try:
+            results.extend(map(result_model, services.statements.run(wanted.sql, wanted.variables)))
+        except Exception as error:
+            return results, error
+        return results, None
+
+    results, error = await services.run(run)
+    if error is None:
+        return json_response(StatementsAnswer(results=results))
+    # Those before it have happened, so the answer has both.
+    body = StatementsAnswer(results=results, error=error_body(error) | {"statement": len(results)})
+    return json_response(body, error.status if isinstance(error, HeadraceError) else 500)
+
+
+def result_model(result: StatementResult) -> ResultModel:
+    return ResultModel(
+        statement=result.statement,
+        kind=result.kind,
+        message=result.message,
+        columns=None if result.columns is None else column_models(result.columns),
+        rows=None if result.rows is None else [list(row) for row in result.rows],
+        text=result.text,
+        query_id=result.query_id,
+    )
+
+
+def column_models(columns: tuple[Column, ...]) -> list[ColumnModel]:
+    return [ColumnModel(display_name(column.name), str(column.type)) for column in columns]
+
+
+async def validate(request: Request, services: Services) -> Response:
+    wanted = await body_of(request, services, ValidateRequest)
+
+    def run() -> ValidateAnswer:
+        try:
+            found = parse(wanted.sql)
+            check(found, services.catalog)
+        except SqlError as error:
+            return ValidateAnswer(ok=False, error=error.to_json())
+        spans = [StatementSpan(type(each).__name__, each.start, each.end) for each in found]
+        return ValidateAnswer(ok=True, statements=spans)
+
+    return json_response(await services.run(run))
+
+
+async def completions(request: Request, services: Services) -> Response:
+    return json_response(
+        Completions(
+            keywords=WORDS,
+            functions=[
+                FunctionModel(
+                    function.name,
+                    function.kind,
+                    " or ".join(signature.text for signature in function.signatures),
+                    function.summary,
+                )
+                for function in FUNCTIONS.values()
+            ],
+            sources=[
+                SourceColumns(display_name(source.name), source.kind, column_models(source.columns))
+                for source in services.catalog.sources()
+            ],
+        )
+    )
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="POST",
+        path="/v1/statements",
+        handler=run_statements,
+        summary="Run statements one after the other, up to the first error",
+        role="admin",
+        body=StatementsRequest,
+        answers={200: StatementsAnswer},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/validate",
+        handler=validate,
+        summary="Is this SQL right? Changes nothing",
+        body=ValidateRequest,
+        answers={200: ValidateAnswer},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/completions",
+        handler=completions,
+        summary="What an editor can offer",
+        answers={200: Completions},
+    ),
+)

@@ -1,0 +1,260 @@
+"""Topics: what there is, what is in it, and what did not get in."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.deliver.tail import From, read_events, tail
+from headrace.errors import Conflict, Refused, UsageError
+from headrace.log.base import TIME, Topic, TopicConfig, TopicSpec
+from headrace.log.codecs.times import parse_iso
+from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint, Parameter
+from headrace.server.errors import json_response
+from headrace.server.models import (
+    DeadLetterModel,
+    DeadLetters,
+    Events,
+    KeyedColumn,
+    NewTopic,
+    PartitionModel,
+    TopicModel,
+    Topics,
+)
+from headrace.server.parameters import body_of, flag, integer
+from headrace.server.services import Services
+from headrace.server.sse import stream
+from headrace.sql.api import parse_columns
+from headrace.types import Column, display_name
+
+MAX_EVENTS = 1000
+LIMIT = Parameter("limit", f"how many, at most {MAX_EVENTS}", {"type": "integer", "default": 50})
+
+
+async def list_topics(request: Request, services: Services) -> Response:
+    internal = flag(request, "internal")
+
+    def describe() -> Topics:
+        return Topics(
+            [topic_model(services, topic) for topic in services.log.topics() if internal or not topic.internal]
+        )
+
+    return json_response(await services.run(describe))
+
+
+async def show_topic(request: Request, services: Services) -> Response:
+    topic = services.log.topic(request.path_params["topic"])
+    return json_response(await services.run(topic_model, services, topic))
+
+
+async def create_topic(request: Request, services: Services) -> Response:
+    spec = _spec(await body_of(request, services, NewTopic))
+
+    def create() -> TopicModel:
+        if spec.name.startswith("_"):
+            raise Refused(f"`{spec.name}`: names that begin with `_` are Headrace's own")
+        return topic_model(services, services.log.create_topic(spec))
+
+    return json_response(await services.run(create), 201)
+
+
+def _spec(wanted: NewTopic) -> TopicSpec:
+    if wanted.kind == "raw" and wanted.columns:
+        raise UsageError("a raw topic has no columns: its records are bytes")
+    elements = parse_columns(wanted.columns) if wanted.columns else ()
+    columns = [(Column(element.column.name, element.type), element.role is not None) for element in elements]
+    return TopicSpec(
+        name=wanted.name,
+        key=tuple(column for column, key in columns if key),
+        value=tuple(column for column, key in columns if not key),
+        partitions=wanted.partitions,
+        kind=wanted.kind,
+        config=TopicConfig(wanted.retention_ms, wanted.retention_bytes),
+    )
+
+
+async def delete_topic(request: Request, services: Services) -> Response:
+    name = request.path_params["topic"]
+
+    def delete() -> None:
+        topic = services.log.topic(name)
+        if topic.internal:
+            raise Refused(f"topic `{name}` is Headrace's own")
+        over = [display_name(source.name) for source in services.catalog.over_topic(name)]
+        if over:
+            raise Conflict(
+                f"topic `{name}` is in use by {', '.join(f'`{source}`' for source in over)}", hint="drop those first"
+            )
+        services.log.delete_topic(name)
+
+    await services.run(delete)
+    return Response(status_code=204)
+
+
+def topic_model(services: Services, topic: Topic) -> TopicModel:
+    stats, spec = services.log.stats(topic.name), topic.spec
+    return TopicModel(
+        name=topic.name,
+        kind=spec.kind,
+        role=spec.role,
+        partitions=[PartitionModel(number, ends.start, ends.end) for number, ends in enumerate(stats.partitions)],
+        records=stats.records,
+        bytes=stats.bytes,
+        segments=stats.segments,
+        stream_time_ms=stats.stream_time if stats.stream_time >= 0 else None,
+        columns=keyed_columns(spec.key, spec.value),
+        timestamp=display_name(spec.timestamp.column) if spec.timestamp else None,
+        retention_ms=spec.config.retention_ms,
+        retention_bytes=spec.config.retention_bytes,
+        internal=topic.internal,
+        sources=[display_name(source.name) for source in services.catalog.over_topic(topic.name)],
+        rate=services.rates.topic(topic.name),
+        dead_letters=services.dead_letters.counts()[topic.name],
+    )
+
+
+def keyed_columns(key: tuple[Column, ...], value: tuple[Column, ...]) -> list[KeyedColumn]:
+    return [
+        KeyedColumn(display_name(column.name), str(column.type), is_key)
+        for columns, is_key in ((key, True), (value, False))
+        for column in columns
+    ]
+
+
+async def list_events(request: Request, services: Services) -> Response:
+    limit = integer(request, "limit", 50, 0, MAX_EVENTS)
+    partition = integer(request, "partition", 0) if "partition" in request.query_params else None
+    start, time_ms = _start(request.query_params.get("from", "newest"))
+
+    def read() -> list[dict[str, Any]]:
+        name = request.path_params["topic"]
+        return read_events(services.log, name, start=start, time_ms=time_ms, partition=partition, limit=limit)
+
+    return json_response({"events": await services.run(read)})
+
+
+def _start(text: str) -> tuple[From, int | None]:
+    """Where to begin, and the time to begin at."""
+    if text == "newest":
+        return "newest", None
+    if text == "oldest":
+        return "oldest", None
+    if text.isascii() and text.isdecimal() and len(text) < 19:
+        return int(text), None
+    # In an address, the plus of a time's zone is a space.
+    moment = parse_iso(text[:10] + text[10:].replace(" ", "+")) or parse_iso(text)
+    if moment is None:
+        raise UsageError(f"`from` must be newest, oldest, an offset or an ISO time, got `{text[:40]}`")
+    return "oldest", max(0, moment // 1000)
+
+
+async def tail_topic(request: Request, services: Services) -> Response:
+    partition = integer(request, "partition", 0) if "partition" in request.query_params else None
+    events = tail(
+        services.delivery,
+        request.path_params["topic"],
+        from_beginning=request.query_params.get("from") == "oldest",
+        partition=partition,
+    )
+    return stream(events, request, services, "tail")
+
+
+async def list_dead_letters(request: Request, services: Services) -> Response:
+    topic = services.log.topic(request.path_params["topic"])
+    limit = integer(request, "limit", 50, 0, MAX_EVENTS)
+    rows = await services.run(services.dead_letters.newest, topic.name, limit)
+    total = (await services.run(services.dead_letters.counts))[topic.name]
+    return json_response(DeadLetters([_dead_letter(row) for row in rows], total))
+
+
+def _dead_letter(row: dict[str, Any]) -> DeadLetterModel:
+    payload: bytes = row["PAYLOAD"] or b""
+    return DeadLetterModel(
+        offset=row["offset"],
+        time_ms=row[TIME],
+        topic=row["TOPIC"],
+        reason=row["REASON"],
+        source=row["SOURCE"],
+        id=row["EVENT_ID"],
+        bytes=base64.b64encode(payload).decode("ascii"),
+        text=_text(payload),
+    )
+
+
+def _text(payload: bytes) -> str | None:
+    try:
+        return payload.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/v1/topics",
+        handler=list_topics,
+        summary="All topics",
+        answers={200: Topics},
+        parameters=(Parameter("internal", "Headrace's own too", {"type": "boolean", "default": False}),),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/topics",
+        handler=create_topic,
+        summary="Make a topic",
+        role="admin",
+        body=NewTopic,
+        answers={201: TopicModel},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/topics/{topic}",
+        handler=show_topic,
+        summary="One topic",
+        answers={200: TopicModel},
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/v1/topics/{topic}",
+        handler=delete_topic,
+        summary="Delete a topic that no stream or table is declared over",
+        role="admin",
+        answers={204: None},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/topics/{topic}/events",
+        handler=list_events,
+        summary="Records of a topic",
+        answers={200: Events},
+        parameters=(
+            LIMIT,
+            Parameter(
+                "from", "newest, oldest, an offset, or a time (ISO 8601)", {"type": "string", "default": "newest"}
+            ),
+            Parameter("partition", "only this one", {"type": "integer"}),
+        ),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/topics/{topic}/tail",
+        handler=tail_topic,
+        summary="New records of a topic, live",
+        answers={200: (EVENT_STREAM, NDJSON)},
+        parameters=(
+            Parameter("from", "newest, or oldest for all that the log holds", {"enum": ["newest", "oldest"]}),
+            Parameter("partition", "only this one", {"type": "integer"}),
+        ),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/topics/{topic}/dead-letters",
+        handler=list_dead_letters,
+        summary="Events that did not fit the topic, newest first",
+        answers={200: DeadLetters},
+        parameters=(LIMIT,),
+    ),
+)

@@ -1,0 +1,170 @@
+"""The pipeline as nodes and edges, left to right, with rates and, where something is wrong, with words for it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from headrace import __version__
+from headrace.coordinate.base import QueryDefinition, ViewDefinition
+from headrace.errors import NotFound
+from headrace.log.base import Topic
+from headrace.process.base import QueryStatus
+from headrace.server.models import Edge, EngineModel, Node, Overview, Totals
+from headrace.server.services import Services
+from headrace.types import display_name
+
+LAGGING_RECORDS = 1000
+LAGGING_SECONDS = 5
+COLLECTOR = "collector:http"
+
+NodeState = Literal["ok", "lagging", "failed", "starting", "idle"]
+
+
+def overview(services: Services) -> Overview:
+    return _Drawing(services).overview()
+
+
+class _Drawing:
+    """One look at everything: the parts of an overview belong to the same moment, as far as that can be."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        catalog = services.catalog
+        self._queries = [query for query in catalog.queries() if not query.transient]
+        self._views = {view.name: view for view in catalog.views()}
+        self._statuses = {status.id: status for status in services.engine.all()}
+        self._engine = services.engine.state()
+        self._letters = services.dead_letters.counts()
+        # The changelog of a table is drawn as the table, not as a topic beside it.
+        changelogs = {view.topic for view in self._views.values() if view.query_id is not None}
+        self._topics = [topic for topic in services.log.topics() if not topic.internal and topic.name not in changelogs]
+        self._stats = {topic.name: services.log.stats(topic.name) for topic in services.log.topics()}
+
+    def overview(self) -> Overview:
+        services = self._services
+        nodes = [self._collector(), *map(self._topic, self._topics), *map(self._query, self._queries)]
+        nodes += [self._view(view) for view in self._views.values()]
+        drawn = {node.id for node in nodes}
+        edges = [edge for edge in self._edges() if edge.from_ in drawn and edge.to in drawn]
+        return Overview(
+            project=services.project.name,
+            version=__version__,
+            uptime_s=round(services.clock.monotonic() - services.started, 1),
+            nodes=nodes,
+            edges=edges,
+            totals=self._totals(),
+            engine=EngineModel(self._engine["state"], self._engine["pid"], self._engine["detail"]),
+        )
+
+    def _totals(self) -> Totals:
+        events = [topic for topic in self._topics if topic.spec.role == "events"]
+        return Totals(
+            events=sum(sum(ends.end for ends in self._stats[topic.name].partitions) for topic in events),
+            rate=round(sum(self._services.rates.topic(topic.name) for topic in events), 1),
+            dead_letters=sum(self._letters.values()),
+            late_rows=sum(status.late_rows for status in self._statuses.values()),
+            bytes=sum(stats.bytes for stats in self._stats.values()),
+        )
+
+    def _collector(self) -> Node:
+        rate = self._totals().rate
+        detail = {"path": "/v1/topics/{topic}/events", "rejected": sum(self._letters.values())}
+        return Node(COLLECTOR, "collector", "HTTP", rate, "ok" if rate else "idle", None, detail)
+
+    def _topic(self, topic: Topic) -> Node:
+        rate, stats = self._services.rates.topic(topic.name), self._stats[topic.name]
+        letters = self._letters[topic.name]
+        detail: dict[str, Any] = {
+            "records": stats.records,
+            "bytes": stats.bytes,
+            "partitions": topic.spec.partitions,
+            "role": topic.spec.role,
+            "dead_letters": letters,
+        }
+        message = None if not letters else f"{letters:,} event{'s' * (letters != 1)} did not fit"
+        return Node(f"topic:{topic.name}", "topic", topic.name, rate, "ok" if rate else "idle", message, detail)
+
+    def _query(self, query: QueryDefinition) -> Node:
+        status = self._statuses.get(query.id)
+        state, message = self._query_state(query, status)
+        detail: dict[str, Any] = {"sink": display_name(query.sink), "wanted": query.wanted}
+        if status is not None:
+            detail |= {
+                "lag": status.lag,
+                "late_rows": status.late_rows,
+                "batch_ms": status.batch_ms,
+                "restarts": status.restarts,
+            }
+        rate = status.rows_per_second if status and status.state == "running" else 0.0
+        return Node(f"query:{query.id}", "query", query.id, rate, state, message, detail)
+
+    def _query_state(self, query: QueryDefinition, status: QueryStatus | None) -> tuple[NodeState, str | None]:
+        if query.wanted == "stopped":
+            return "idle", "stopped"
+        if status is None:
+            return self._without_engine()
+        error = status.last_error.message if status.last_error else "no reason given"
+        match status.state:
+            case "failed":
+                return "failed", error
+            case "restarting":
+                return "failed", f"starting again after: {error}"
+            case "starting":
+                return "starting", "starting"
+            case "stopped":
+                return "starting", "waiting to be started"
+        if status.lag > max(LAGGING_RECORDS, LAGGING_SECONDS * status.rows_per_second):
+            return "lagging", f"{status.lag:,} records behind"
+        return ("ok" if status.rows_per_second else "idle"), None
+
+    def _without_engine(self) -> tuple[NodeState, str | None]:
+        if self._engine["state"] == "gone" and self._engine["updated_ms"] is not None:
+            return "failed", "the engine is not running"
+        return "starting", "waiting for the engine"
+
+    def _view(self, view: ViewDefinition) -> Node:
+        followers, name = self._services.followers, display_name(view.name)
+        detail: dict[str, Any] = {"version": view.version, "topic": view.topic, "query_id": view.query_id}
+        try:
+            error, lag, rate = followers.error(view.name), followers.lag(view.name), followers.rate(view.name)
+        except NotFound as missing:
+            return Node(f"view:{name}", "view", name, 0.0, "starting", missing.detail or "being opened", detail)
+        detail["lag"] = lag
+        state: NodeState = "ok" if rate else "idle"
+        message = None
+        if error is not None:
+            state, message = "failed", error
+        elif lag > max(LAGGING_RECORDS, LAGGING_SECONDS * rate):
+            state, message = "lagging", f"{lag:,} changes not applied yet"
+        return Node(f"view:{name}", "view", name, round(rate, 1), state, message, detail)
+
+    def _edges(self) -> list[Edge]:
+        rates = self._services.rates
+        edges = [
+            Edge(COLLECTOR, f"topic:{topic.name}", rates.topic(topic.name))
+            for topic in self._topics
+            if topic.spec.role == "events"
+        ]
+        for query in self._queries:
+            edges += [
+                Edge(place, f"query:{query.id}", rate)
+                for place, rate in dict(filter(None, map(self._place, query.sources))).items()
+            ]
+            sink = self._place(query.sink)
+            if sink is not None:
+                edges.append(Edge(f"query:{query.id}", *sink))
+        for view in self._views.values():
+            if view.query_id is None:
+                edges.append(Edge(f"topic:{view.topic}", f"view:{display_name(view.name)}", rates.topic(view.topic)))
+        return edges
+
+    def _place(self, source_name: str) -> tuple[str, float] | None:
+        """The node a stream or table is drawn as, and how fast records go through it."""
+        source = self._services.catalog.source(source_name)
+        if source is None:
+            return None
+        view = self._views.get(source_name)
+        rate = self._services.rates.topic(source.topic)
+        if view is not None and view.query_id is not None:
+            return f"view:{display_name(view.name)}", rate
+        return f"topic:{source.topic}", rate

@@ -1,0 +1,102 @@
+"""Push queries that need state run in the engine, one for all who ask the same, for as long as somebody listens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from headrace.coordinate.base import QueryDefinition
+from headrace.deliver.base import FeedEvent
+from headrace.deliver.push import push, push_from_topic
+from headrace.errors import NotRunning, Overloaded, QueryFailed
+from headrace.server.services import Services
+from headrace.sql.plan import PushQuery
+
+CHECK_S = 1.0
+"""How often a silent query's health is looked at."""
+
+
+@dataclass(slots=True)
+class _Shared:
+    listeners: int
+    definition: asyncio.Future[QueryDefinition]
+
+
+class PushQueries:
+    """All push queries being listened to. Belongs to one event loop."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._running = 0
+        self._shared: dict[PushQuery, _Shared] = {}
+
+    def listen(self, query: PushQuery, sql: str) -> AsyncIterator[FeedEvent]:
+        """The query's events. `Overloaded` or `NotRunning` at once."""
+        most = self._services.project.settings.server.max_push_queries
+        if self._running >= most:
+            raise Overloaded(
+                f"{most} push queries are running already", retry_after=5.0, hint="see [server] max_push_queries"
+            )
+        if query.stateless:
+            return self._counted(push(self._services.delivery, query))
+        if self._services.engine.state()["state"] != "running":
+            raise NotRunning("the engine is not running yet, and this query needs it", hint="see /readyz")
+        return self._counted(self._listen(query, sql))
+
+    async def _counted(self, events: AsyncIterator[FeedEvent]) -> AsyncIterator[FeedEvent]:
+        self._running += 1
+        try:
+            async for event in events:
+                yield event
+        finally:
+            self._running -= 1
+            await events.aclose()  # type: ignore[attr-defined]
+
+    async def _listen(self, query: PushQuery, sql: str) -> AsyncIterator[FeedEvent]:
+        async with self._transient(query, sql) as definition:
+            sink = self._services.catalog.source(definition.sink)
+            if sink is None:
+                raise QueryFailed(f"query `{definition.id}` was dropped")
+            events = push_from_topic(
+                self._services.delivery,
+                sink,
+                query.root.columns,
+                limit=query.limit,
+                query_id=definition.id,
+                heartbeat_s=CHECK_S,
+            )
+            async for event in events:
+                if event.event == "heartbeat":
+                    self._check(definition)
+                else:
+                    yield event
+
+    def _check(self, definition: QueryDefinition) -> None:
+        status = self._services.engine.status(definition.id)
+        if status is not None and status.state == "failed":
+            error = status.last_error
+            raise QueryFailed(error.message if error else "the query failed", detail=error.detail if error else None)
+
+    @asynccontextmanager
+    async def _transient(self, query: PushQuery, sql: str) -> AsyncIterator[QueryDefinition]:
+        """The transient query of this plan, started for the first who asks and dropped after the last."""
+        plan = replace(query, limit=None)
+        shared = self._shared.get(plan)
+        if shared is None:
+            starting = asyncio.ensure_future(self._services.run(self._services.statements.start_transient, plan, sql))
+            shared = self._shared[plan] = _Shared(0, starting)
+        shared.listeners += 1
+        try:
+            yield await asyncio.shield(shared.definition)
+        finally:
+            shared.listeners -= 1
+            if not shared.listeners:
+                self._shared.pop(plan, None)
+                await asyncio.shield(self._drop(shared))
+
+    async def _drop(self, shared: _Shared) -> None:
+        # Also when the listener left before the query had started: then as soon as it has.
+        definition = await shared.definition
+        await self._services.run(self._services.statements.drop_transient, definition.id)
