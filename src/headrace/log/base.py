@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from headrace.errors import UsageError
 from headrace.types import Column
 
 Acks = Literal["0", "1", "all"]
@@ -266,6 +267,17 @@ class Log(ABC):
     @abstractmethod
     def offset_at_arrival(self, topic: str, partition: int, arrival: int) -> int:
         """The first offset whose arrival number is ≥ arrival; the end if there is none."""
+
+    # Care
+
+    def quarantine(self, topic: str, partition: int, offset: int) -> tuple[int, int]:
+        """Set aside the damage that `offset` is in, so that readers pass over exactly those offsets: [from, to).
+        `UsageError` if nothing is damaged there."""
+        raise UsageError("this log has nothing to set aside")
+
+    def owner_alive(self) -> bool:
+        """Whether writes can reach the log now. Cheap enough to call in a loop."""
+        return True
 
     @abstractmethod
     def close(self) -> None: ...

@@ -1,0 +1,140 @@
+"""A frame: 128 bytes of header and one Arrow record batch message (docs/log-format.md)."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import google_crc32c
+import pyarrow as pa
+
+MAGIC = b"HRF1"
+HEADER_SIZE = 128
+ALIGNMENT = 64
+HAS_OFFSETS, REWRITTEN = 1, 2
+
+MAX_BODY = 8 * 1024 * 1024
+"""The owner makes several frames of more than this."""
+
+_HEADER = struct.Struct("<4sIIIQQQQqqqQIIQIHH24x")
+_CRC = struct.Struct("<I")
+_PADDING = [bytes(size) for size in range(ALIGNMENT)]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameHeader:
+    body_length: int
+    rows: int
+    base_offset: int
+    next_offset: int
+    first_arrival: int
+    last_arrival: int
+    min_time: int
+    max_time: int
+    max_lag: int
+    schema_version: int
+    producer: int = 0
+    epoch: int = 0
+    sequence: int = 0
+    transaction: int = 0
+    flags: int = 0
+    compression: int = 0
+    crc: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes in the segment, padding included."""
+        return padded(HEADER_SIZE + self.body_length)
+
+
+def padded(size: int) -> int:
+    return (size + ALIGNMENT - 1) & ~(ALIGNMENT - 1)
+
+
+def encode_frame(header: FrameHeader, body: pa.Buffer) -> list[Any]:
+    """The frame's bytes as a list of buffers, so that the body is not copied."""
+    packed = bytearray(
+        _HEADER.pack(
+            MAGIC,
+            0,
+            header.body_length,
+            header.rows,
+            header.base_offset,
+            header.next_offset,
+            header.first_arrival,
+            header.last_arrival,
+            header.min_time,
+            header.max_time,
+            header.max_lag,
+            header.producer,
+            header.epoch,
+            header.sequence,
+            header.transaction,
+            header.schema_version,
+            header.flags,
+            header.compression,
+        )
+    )
+    crc = google_crc32c.extend(google_crc32c.value(bytes(packed[8:])), body)
+    _CRC.pack_into(packed, 4, crc)
+    padding = header.size - HEADER_SIZE - header.body_length
+    return [packed, body, _PADDING[padding]] if padding else [packed, body]
+
+
+def decode_header(data: Any, position: int = 0) -> FrameHeader | None:
+    """The header at `position`, or None where there is none. Its checksum is checked with the body's."""
+    if len(data) - position < HEADER_SIZE:
+        return None
+    (
+        magic,
+        crc,
+        body_length,
+        rows,
+        base_offset,
+        next_offset,
+        first_arrival,
+        last_arrival,
+        min_time,
+        max_time,
+        max_lag,
+        producer,
+        epoch,
+        sequence,
+        transaction,
+        schema_version,
+        flags,
+        compression,
+    ) = _HEADER.unpack_from(data, position)
+    if magic != MAGIC or rows < 1 or next_offset <= base_offset:
+        return None
+    return FrameHeader(
+        body_length,
+        rows,
+        base_offset,
+        next_offset,
+        first_arrival,
+        last_arrival,
+        min_time,
+        max_time,
+        max_lag,
+        schema_version,
+        producer,
+        epoch,
+        sequence,
+        transaction,
+        flags,
+        compression,
+        crc,
+    )
+
+
+def frame_is_valid(data: pa.Buffer, position: int, header: FrameHeader) -> bool:
+    """Whether the bytes match the checksum. `data` must be immutable for the checksum to be taken without a copy."""
+    if position + HEADER_SIZE + header.body_length > data.size:
+        return False
+    return bool(google_crc32c.value(data.slice(position + 8, HEADER_SIZE - 8 + header.body_length)) == header.crc)
+
+
+def frame_body(data: pa.Buffer, position: int, header: FrameHeader) -> pa.Buffer:
+    return data.slice(position + HEADER_SIZE, header.body_length)

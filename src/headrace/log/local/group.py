@@ -1,0 +1,234 @@
+"""A group: everything that is committed with one journal record.
+
+Offsets, arrival numbers and stream times are given here and nowhere else, in the order rows are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.log.base import Appended
+from headrace.log.local.ids import IdIndex, Place
+from headrace.log.local.partition import Partition
+from headrace.log.local.partitioning import Partitions
+from headrace.log.local.prepare import Prepared, Preparer, upgrade
+from headrace.log.local.state import CommittedBatch, TopicState, batch_payload
+
+FLUSH_BYTES = 16 * 1024 * 1024
+"""Rows beyond this are made into frames before more are added, so that a large transaction does not need its size in
+memory."""
+
+
+@dataclass(slots=True)
+class OwnedTopic:
+    """A topic and all that its owner holds open for it."""
+
+    state: TopicState
+    preparer: Preparer
+    partitions: list[Partition]
+    ids: IdIndex | None
+
+    @property
+    def name(self) -> str:
+        return self.state.topic.name
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Rows of one topic that are not in frames yet."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    arrivals: list[int] = field(default_factory=list)
+    partitions: list[Partitions] = field(default_factory=list)
+
+
+class Group:
+    def __init__(self, topics: Mapping[str, OwnedTopic], next_arrival: int) -> None:
+        self._topics = topics
+        self.next_arrival = next_arrival
+        self.batches: dict[tuple[str, int], CommittedBatch] = {}
+        self._pending: dict[str, _Pending] = {}
+        self._bytes = 0
+        self._touched: dict[str, set[int]] = {}
+        self._stream_times: dict[str, int] = {}
+        self._ids: dict[str, dict[bytes, Place]] = {}
+
+    # Adding
+
+    def add(self, prepared: Prepared) -> Appended:
+        """Rows of one topic. Those whose event id is known are left out."""
+        topic = self._topics[prepared.topic]
+        batch, partitions = upgrade(prepared, topic.preparer), prepared.partitions
+        duplicates: list[int] = []
+        digests = prepared.digests
+        if digests is not None and topic.ids is not None:
+            duplicates = self._duplicates(topic, topic.ids, digests)
+            if duplicates:
+                kept = np.delete(np.arange(batch.num_rows), duplicates)
+                batch = batch.take(pa.array(kept))
+                partitions = partitions if isinstance(partitions, int) else partitions[kept]
+                digests = [digests[row] for row in kept.tolist()]
+        if not batch.num_rows:
+            return Appended((), tuple(duplicates))
+        positions = self._reserve(topic, partitions, batch.num_rows)
+        if digests is not None and topic.ids is not None:
+            self._note_ids(topic.name, digests, partitions, positions)
+        self._push(topic, batch, partitions, prepared.bytes)
+        return Appended(positions, tuple(duplicates))
+
+    def _duplicates(self, topic: OwnedTopic, ids: IdIndex, digests: Sequence[bytes | None]) -> list[int]:
+        seen = self._ids.setdefault(topic.name, {})
+        known = ids.known([digest for digest in digests if digest is not None])
+        here: set[bytes] = set()
+        duplicates = []
+        for row, digest in enumerate(digests):
+            if digest is None:
+                continue
+            if digest in known or digest in seen or digest in here:
+                duplicates.append(row)
+            here.add(digest)
+        return duplicates
+
+    def _reserve(self, topic: OwnedTopic, partitions: Partitions, rows: int) -> tuple[tuple[int, int, int], ...]:
+        touched = self._touched.setdefault(topic.name, set())
+        if isinstance(partitions, int):
+            counts = [(partitions, rows)]
+        else:
+            numbers = np.bincount(partitions, minlength=len(topic.partitions)).tolist()
+            counts = [(number, count) for number, count in enumerate(numbers) if count]
+        positions = []
+        for number, count in counts:
+            first = topic.partitions[number].reserve(count)
+            positions.append((number, first, first + count - 1))
+            touched.add(number)
+        return tuple(positions)
+
+    def _note_ids(
+        self,
+        name: str,
+        digests: Sequence[bytes | None],
+        partitions: Partitions,
+        positions: Iterable[tuple[int, int, int]],
+    ) -> None:
+        nexts = {number: first for number, first, _ in positions}
+        seen = self._ids.setdefault(name, {})
+        numbers = [partitions] * len(digests) if isinstance(partitions, int) else partitions.tolist()
+        for digest, number in zip(digests, numbers, strict=True):
+            if digest is not None:
+                seen[digest] = (number, nexts[number])
+            nexts[number] += 1
+
+    def _push(self, topic: OwnedTopic, batch: pa.RecordBatch, partitions: Partitions, size: int) -> None:
+        pending = self._pending.setdefault(topic.name, _Pending())
+        pending.batches.append(batch)
+        pending.arrivals.append(self.next_arrival)
+        pending.partitions.append(partitions)
+        self.next_arrival += batch.num_rows
+        self._bytes += size
+        if self._bytes >= FLUSH_BYTES:
+            self.make_frames()
+
+    # Making frames
+
+    def make_frames(self) -> None:
+        """Stamp what was added and write it to the segments, in the page cache."""
+        for name, pending in self._pending.items():
+            self._write(self._topics[name], pending)
+        self._pending, self._bytes = {}, 0
+
+    def _write(self, topic: OwnedTopic, pending: _Pending) -> None:
+        batch = pending.batches[0] if len(pending.batches) == 1 else pa.concat_batches(pending.batches)
+        counts = [part.num_rows for part in pending.batches]
+        arrivals = _spread(pending.arrivals, counts)
+        stream_times = self._stamp_stream_time(topic, batch.column(0).to_numpy())
+        schema, version = topic.preparer.frame_schema, topic.preparer.version
+        chosen = _join_partitions(pending.partitions, counts)
+        if isinstance(chosen, int):
+            runs = [(chosen, 0, batch.num_rows)]
+        else:
+            order = np.argsort(chosen, kind="stable")
+            batch, arrivals, stream_times = batch.take(pa.array(order)), arrivals[order], stream_times[order]
+            runs = _runs(chosen[order])
+        stamped = pa.RecordBatch.from_arrays(
+            [pa.array(arrivals), pa.array(stream_times), *batch.columns], schema=schema
+        )
+        for number, first, last in runs:
+            partition = topic.partitions[number]
+            partition.write(stamped.slice(first, last - first), arrivals[first:last], stream_times[first:last], version)
+            partition.flush()
+
+    def _stamp_stream_time(self, topic: OwnedTopic, times: Any) -> Any:
+        """For each row the largest time of the topic's rows before it, over all partitions, in order of arrival."""
+        before = self._stream_times.get(topic.name, topic.state.stream_time)
+        running = np.maximum.accumulate(times)
+        stamped = np.empty_like(running)
+        stamped[0] = before
+        np.maximum(running[:-1], before, out=stamped[1:])
+        self._stream_times[topic.name] = max(before, int(running[-1]))
+        return stamped
+
+    # Committing
+
+    def touched(self) -> list[tuple[OwnedTopic, list[Partition]]]:
+        return [
+            (self._topics[name], [self._topics[name].partitions[number] for number in sorted(numbers)])
+            for name, numbers in self._touched.items()
+        ]
+
+    def touch(self, name: str, number: int) -> None:
+        """Commit a partition's position although no row was added (a new segment)."""
+        self._touched.setdefault(name, set()).add(number)
+
+    def is_empty(self) -> bool:
+        return not self._touched and not self.batches
+
+    def payload(self, number: int) -> list[Any]:
+        """The journal's group record."""
+        ends = [
+            [topic.state.topic.id, partition.number, *partition.position()]
+            for topic, partitions in self.touched()
+            for partition in partitions
+        ]
+        stream_times = [[self._topics[name].state.topic.id, value] for name, value in self._stream_times.items()]
+        return [number, self.next_arrival, ends, stream_times, [batch_payload(b) for b in self.batches.values()]]
+
+    def remember_ids(self) -> None:
+        for topic, partitions in self.touched():
+            if topic.ids is not None:
+                ends = {partition.number: partition.state.end for partition in partitions}
+                topic.ids.remember(self._ids.get(topic.name, {}), ends)
+
+
+def _spread(firsts: list[int], counts: list[int]) -> Any:
+    """Arrival numbers of all rows, from the first one and the length of each run."""
+    total = sum(counts)
+    if firsts[-1] + counts[-1] - firsts[0] == total:
+        return np.arange(firsts[0], firsts[0] + total, dtype=np.int64)
+    lengths = np.array(counts)
+    shifts = np.array(firsts, np.int64) - (np.cumsum(lengths) - lengths)
+    return np.repeat(shifts, lengths) + np.arange(total, dtype=np.int64)
+
+
+def _join_partitions(parts: list[Partitions], counts: list[int]) -> Partitions:
+    if all(isinstance(part, int) for part in parts):
+        if len(set(parts)) == 1:
+            return parts[0]
+        return np.repeat(np.array(parts, np.int64), counts)
+    whole = [
+        np.full(count, part, np.int64) if isinstance(part, int) else part
+        for part, count in zip(parts, counts, strict=True)
+    ]
+    return whole[0] if len(whole) == 1 else np.concatenate(whole)
+
+
+def _runs(ordered: Any) -> list[tuple[int, int, int]]:
+    """(partition, first row, row after the last) of each run of equal numbers."""
+    cuts = np.flatnonzero(np.diff(ordered)) + 1
+    edges = [0, *cuts.tolist(), len(ordered)]
+    return [(int(ordered[first]), first, last) for first, last in pairwise(edges)]

@@ -1,0 +1,120 @@
+"""The commit journal: the one file whose sync makes anything true."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import msgspec
+
+from headrace.errors import LogError
+from headrace.log.local.files import replace_file, write_all
+
+MAGIC = b"HRJ1"
+SNAPSHOT, GROUP, TOPIC, START = 1, 2, 3, 4
+MOST_BYTES = 16 * 1024 * 1024
+"""A longer journal is replaced by a snapshot."""
+
+_HEADER = struct.Struct("<4sIII")
+_REST = struct.Struct("<II")
+
+
+def encode_record(kind: int, payload: Any) -> bytes:
+    body = msgspec.msgpack.encode(payload)
+    rest = _REST.pack(len(body), kind) + body
+    record = MAGIC + struct.pack("<I", google_crc32c.value(rest)) + rest
+    return record.ljust((len(record) + 7) & ~7, b"\0")
+
+
+def decode_records(data: bytes) -> Iterator[tuple[int, Any, int]]:
+    """(kind, payload, position after it) for the valid beginning of a journal."""
+    position = 0
+    while record := _decode_at(data, position):
+        yield record
+        position = record[2]
+
+
+def _decode_at(data: bytes, position: int) -> tuple[int, Any, int] | None:
+    if len(data) - position < _HEADER.size:
+        return None
+    magic, crc, length, kind = _HEADER.unpack_from(data, position)
+    start = position + _HEADER.size
+    after = (start + length + 7) & ~7
+    if magic != MAGIC or after > len(data) or google_crc32c.value(data[position + 8 : start + length]) != crc:
+        return None
+    return kind, msgspec.msgpack.decode(data[start : start + length]), after
+
+
+def find_record(data: bytes, position: int) -> int | None:
+    """The position of the next valid record after `position`: a torn tail has none, damage in the middle has."""
+    found = data.find(MAGIC, position)
+    while found >= 0:
+        if found % 8 == 0 and _decode_at(data, found):
+            return found
+        found = data.find(MAGIC, found + 1)
+    return None
+
+
+class Journal:
+    """The open journal. `length` is what has been synced; after a failure everything past it is cut, never trusted."""
+
+    def __init__(self, path: Path, descriptor: int, length: int) -> None:
+        self.path = path
+        self.length = length
+        self._descriptor = descriptor
+
+    @classmethod
+    def create(cls, path: Path, state: Any) -> Journal:
+        """A new file that begins with a snapshot, in place of the old one if there is one."""
+        record = encode_record(SNAPSHOT, state)
+        replace_file(path, record)
+        return cls(path, os.open(path, os.O_RDWR), len(record))
+
+    @classmethod
+    def open(cls, path: Path, trusted: int | None = None) -> tuple[Journal, list[tuple[int, Any]]]:
+        """Read the valid beginning, cut the torn tail. `trusted` is the length known to be synced, if it is known."""
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            data = path.read_bytes()[:trusted]
+            records, length = [], 0
+            for kind, payload, after in decode_records(data):
+                records.append((kind, payload))
+                length = after
+            _check(path, data, records, length)
+            if os.fstat(descriptor).st_size > length:
+                os.ftruncate(descriptor, length)
+                os.fsync(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return cls(path, descriptor, length), records
+
+    def append(self, kind: int, payload: Any) -> None:
+        """Write one record and sync it. This is the commit."""
+        record = encode_record(kind, payload)
+        write_all(self._descriptor, [record], self.length)
+        os.fdatasync(self._descriptor)
+        self.length += len(record)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _check(path: Path, data: bytes, records: list[tuple[int, Any]], length: int) -> None:
+    hint = "restore the file from a backup; the segments in `topics/` are untouched"
+    if not records or records[0][0] != SNAPSHOT:
+        raise LogError("the log's journal does not begin with a snapshot", detail=f"file `{path}`", hint=hint)
+    if (found := find_record(data, length)) is not None:
+        raise LogError(
+            "the log's journal is damaged in the middle",
+            detail=f"file `{path}`: nothing valid at position {length}, but again at {found}",
+            hint=hint,
+            file=str(path),
+            position=length,
+        )

@@ -1,0 +1,108 @@
+"""Everything the owner holds open, made from the log's files."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from headrace.clock import Clock
+from headrace.config import LogSettings
+from headrace.errors import CorruptFrame, LogError
+from headrace.log.base import ID, Topic
+from headrace.log.local.group import OwnedTopic
+from headrace.log.local.ids import IdIndex, delete_index
+from headrace.log.local.journal import Journal
+from headrace.log.local.partition import Partition
+from headrace.log.local.prepare import Preparer, id_digest
+from headrace.log.local.reader import Projection
+from headrace.log.local.recovery import open_journal, reconcile_segments, reconcile_topics, reopen_segment
+from headrace.log.local.state import LogState, TopicState
+from headrace.log.local.topics import topic_folder
+from headrace.log.local.walk import PartitionFiles
+
+logger = logging.getLogger(__name__)
+
+
+class Loader:
+    """Opens the log as its owner, the first time and after a failure."""
+
+    def __init__(self, folder: Path, settings: LogSettings, clock: Clock) -> None:
+        self._folder, self._settings, self._clock = folder, settings, clock
+
+    def load(self, trusted: int | None) -> tuple[Journal, LogState, dict[str, OwnedTopic]]:
+        journal, state = open_journal(self._folder, trusted)
+        topics: dict[str, OwnedTopic] = {}
+        try:
+            reconcile_topics(self._folder, state)
+            for topic in state.topics.values():
+                topics[topic.topic.name] = self.own(topic)
+        except BaseException:
+            journal.close()
+            for owned in topics.values():
+                for partition in owned.partitions:
+                    partition.close()
+                if owned.ids is not None:
+                    owned.ids.close(flush=False)
+            raise
+        return journal, state, topics
+
+    def own(self, state: TopicState) -> OwnedTopic:
+        topic = state.topic
+        partitions = []
+        for number, partition in enumerate(state.partitions):
+            home = topic_folder(self._folder, topic.name) / str(number)
+            reconcile_segments(self._folder, home, partition)
+            writer = reopen_segment(home, topic.id, number, partition)
+            partitions.append(Partition(home, topic.id, number, partition, writer, self._settings, self._clock))
+        ids = self._open_ids(state) if topic.spec.role == "events" else None
+        return OwnedTopic(state, Preparer(topic, self._clock), partitions, ids)
+
+    def ids_path(self, topic: Topic) -> Path:
+        return self._folder / "ids" / f"{topic.id}.sqlite"
+
+    def _open_ids(self, state: TopicState) -> IdIndex:
+        """The index of event ids, level with the log; made again if it is damaged or of another past."""
+        path = self.ids_path(state.topic)
+        try:
+            return self._catch_up(IdIndex(path), state)
+        except (sqlite3.DatabaseError, LogError) as error:
+            logger.warning("the index of event ids of topic `%s` is made again: %s", state.topic.name, error)
+            delete_index(path)
+            return self._catch_up(IdIndex(path), state)
+
+    def _catch_up(self, ids: IdIndex, state: TopicState) -> IdIndex:
+        try:
+            for number, partition in enumerate(state.partitions):
+                files = PartitionFiles(topic_folder(self._folder, state.topic.name) / str(number))
+                ids.catch_up(
+                    number,
+                    partition.start,
+                    partition.end,
+                    lambda start, number=number, files=files, end=partition.end: _read_ids(  # type: ignore[misc]
+                        state.topic, number, files, start, end
+                    ),
+                )
+        except BaseException:
+            ids.close(flush=False)
+            raise
+        return ids
+
+
+def _read_ids(topic: Topic, number: int, files: PartitionFiles, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    projection = Projection(topic, number, [ID], lambda: topic)
+    while start < end:
+        try:
+            for place in files.frames(start, end):
+                first = max(start, place.header.base_offset)
+                records = projection.records(place, first, end)
+                ids = records.batch.column(0)
+                if ids.null_count < len(ids):
+                    for row, event_id in enumerate(ids.to_pylist()):
+                        if event_id is not None:
+                            yield first + row, id_digest(event_id)
+            return
+        except CorruptFrame as error:
+            # Its ids cannot be known; readers will say so, writing goes on.
+            start = error.data["next_offset"]

@@ -1,0 +1,229 @@
+"""The local log in the process that owns it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.clock import Clock
+from headrace.config import LogSettings
+from headrace.errors import Conflict, NotFound
+from headrace.log.base import (
+    Acks,
+    Append,
+    Appended,
+    BatchIdentity,
+    Committed,
+    PartitionEnds,
+    Route,
+    SchemaVersion,
+    Snapshot,
+    Topic,
+    TopicSpec,
+)
+from headrace.log.local import journal as journals
+from headrace.log.local.files import make_folder
+from headrace.log.local.group import OwnedTopic
+from headrace.log.local.ids import delete_index
+from headrace.log.local.load import Loader
+from headrace.log.local.lock import Holder, OwnerLock
+from headrace.log.local.maintenance import Maintenance
+from headrace.log.local.owner import Committer
+from headrace.log.local.prepare import Preparer
+from headrace.log.local.quarantine import quarantine
+from headrace.log.local.reader import ReadingLog
+from headrace.log.local.recovery import prepare_folder
+from headrace.log.local.routes import route_rows
+from headrace.log.local.server import OwnerServer
+from headrace.log.local.stable import StablePublisher
+from headrace.log.local.topics import no_topic, topic_folder, write_definition
+from headrace.log.schema import check_alteration, normalize_spec, topic_to_json
+
+
+class LocalLog(ReadingLog):
+    """Owns the log in `folder` until `close`; `Conflict` if another process does. With `serve`, other processes can
+    write through its socket."""
+
+    def __init__(self, folder: Path, settings: LogSettings, clock: Clock, serve: bool = True) -> None:
+        super().__init__(folder)
+        make_folder(folder)
+        self.settings, self.clock = settings, clock
+        self._lock = OwnerLock(folder)
+        self._server: OwnerServer | None = None
+        self._calls: dict[str, Callable[[Any], Any]] = {}
+        try:
+            prepare_folder(folder)
+            started_ms = clock.now_ms()
+            self._loader = Loader(folder, settings, clock)
+            self._committer = Committer(
+                folder, settings, clock, lambda: StablePublisher(folder / "stable", started_ms), self._loader.load
+            )
+            self._maintenance = Maintenance(self, self._committer)
+            if serve:
+                self._server = OwnerServer(self, started_ms)
+                self._lock.announce(Holder(os.getpid(), str(self._server.path), started_ms))
+            else:
+                self._lock.announce(Holder(os.getpid(), "", started_ms))
+        except BaseException:
+            self._lock.release()
+            raise
+
+    # Topics
+
+    def create_topic(self, spec: TopicSpec) -> Topic:
+        spec = normalize_spec(spec)
+        return self._committer.control(lambda: self._create(spec))
+
+    def _create(self, spec: TopicSpec) -> Topic:
+        committer = self._committer
+        if existing := committer.topics.get(spec.name):
+            if existing.state.topic.spec == spec:
+                return existing.state.topic
+            raise Conflict(f"topic `{spec.name}` exists already and is different", hint="alter it, or use another name")
+        committer.check_disk()
+        topic = Topic(committer.state.next_topic_id, spec, (SchemaVersion(1, spec.key, spec.value),))
+        committer.journal_append(journals.TOPIC, {"op": "created", "topic": topic_to_json(topic)})
+        for number in range(spec.partitions):
+            make_folder(topic_folder(self.folder, spec.name) / str(number))
+        write_definition(self.folder, topic)
+        owned = self._loader.own(committer.state.topics[topic.id])
+        committer.topics = committer.topics | {spec.name: owned}
+        committer.publish([owned])
+        return topic
+
+    def alter_topic(self, spec: TopicSpec) -> Topic:
+        spec = normalize_spec(spec)
+        return self._committer.control(lambda: self._alter(spec))
+
+    def _alter(self, spec: TopicSpec) -> Topic:
+        owned = self._owned(spec.name)
+        old = owned.state.topic
+        check_alteration(old, spec)
+        schemas = old.schemas
+        if spec.value != old.spec.value:
+            schemas = (*schemas, SchemaVersion(schemas[-1].version + 1, spec.key, spec.value))
+        topic = replace(old, spec=spec, schemas=schemas)
+        self._committer.journal_append(journals.TOPIC, {"op": "altered", "topic": topic_to_json(topic)})
+        write_definition(self.folder, topic)
+        owned.preparer = Preparer(topic, self.clock)
+        return topic
+
+    def delete_topic(self, name: str) -> None:
+        aside = self._committer.control(lambda: self._delete(name))
+        shutil.rmtree(aside, ignore_errors=True)
+
+    def _delete(self, name: str) -> Path:
+        committer, owned = self._committer, self._owned(name)
+        topic = owned.state.topic
+        committer.journal_append(journals.TOPIC, {"op": "deleted", "id": topic.id})
+        committer.topics = {key: value for key, value in committer.topics.items() if key != name}
+        committer.publish([], removed=[(topic.id, number) for number in range(topic.spec.partitions)])
+        for partition in owned.partitions:
+            partition.close()
+        if owned.ids is not None:
+            owned.ids.close(flush=False)
+            delete_index(self._loader.ids_path(topic))
+        self._forget_topic(topic.id)
+        aside = self.folder / "deleted" / f"{topic.id}"
+        make_folder(aside.parent)
+        os.rename(topic_folder(self.folder, name), aside)
+        return aside
+
+    def topic(self, name: str) -> Topic:
+        return self._owned(name).state.topic
+
+    def topics(self) -> list[Topic]:
+        return [owned.state.topic for _, owned in sorted(self._committer.topics.items())]
+
+    def _owned(self, name: str) -> OwnedTopic:
+        topics = self._committer.topics
+        owned = topics.get(name)
+        if owned is None:
+            raise no_topic(name, topics)
+        return owned
+
+    def _ends(self, topic: Topic, partition: int) -> PartitionEnds:
+        ends = self._committer.snapshot.ends.get(topic.name)
+        if ends is None:
+            raise no_topic(topic.name, self._committer.topics)
+        if not 0 <= partition < len(ends):
+            raise NotFound(f"topic `{topic.name}` has no partition {partition}", hint=f"0 to {len(ends) - 1}")
+        return ends[partition]
+
+    # Writing
+
+    def append(self, appends: Sequence[Append], acks: Acks = "all") -> Future[list[Appended]]:
+        parts = [self._owned(one.topic).preparer.prepare(one.batch, one.partition) for one in appends]
+        return self._committer.append(parts, acks)
+
+    def stage(
+        self,
+        transaction: str,
+        task: int,
+        attempt: int,
+        routes: Sequence[Route],
+        batches: Iterator[pa.RecordBatch],
+    ) -> int:
+        self._committer.check_disk()
+        preparers = [self._owned(route.topic).preparer for route in routes]
+        parts = (part for batch in batches for part in route_rows(routes, preparers, batch))
+        return self._committer.transactions.stage(transaction, (task, attempt), parts)
+
+    def commit(
+        self, transaction: str, tasks: Sequence[tuple[int, int]], identity: BatchIdentity | None = None
+    ) -> Committed:
+        return self._committer.commit(transaction, tasks, identity)
+
+    def abort(self, transaction: str) -> None:
+        self._committer.transactions.forget(transaction)
+
+    def last_identity(self, query: str, version: int) -> BatchIdentity | None:
+        batch = self._committer.state.batches.get((query, version))
+        return None if batch is None else batch.identity
+
+    # Reading
+
+    def snapshot(self) -> Snapshot:
+        return self._committer.snapshot
+
+    def wait(self, arrival: int, timeout: float) -> Snapshot:
+        return self._committer.wait(arrival, timeout)
+
+    # Care
+
+    def quarantine(self, topic: str, partition: int, offset: int) -> tuple[int, int]:
+        found = self.topic(topic)
+        ends = self._ends(found, partition)
+        return quarantine(self.folder, self.partition_files(found, partition), found, ends, offset)
+
+    def owner_alive(self) -> bool:
+        return True
+
+    def maintain(self) -> None:
+        """Seal, rewrite, retain now, instead of when the maintenance thread next does."""
+        self._maintenance.run_once()
+
+    def register_call(self, name: str, handler: Callable[[Any], Any]) -> None:
+        """Let other processes ask the process around the owner: op `call` on the socket."""
+        self._calls[name] = handler
+
+    def call(self, name: str, body: Any) -> Any:
+        handler = self._calls.get(name)
+        if handler is None:
+            raise NotFound(f"nobody answers the call `{name}`")
+        return handler(body)
+
+    def close(self) -> None:
+        """Commit what was taken, stop everything, give up the lock. Once is enough; again does nothing."""
+        if self._server is not None:
+            self._server.close()
+        self._maintenance.close()
+        self._committer.close()
+        self._lock.release()

@@ -1,0 +1,115 @@
+"""Housekeeping in the background: sealing old segments, rewriting small frames, retention. Writers never wait for it
+longer than for one small group."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from headrace.errors import HeadraceError
+from headrace.log.local import journal as journals
+from headrace.log.local.group import Group, OwnedTopic
+from headrace.log.local.owner import Committer
+from headrace.log.local.retention import expired_start
+from headrace.log.local.rewrite import rewrite_segment
+from headrace.log.local.segment import index_path, segment_path
+
+if TYPE_CHECKING:
+    from headrace.log.local.log import LocalLog
+
+logger = logging.getLogger(__name__)
+
+EVERY_S = 5.0
+
+
+class Maintenance:
+    def __init__(self, log: LocalLog, committer: Committer) -> None:
+        self._log, self._committer = log, committer
+        self._stopping = threading.Event()
+        self._running = threading.Lock()
+        self._looked_at: set[tuple[int, int, int]] = set()
+        self._thread = threading.Thread(target=self._run, name="log-maintenance", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(EVERY_S):
+            try:
+                self.run_once()
+            except (HeadraceError, OSError, sqlite3.Error) as error:
+                if not self._stopping.is_set():
+                    logger.warning("housekeeping failed, it will be tried again: %s", error)
+
+    def run_once(self) -> None:
+        with self._running:
+            for name in self._committer.transactions.forget_old():
+                logger.warning("transaction `%s` was given up: nobody touched it for an hour", name)
+            for topic in list(self._committer.topics.values()):
+                if self._stopping.is_set():
+                    return
+                self._care_for(topic)
+
+    def _care_for(self, topic: OwnedTopic) -> None:
+        if any(partition.is_old() for partition in topic.partitions):
+            self._committer.control(lambda: self._seal_old(topic.name))
+        moved = [self._retain(topic, number) for number in range(len(topic.partitions))]
+        if topic.ids is not None:
+            topic.ids.flush_if_due()
+            if any(moved):
+                topic.ids.purge(self._stopping.is_set)
+        for number in range(len(topic.partitions)):
+            self._rewrite(topic, number)
+
+    def _seal_old(self, name: str) -> None:
+        """In the commit thread: begin new segments where the active one is old, so that retention can have it."""
+        topic = self._committer.topics.get(name)
+        if topic is None:
+            return
+        group = Group(self._committer.topics, self._committer.state.next_arrival)
+        for partition in topic.partitions:
+            if partition.is_old():
+                partition.roll()
+                group.touch(name, partition.number)
+        self._committer.commit_group(group)
+
+    def _retain(self, topic: OwnedTopic, number: int) -> bool:
+        """Move the partition's start past what has expired, then delete it. Whether anything was."""
+        files = self._log.partition_files(topic.state.topic, number)
+        active = topic.state.partitions[number].segment
+        start = expired_start(topic.state, files, active, self._log.settings, self._log.clock)
+        if start is None:
+            return False
+        self._committer.control(lambda: self._move_start(topic.name, topic.state.topic.id, number, start))
+        for base in files.bases(again=True):
+            if base < start and base < active:
+                segment_path(files.folder, base).unlink(missing_ok=True)
+                index_path(files.folder, base).unlink(missing_ok=True)
+                files.forget(base)
+                self._looked_at.discard((topic.state.topic.id, number, base))
+        return True
+
+    def _move_start(self, name: str, topic_id: int, number: int, start: int) -> None:
+        topic = self._committer.topics.get(name)
+        if topic is None or topic.state.topic.id != topic_id:
+            return
+        self._committer.journal_append(journals.START, [topic_id, number, start])
+        self._committer.publish([topic])
+        if topic.ids is not None:
+            topic.ids.started(number, start)
+
+    def _rewrite(self, topic: OwnedTopic, number: int) -> None:
+        files = self._log.partition_files(topic.state.topic, number)
+        active = topic.state.partitions[number].segment
+        bases = [base for base in files.bases() if base <= active]
+        for base, following in pairwise(bases):
+            key = (topic.state.topic.id, number, base)
+            if key in self._looked_at or self._stopping.is_set():
+                continue
+            rewrite_segment(files, topic.state.topic, number, base, following, self._log.settings.frame_rows)
+            self._looked_at.add(key)
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join()

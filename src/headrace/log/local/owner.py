@@ -1,0 +1,464 @@
+"""The owner: one thread that commits everything, and the state it commits to.
+
+All changes of the log go through the commit thread in groups: rows are put in order, written, synced, committed with
+one journal record, published, answered. If writing or syncing fails, the group's writers get the error and the log is
+opened again from its files, exactly as after a crash; a sync is never tried twice.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headrace.clock import Clock
+from headrace.config import LogSettings
+from headrace.errors import BatchConflict, DiskFull, HeadraceError, LogError, NotFound, Overloaded
+from headrace.log.base import Acks, Appended, BatchIdentity, Committed, PartitionEnds, Snapshot
+from headrace.log.local import journal as journals
+from headrace.log.local.files import sync_folder
+from headrace.log.local.group import Group, OwnedTopic
+from headrace.log.local.journal import Journal
+from headrace.log.local.prepare import Prepared
+from headrace.log.local.segment import SegmentWriter
+from headrace.log.local.stable import Slot, StablePublisher
+from headrace.log.local.state import CommittedBatch, LogState
+from headrace.log.local.transactions import Staged, Transactions, is_repeat
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+NO_LINGER_BYTES = 1024 * 1024
+"""With this much waiting, more is not waited for."""
+GROUP_BYTES = 64 * 1024 * 1024
+_DISK_CHECK_S = 0.5
+_RETRY_S = 1.0
+
+
+@dataclass(slots=True)
+class AppendRequest:
+    parts: list[Prepared]
+    bytes: int
+    acks: Acks
+    future: Future[list[Appended]] = field(default_factory=Future)
+    result: list[Appended] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class CommitRequest:
+    transaction: str
+    tasks: Sequence[tuple[int, int]]
+    identity: BatchIdentity | None
+    future: Future[Committed] = field(default_factory=Future)
+    result: Committed | None = None
+    bytes: int = 0
+    taken: list[Staged] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ControlRequest:
+    """Anything else that changes the log: runs alone in the commit thread."""
+
+    action: Callable[[], Any]
+    future: Future[Any] = field(default_factory=Future)
+    bytes: int = 0
+
+
+Request = AppendRequest | CommitRequest | ControlRequest
+
+
+class Committer:
+    """The commit thread and what it alone may touch. `load` reads the log's files and gives topics and state."""
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: LogSettings,
+        clock: Clock,
+        stable: Callable[[], StablePublisher],
+        load: Callable[[int | None], tuple[Journal, LogState, dict[str, OwnedTopic]]],
+    ) -> None:
+        self.folder, self.settings, self.clock = folder, settings, clock
+        self.transactions = Transactions(folder, clock, settings.max_pending_bytes)
+        self._load = load
+        self._journal, self.state, self.topics = load(None)
+        # Only now: opening compares the journal with what the last owner published.
+        self._stable = stable()
+        self._failed: HeadraceError | None = None
+        self._failed_at = 0.0
+        self._trusted: int | None = None
+        self._queue: deque[Request] = deque()
+        self._waiting = threading.Condition()
+        self._pending_bytes = 0
+        self._closing = False
+        self._published = threading.Condition()
+        self._disk_checked = -1e9
+        self._disk_free = 0
+        self._syncers = ThreadPoolExecutor(4, thread_name_prefix="log-sync")
+        self.snapshot = Snapshot(0, {}, {})
+        self._publish_all()
+        self._thread = threading.Thread(target=self._run, name="log-commit", daemon=True)
+        self._thread.start()
+
+    # For any thread
+
+    def append(self, parts: list[Prepared], acks: Acks) -> Future[list[Appended]]:
+        request = AppendRequest(parts, sum(part.bytes for part in parts), acks)
+        request.future.set_running_or_notify_cancel()
+        self.check_disk()
+        taken = request.future
+        if acks != "all":
+            taken = Future()
+            taken.set_result([Appended(()) for _ in parts])
+        self._submit(request)
+        return taken
+
+    def commit(self, transaction: str, tasks: Sequence[tuple[int, int]], identity: BatchIdentity | None) -> Committed:
+        request = CommitRequest(transaction, tasks, identity)
+        request.future.set_running_or_notify_cancel()
+        self.check_disk()
+        self._submit(request)
+        return request.future.result()
+
+    def control(self, action: Callable[[], T]) -> T:
+        """Run something in the commit thread, between groups."""
+        request = ControlRequest(action)
+        request.future.set_running_or_notify_cancel()
+        self._submit(request)
+        result: T = request.future.result()
+        return result
+
+    def _submit(self, request: Request) -> None:
+        with self._waiting:
+            if self._closing:
+                raise LogError("the log is closed")
+            if (
+                request.bytes
+                and self._pending_bytes + request.bytes > self.settings.max_pending_bytes
+                and self._pending_bytes
+            ):
+                raise Overloaded(
+                    "too much is waiting to be written",
+                    retry_after=1.0,
+                    hint="send again later, or less at once",
+                    pending_bytes=self._pending_bytes,
+                )
+            self._pending_bytes += request.bytes
+            self._queue.append(request)
+            if len(self._queue) == 1:
+                self._waiting.notify()
+
+    def check_disk(self) -> None:
+        """`DiskFull` if there is too little room; looks at most twice a second."""
+        now = time.monotonic()
+        if now - self._disk_checked > _DISK_CHECK_S:
+            status = os.statvfs(self.folder)
+            self._disk_free, self._disk_checked = status.f_bavail * status.f_frsize, now
+        if self._disk_free < self.settings.min_free_bytes:
+            raise _disk_full(self.folder, f"{self._disk_free // 1_000_000} MB are free")
+
+    def wait(self, arrival: int, timeout: float) -> Snapshot:
+        with self._published:
+            self._published.wait_for(lambda: self.snapshot.arrival > arrival or self._closing, timeout)
+            return self.snapshot
+
+    def pending_bytes(self) -> int:
+        return self._pending_bytes
+
+    def close(self) -> None:
+        """Commit what was taken, then stop."""
+        with self._waiting:
+            self._closing = True
+            self._waiting.notify()
+        self._thread.join()
+        with self._published:
+            self._published.notify_all()
+        self._syncers.shutdown()
+        self.transactions.close()
+        self._journal.close()
+        for topic in self.topics.values():
+            _close_topic(topic, flush=self._failed is None)
+
+    # The commit thread
+
+    def _run(self) -> None:
+        while requests := self._take():
+            try:
+                if self._failed is not None:
+                    self._recover()
+                if isinstance(requests[0], ControlRequest):
+                    self._run_control(requests[0])
+                else:
+                    self._run_group(requests)
+                self._shorten_journal()
+            except Exception as error:
+                self._fail(requests, error)
+            finally:
+                with self._waiting:
+                    self._pending_bytes -= sum(request.bytes for request in requests)
+
+    def _take(self) -> list[Request]:
+        """The requests of the next group, in order; nothing when closing."""
+        with self._waiting:
+            self._waiting.wait_for(lambda: self._queue or self._closing)
+            linger = not self._closing and isinstance(self._queue[0], AppendRequest)
+            linger = linger and self._pending_bytes < NO_LINGER_BYTES
+        if linger and self.settings.linger_ms > 0:
+            # Not a wait on the condition: every writer would wake this thread for nothing.
+            time.sleep(self.settings.linger_ms / 1000)
+        taken: list[Request] = []
+        size = 0
+        with self._waiting:
+            while self._queue and size < GROUP_BYTES:
+                if isinstance(self._queue[0], ControlRequest) and taken:
+                    break
+                taken.append(self._queue.popleft())
+                size += taken[-1].bytes
+                if isinstance(taken[-1], ControlRequest):
+                    break
+        return taken
+
+    def _run_group(self, requests: Sequence[Request]) -> None:
+        group = Group(self.topics, self.state.next_arrival)
+        accepted: list[AppendRequest | CommitRequest] = []
+        for request in requests:
+            assert not isinstance(request, ControlRequest)
+            try:
+                self._add(group, request)
+                accepted.append(request)
+            except HeadraceError as error:
+                _set_error(request, error)
+        try:
+            self.commit_group(group)
+        finally:
+            for request in accepted:
+                if isinstance(request, CommitRequest):
+                    self.transactions.release(request.taken)
+        for request in accepted:
+            if isinstance(request, AppendRequest):
+                request.future.set_result(request.result)
+            else:
+                assert request.result is not None
+                request.future.set_result(request.result)
+
+    def _add(self, group: Group, request: AppendRequest | CommitRequest) -> None:
+        if isinstance(request, AppendRequest):
+            for part in request.parts:
+                self._check_topic(part)
+            request.result = [group.add(part) for part in request.parts]
+            return
+        identity = request.identity
+        last = None
+        if identity is not None:
+            key = (identity.query, identity.version)
+            last = group.batches.get(key) or self.state.batches.get(key)
+            try:
+                repeated = is_repeat(last, identity)
+            except BatchConflict:
+                self.transactions.forget(request.transaction)
+                raise
+            if repeated:
+                assert last is not None
+                self.transactions.forget(request.transaction)
+                request.result = Committed(last.arrival, duplicate=True)
+                return
+        request.taken = self.transactions.take(request.transaction, request.tasks)
+        for staged in request.taken:
+            for part in staged.outlines():
+                self._check_topic(part)
+        for staged in request.taken:
+            for part in staged:
+                group.add(part)
+        request.result = Committed(group.next_arrival, duplicate=False)
+        if identity is not None:
+            group.batches[identity.query, identity.version] = CommittedBatch(identity, group.next_arrival)
+
+    def _check_topic(self, part: Prepared) -> None:
+        topic = self.topics.get(part.topic)
+        if topic is None or topic.state.topic.id != part.topic_id:
+            raise NotFound(f"topic `{part.topic}` was deleted", topic=part.topic)
+
+    def commit_group(self, group: Group) -> None:
+        """Write, sync, commit, publish. Whatever fails before the journal's sync leaves nothing behind."""
+        group.make_frames()
+        if group.is_empty():
+            return
+        touched = group.touched()
+        self._sync([writer for _, partitions in touched for p in partitions for writer in p.dirty_writers()])
+        for _, partitions in touched:
+            for partition in partitions:
+                if partition.new_files:
+                    sync_folder(partition.folder)
+        self.journal_append(journals.GROUP, group.payload(self.state.group + 1))
+        try:
+            self.publish([topic for topic, _ in touched])
+            for _, partitions in touched:
+                for partition in partitions:
+                    partition.committed()
+            group.remember_ids()
+        except Exception as error:
+            # It is committed, so its writers are told so; what is in memory is not to be trusted any more.
+            self._reopen(error)
+
+    def _sync(self, writers: Sequence[SegmentWriter]) -> None:
+        for writer in writers:
+            writer.flush()
+        if len(writers) <= 2:
+            for writer in writers:
+                writer.sync()
+        else:
+            # Side by side they share the disk's own flushes.
+            list(self._syncers.map(lambda writer: writer.sync(), writers))
+
+    def journal_append(self, kind: int, payload: Any) -> None:
+        """Commit one record, and make the state what it says."""
+        self._journal.append(kind, payload)
+        self.state.apply(kind, payload)
+
+    def _shorten_journal(self) -> None:
+        """Replace a long journal by a snapshot of what it says."""
+        if self._failed is not None or self._journal.length <= journals.MOST_BYTES:
+            return
+        try:
+            replaced = Journal.create(self._journal.path, self.state.to_payload())
+        except OSError as error:
+            # Old or new, whichever the name now means holds everything that was committed; the open file may not be it.
+            self._reopen(error, trusted=None)
+            return
+        self._journal.close()
+        self._journal = replaced
+
+    # Publishing
+
+    def publish(self, topics: Sequence[OwnedTopic], removed: Sequence[tuple[int, int]] = ()) -> None:
+        """Make visible what the state says of these topics."""
+        slots = [slot for topic in topics for slot in _slots(topic)]
+        self._stable.publish(self.state.next_arrival, self.state.group, slots, removed)
+        ends, stream_times = dict(self.snapshot.ends), dict(self.snapshot.stream_times)
+        gone = {topic_id for topic_id, _ in removed}
+        if gone:
+            ends = {name: value for name, value in ends.items() if name in self.topics}
+            stream_times = {name: value for name, value in stream_times.items() if name in self.topics}
+        for topic in topics:
+            ends[topic.name], stream_times[topic.name] = _ends(topic), topic.state.stream_time
+        self._show(ends, stream_times)
+
+    def _publish_all(self) -> None:
+        slots = [slot for topic in self.topics.values() for slot in _slots(topic)]
+        self._stable.publish_all(self.state.next_arrival, self.state.group, slots)
+        self._show(
+            {topic.name: _ends(topic) for topic in self.topics.values()},
+            {topic.name: topic.state.stream_time for topic in self.topics.values()},
+        )
+
+    def _show(self, ends: dict[str, tuple[PartitionEnds, ...]], stream_times: dict[str, int]) -> None:
+        with self._published:
+            self.snapshot = Snapshot(self.state.next_arrival, ends, stream_times)
+            self._published.notify_all()
+
+    # Failing
+
+    def _run_control(self, request: ControlRequest) -> None:
+        try:
+            result = request.action()
+        except HeadraceError as error:
+            # Refused before anything was written.
+            request.future.set_exception(error)
+            return
+        request.future.set_result(result)
+
+    def _fail(self, requests: Sequence[Request], error: Exception) -> None:
+        """The group's writers get the error; everything is opened again before the next group."""
+        named = _named(self.folder, error)
+        if not isinstance(error, HeadraceError) or self._failed is None:
+            logger.error(
+                "a write to the log failed: %s", named, exc_info=not isinstance(error, (OSError, HeadraceError))
+            )
+        for request in requests:
+            if not request.future.done():
+                _set_error(request, named)
+        if self._failed is None:
+            self._reopen(named)
+
+    def _reopen(self, error: Exception, trusted: int | None = -1) -> None:
+        """Open everything again now; if that does not work either, before the next group."""
+        self._failed, self._failed_at = _named(self.folder, error), -1e9
+        self._trusted = self._journal.length if trusted == -1 else trusted
+        try:
+            self._recover()
+        except Exception as again:
+            logger.error("the log cannot be opened again yet: %s", again)
+
+    def _recover(self) -> None:
+        """Close everything and open it again as after a crash, trusting only what was synced."""
+        assert self._failed is not None
+        now = time.monotonic()
+        if now - self._failed_at < _RETRY_S:
+            raise self._failed
+        self._failed_at = now
+        self._journal.close()
+        for topic in self.topics.values():
+            _close_topic(topic, flush=False)
+        try:
+            self._journal, self.state, self.topics = self._load(self._trusted)
+        except Exception as error:
+            self._failed = _named(self.folder, error)
+            raise self._failed from error
+        self._failed = None
+        self._publish_all()
+        logger.warning("the log was opened again; %d groups are committed", self.state.group)
+
+
+def _close_topic(topic: OwnedTopic, *, flush: bool) -> None:
+    for partition in topic.partitions:
+        partition.close()
+    if topic.ids is not None:
+        topic.ids.close(flush=flush)
+
+
+def _ends(topic: OwnedTopic) -> tuple[PartitionEnds, ...]:
+    return tuple(PartitionEnds(partition.start, partition.end) for partition in topic.state.partitions)
+
+
+def _slots(topic: OwnedTopic) -> list[Slot]:
+    state = topic.state
+    return [
+        Slot(state.topic.id, number, partition.start, partition.end, state.stream_time)
+        for number, partition in enumerate(state.partitions)
+    ]
+
+
+def _set_error(request: Request, error: HeadraceError) -> None:
+    if isinstance(request, AppendRequest) and request.acks != "all":
+        logger.error("records that were taken could not be written: %s", error)
+    request.future.set_exception(error)
+
+
+def _disk_full(folder: Path, detail: str) -> DiskFull:
+    return DiskFull(
+        "the disk is full", detail=f"{detail} in `{folder}`", hint="free some space; what was sent is not stored"
+    )
+
+
+def _named(folder: Path, error: Exception) -> HeadraceError:
+    if isinstance(error, HeadraceError):
+        return error
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return _disk_full(folder, "a write failed")
+    if isinstance(error, sqlite3.Error):
+        return LogError("the index of event ids failed", detail=str(error), hint="send again")
+    return LogError(
+        "a write to the log failed",
+        detail=f"{type(error).__name__}: {error}",
+        hint="nothing of it was stored; send again",
+    )

@@ -1,0 +1,138 @@
+"""A partition as its owner sees it: where the next record goes."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.clock import Clock
+from headrace.config import LogSettings
+from headrace.log.base import TIME
+from headrace.log.local.frame import HEADER_SIZE, MAX_BODY, FrameHeader, encode_frame
+from headrace.log.local.segment import HEADER_SIZE as SEGMENT_HEADER_SIZE
+from headrace.log.local.segment import SegmentWriter
+from headrace.log.local.state import PartitionState
+
+logger = logging.getLogger(__name__)
+
+
+class Partition:
+    """Used by the commit thread only. `next_offset` runs ahead of the committed end while a group is built; if the
+    group fails, everything is opened again from the journal."""
+
+    def __init__(
+        self,
+        folder: Path,
+        topic_id: int,
+        number: int,
+        state: PartitionState,
+        writer: SegmentWriter | None,
+        settings: LogSettings,
+        clock: Clock,
+    ) -> None:
+        self.folder, self.topic_id, self.number = folder, topic_id, number
+        self.state = state
+        self.next_offset = state.end
+        self.new_files = False
+        self._written = state.end
+        self._writer = writer
+        self._full: list[SegmentWriter] = []
+        self._settings, self._clock = settings, clock
+
+    def reserve(self, rows: int) -> int:
+        """The first of `rows` offsets that now belong to the caller."""
+        first = self.next_offset
+        self.next_offset += rows
+        return first
+
+    def write(self, batch: pa.RecordBatch, arrivals: Any, stream_times: Any, version: int) -> None:
+        """Make frames of a batch that has all its columns; in the page cache only, until its writers are synced."""
+        rows = batch.num_rows
+        times = batch.column(TIME).to_numpy()
+        pieces = max(1, -(-batch.nbytes // (MAX_BODY * 9 // 10)))
+        step = -(-rows // pieces)
+        for first in range(0, rows, step):
+            rows_here = slice(first, min(rows, first + step))
+            piece = batch.slice(first, rows_here.stop - first)
+            self._write_frame(piece, arrivals[rows_here], stream_times[rows_here], times[rows_here], version)
+
+    def _write_frame(self, batch: pa.RecordBatch, arrivals: Any, stream_times: Any, times: Any, version: int) -> None:
+        body = batch.serialize()
+        rows = batch.num_rows
+        if body.size > MAX_BODY and rows > 1:
+            for part in (slice(0, rows // 2), slice(rows // 2, rows)):
+                piece = batch.slice(part.start, part.stop - part.start)
+                self._write_frame(piece, arrivals[part], stream_times[part], times[part], version)
+            return
+        header = FrameHeader(
+            body_length=body.size,
+            rows=rows,
+            base_offset=self._written,
+            next_offset=self._written + rows,
+            first_arrival=int(arrivals[0]),
+            last_arrival=int(arrivals[-1]),
+            min_time=int(times.min()),
+            max_time=int(times.max()),
+            max_lag=int((stream_times - times).max()),
+            schema_version=version,
+        )
+        self._segment_for(header.size).add(header, encode_frame(header, body))
+        self._written += rows
+
+    def _segment_for(self, size: int) -> SegmentWriter:
+        """The active segment, or a new one if this one is full or old."""
+        writer = self._writer
+        if writer is None:
+            return self.roll()
+        full = writer.position + size > self._settings.segment_bytes + HEADER_SIZE
+        return self.roll() if self._has_frames(writer) and (full or self.is_old()) else writer
+
+    def is_old(self) -> bool:
+        writer = self._writer
+        if writer is None or not self._has_frames(writer) or not self._settings.segment_seconds:
+            return False
+        return self._clock.now_ms() - writer.opened_ms >= self._settings.segment_seconds * 1000
+
+    @staticmethod
+    def _has_frames(writer: SegmentWriter) -> bool:
+        return writer.position > SEGMENT_HEADER_SIZE
+
+    def roll(self) -> SegmentWriter:
+        """Begin a new segment. The old one is sealed after the commit that makes this so."""
+        if self._writer is not None:
+            self._full.append(self._writer)
+        self._writer = SegmentWriter.create(self.folder, self.topic_id, self.number, self._written)
+        self._writer.opened_ms = self._clock.now_ms()
+        self.new_files = True
+        return self._writer
+
+    def flush(self) -> None:
+        for writer in self.dirty_writers():
+            writer.flush()
+
+    def dirty_writers(self) -> list[SegmentWriter]:
+        return [writer for writer in (*self._full, self._writer) if writer is not None and writer.dirty]
+
+    def position(self) -> tuple[int, int, int]:
+        """(end offset, active segment, position in it), as the journal will say."""
+        assert self._writer is not None
+        return self._written, self._writer.base, self._writer.position
+
+    def committed(self) -> None:
+        """After the commit: bring the index up to date, seal what is full. Failing here loses nothing but time."""
+        full, self._full, self.new_files = self._full, [], False
+        try:
+            for writer in full:
+                writer.seal(self._clock.now_ms())
+            if self._writer is not None:
+                self._writer.write_index()
+        except OSError as error:
+            logger.warning("cannot write an index in `%s`: %s", self.folder, error)
+
+    def close(self) -> None:
+        for writer in (*self._full, self._writer):
+            if writer is not None:
+                writer.close()

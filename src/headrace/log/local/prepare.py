@@ -1,0 +1,165 @@
+"""From a producer's batch to rows ready for a frame: columns in the topic's order and types, partitions, event ids.
+
+This runs in the writer's thread (or its connection's), so that the commit thread only stamps and writes.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.clock import Clock
+from headrace.errors import UsageError
+from headrace.log.base import ID, TIME, TOMBSTONE, Topic
+from headrace.log.local.partitioning import Partitions, partition_rows, rows_in_turn
+from headrace.log.schema import STAMPED, frame_schema
+
+DIGEST_SIZE = 16
+_MOST_PLANS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Rows of one topic. `batch` has the frame's columns without the stamped ones."""
+
+    topic: str
+    topic_id: int
+    version: int
+    batch: pa.RecordBatch
+    partitions: Partitions
+    digests: list[bytes | None] | None
+    """Digest of each row's event id; None if no row has one."""
+    bytes: int
+
+
+def id_digest(event_id: str) -> bytes:
+    return blake2b(event_id.encode(), digest_size=DIGEST_SIZE).digest()
+
+
+class Preparer:
+    """Prepares batches for one version of one topic. Safe to use from several threads."""
+
+    def __init__(self, topic: Topic, clock: Clock) -> None:
+        self.topic = topic
+        self.version = topic.schemas[-1].version
+        self.frame_schema = frame_schema(topic.spec)
+        # What a batch has before the owner stamps it; `$time` comes first.
+        self.schema = pa.schema([field for field in self.frame_schema if field.name not in STAMPED])
+        self._clock = clock
+        self._keys = [column.name for column in topic.spec.key]
+        self._plans: dict[pa.Schema, list[int]] = {}
+        self._turn = 0
+        self._turn_lock = threading.Lock()
+
+    def prepare(self, batch: pa.RecordBatch, partition: int | None) -> Prepared:
+        """`UsageError` if the batch has columns the topic has not, or values that do not fit."""
+        plan = self._plans.get(batch.schema) or self._make_plan(batch.schema)
+        columns = [
+            self._column(field, batch.column(source) if source >= 0 else None, batch.num_rows)
+            for field, source in zip(self.schema, plan, strict=True)
+        ]
+        ready = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return Prepared(
+            self.topic.name,
+            self.topic.id,
+            self.version,
+            ready,
+            self._partitions(ready, partition),
+            _digests(ready),
+            ready.nbytes,
+        )
+
+    def _make_plan(self, schema: pa.Schema) -> list[int]:
+        """For each column of the frame, where the batch has it (-1: nowhere)."""
+        for name in schema.names:
+            if name in STAMPED:
+                raise UsageError(f"column `{name}` is given by the log", hint="leave it out")
+            if self.schema.get_field_index(name) < 0:
+                raise UsageError(
+                    f"topic `{self.topic.name}` has no column `{name}`",
+                    hint="its columns: " + ", ".join(f"`{known}`" for known in self.schema.names),
+                )
+        if len(set(schema.names)) < len(schema.names):
+            raise UsageError("a batch has two columns of one name")
+        plan = [schema.get_field_index(name) for name in self.schema.names]
+        if len(self._plans) >= _MOST_PLANS:
+            self._plans.clear()
+        self._plans[schema] = plan
+        return plan
+
+    def _column(self, field: pa.Field, column: pa.Array | None, rows: int) -> pa.Array:
+        if field.name == TIME:
+            return self._times(column, rows)
+        if column is None:
+            if field.name == TOMBSTONE:
+                return pa.array(np.zeros(rows, np.bool_))
+            if not field.nullable:
+                raise UsageError(f"column `{field.name}` of topic `{self.topic.name}` is missing")
+            return pa.nulls(rows, field.type)
+        if column.type != field.type:
+            column = _cast(column, field)
+        if not field.nullable and column.null_count:
+            if field.name != TOMBSTONE:
+                raise UsageError(f"column `{field.name}` of topic `{self.topic.name}` cannot be null")
+            column = column.fill_null(False)
+        return column
+
+    def _times(self, column: pa.Array | None, rows: int) -> pa.Array:
+        now = max(0, self._clock.now_ms())
+        if column is None:
+            return pa.array(np.full(rows, now, np.int64))
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
+        if column.type != pa.int64():
+            column = _cast(column, self.schema.field(TIME))
+        if column.null_count:
+            column = column.fill_null(now)
+        if rows and (smallest := int(column.to_numpy().min())) < 0:
+            raise UsageError(f"`$time` must be milliseconds since 1970, got {smallest}")
+        return column
+
+    def _partitions(self, ready: pa.RecordBatch, partition: int | None) -> Partitions:
+        count = self.topic.spec.partitions
+        if partition is not None:
+            if not 0 <= partition < count:
+                raise UsageError(f"topic `{self.topic.name}` has no partition {partition}", hint=f"0 to {count - 1}")
+            return partition
+        if count == 1:
+            return 0
+        rows = ready.num_rows
+        with self._turn_lock:
+            turn, self._turn = self._turn, (self._turn + rows) % count
+        if not self._keys:
+            return rows_in_turn(rows, count, turn)
+        keys = [ready.column(name) for name in self._keys]
+        return partition_rows(keys, self._keys, self.topic.spec.key_format, count, turn)
+
+
+def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise UsageError(f"column `{field.name}` does not fit `{field.type}`", detail=str(error)) from error
+
+
+def _digests(ready: pa.RecordBatch) -> list[bytes | None] | None:
+    number = ready.schema.get_field_index(ID)
+    if number < 0:
+        return None
+    ids = ready.column(number)
+    if ids.null_count == len(ids):
+        return None
+    return [None if event_id is None else id_digest(event_id) for event_id in ids.to_pylist()]
+
+
+def upgrade(prepared: Prepared, preparer: Preparer) -> pa.RecordBatch:
+    """The batch in the topic's newest schema: columns that were added since it was prepared are null."""
+    if prepared.version == preparer.version:
+        return prepared.batch
+    batch, schema = prepared.batch, preparer.schema
+    added = [pa.nulls(batch.num_rows, field.type) for field in list(schema)[batch.num_columns :]]
+    return pa.RecordBatch.from_arrays([*batch.columns, *added], schema=schema)

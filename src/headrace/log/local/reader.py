@@ -1,0 +1,204 @@
+"""Reading, shared by the owner and its clients: both see the same files up to a published end."""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.errors import LogError, NotFound, OffsetOutOfRange, UsageError
+from headrace.log.base import ARRIVAL, OFFSET, PARTITION, TIME, Log, PartitionEnds, Records, Topic, TopicStats
+from headrace.log.local.frame import HAS_OFFSETS, FrameHeader, frame_body
+from headrace.log.local.segment import index_path, segment_path
+from headrace.log.local.topics import topic_folder
+from headrace.log.local.walk import PartitionFiles, Place
+from headrace.log.schema import frame_schema
+
+
+class ReadingLog(Log):
+    """The reading half of `Log`. Whoever inherits says what may be read (`snapshot`) and what topics there are."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._files: dict[tuple[int, int], PartitionFiles] = {}
+        self._files_lock = threading.Lock()
+
+    @abstractmethod
+    def _ends(self, topic: Topic, partition: int) -> PartitionEnds:
+        """What of a partition may be read now."""
+
+    def partition_files(self, topic: Topic, partition: int) -> PartitionFiles:
+        if not 0 <= partition < topic.spec.partitions:
+            raise NotFound(
+                f"topic `{topic.name}` has no partition {partition}", hint=f"0 to {topic.spec.partitions - 1}"
+            )
+        with self._files_lock:
+            files = self._files.get((topic.id, partition))
+            if files is None:
+                files = PartitionFiles(topic_folder(self.folder, topic.name) / str(partition))
+                self._files[topic.id, partition] = files
+            return files
+
+    def _forget_topic(self, topic_id: int) -> None:
+        with self._files_lock:
+            for key in [key for key in self._files if key[0] == topic_id]:
+                del self._files[key]
+
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[Records]:
+        found = self.topic(topic)
+        files = self.partition_files(found, partition)
+        ends = self._ends(found, partition)
+        _check_start(found, partition, start, ends)
+        projection = Projection(found, partition, columns, lambda: self.topic(topic))
+        return self._read(found, partition, files, start, ends.end if end is None else min(end, ends.end), projection)
+
+    def _read(
+        self, topic: Topic, partition: int, files: PartitionFiles, start: int, end: int, projection: Projection
+    ) -> Iterator[Records]:
+        offset = start
+        try:
+            for place in files.frames(start, end):
+                yield projection.records(place, max(start, place.header.base_offset), end)
+                offset = place.header.next_offset
+        except LogError:
+            # Retention may have overtaken this reader; that is not damage.
+            _check_start(topic, partition, offset, self._ends(topic, partition))
+            raise
+
+    def offset_at_time(self, topic: str, partition: int, time_ms: int) -> int:
+        found = self.topic(topic)
+        ends = self._ends(found, partition)
+        place = self.partition_files(found, partition).first_at_time(ends.start, ends.end, time_ms)
+        return ends.end if place is None else self._first_row(found, partition, place, ends, TIME, time_ms)
+
+    def offset_at_arrival(self, topic: str, partition: int, arrival: int) -> int:
+        found = self.topic(topic)
+        ends = self._ends(found, partition)
+        place = self.partition_files(found, partition).first_at_arrival(ends.start, ends.end, arrival)
+        return ends.end if place is None else self._first_row(found, partition, place, ends, ARRIVAL, arrival)
+
+    def _first_row(
+        self, topic: Topic, partition: int, place: Place, ends: PartitionEnds, column: str, least: int
+    ) -> int:
+        projection = Projection(topic, partition, [column, OFFSET], lambda: self.topic(topic.name))
+        records = projection.records(place, max(ends.start, place.header.base_offset), ends.end)
+        rows = np.flatnonzero(records.batch.column(0).to_numpy() >= least)
+        return int(records.batch.column(1)[int(rows[0])].as_py()) if len(rows) else records.next_offset
+
+    def stats(self, name: str) -> TopicStats:
+        topic = self.topic(name)
+        ends, size, segments = [], 0, 0
+        for number in range(topic.spec.partitions):
+            files = self.partition_files(topic, number)
+            ends.append(self._ends(topic, number))
+            for base in files.bases():
+                segments += 1
+                size += _size(segment_path(files.folder, base)) + _size(index_path(files.folder, base))
+        return TopicStats(
+            records=sum(partition.end - partition.start for partition in ends),
+            bytes=size,
+            segments=segments,
+            partitions=tuple(ends),
+            stream_time=self.snapshot().stream_times.get(name, -1),
+        )
+
+
+def _check_start(topic: Topic, partition: int, start: int, ends: PartitionEnds) -> None:
+    if start < ends.start or start > ends.end:
+        raise OffsetOutOfRange(
+            f"topic `{topic.name}`, partition {partition}: offset {start} is not in the log",
+            detail=f"it goes from {ends.start} to {ends.end}",
+            topic=topic.name,
+            partition=partition,
+            offset=start,
+            start=ends.start,
+            end=ends.end,
+        )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+class Projection:
+    """Picks the wanted columns out of frames, whatever schema version they were written with."""
+
+    def __init__(
+        self, topic: Topic, partition: int, columns: Sequence[str] | None, reload: Callable[[], Topic]
+    ) -> None:
+        self._topic, self._partition, self._reload = topic, partition, reload
+        newest = frame_schema(topic.spec)
+        extra = [pa.field(OFFSET, pa.int64(), nullable=False), pa.field(PARTITION, pa.int32(), nullable=False)]
+        available = {field.name: field for field in [*newest, *extra]}
+        names = newest.names if columns is None else columns
+        for name in names:
+            if name not in available:
+                raise UsageError(
+                    f"topic `{topic.name}` has no column `{name}`",
+                    hint="its columns: " + ", ".join(f"`{known}`" for known in newest.names),
+                )
+        self._schema = pa.schema([available[name] for name in names])
+        self._whole = newest if columns is None else None
+        self._versions: dict[int, pa.Schema] = {}
+
+    def records(self, place: Place, start: int, end: int) -> Records:
+        """The frame's rows with start ≤ offset < end."""
+        header = place.header
+        schema = self._frame_schema(header)
+        batch = pa.ipc.read_record_batch(frame_body(place.segment.data, place.position, header), schema)
+        offsets: Any = None
+        if header.flags & HAS_OFFSETS:
+            offsets = batch.column(0).to_numpy()
+            first, after = np.searchsorted(offsets, [start, end]).tolist()
+        else:
+            first, after = start - header.base_offset, min(end, header.next_offset) - header.base_offset
+        if (first, after) != (0, batch.num_rows):
+            batch = batch.slice(first, after - first)
+            offsets = None if offsets is None else offsets[first:after]
+        picked = batch if schema is self._whole else self._pick(batch, start, offsets)
+        return Records(self._topic.name, self._partition, start, picked, None if offsets is None else offsets.tolist())
+
+    def _pick(self, batch: pa.RecordBatch, start: int, offsets: Any) -> pa.RecordBatch:
+        rows = batch.num_rows
+        columns = []
+        for field in self._schema:
+            number = batch.schema.get_field_index(field.name)
+            if field.name == OFFSET:
+                columns.append(pa.array(np.arange(start, start + rows) if offsets is None else offsets))
+            elif field.name == PARTITION:
+                columns.append(pa.array(np.full(rows, self._partition, np.int32)))
+            else:
+                columns.append(batch.column(number) if number >= 0 else pa.nulls(rows, field.type))
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _frame_schema(self, header: FrameHeader) -> pa.Schema:
+        version = header.schema_version
+        schema = self._versions.get(version)
+        if schema is None:
+            schema = self._versions[version] = self._make_schema(version)
+        if header.flags & HAS_OFFSETS:
+            schema = schema.insert(0, pa.field(OFFSET, pa.int64(), nullable=False))
+        return schema
+
+    def _make_schema(self, number: int) -> pa.Schema:
+        for topic in (self._topic, self._reload()):
+            for version in topic.schemas:
+                if version.version == number:
+                    schema = frame_schema(topic.spec, version)
+                    return self._whole if self._whole is not None and schema == self._whole else schema
+        raise LogError(f"topic `{self._topic.name}` has no schema version {number}", hint="its topic.json is damaged")

@@ -1,0 +1,42 @@
+"""Staged rows and the topics they go to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.errors import UsageError
+from headrace.log.base import ROUTE, Route
+from headrace.log.local.prepare import Prepared, Preparer
+
+
+def route_rows(routes: Sequence[Route], preparers: Sequence[Preparer], batch: pa.RecordBatch) -> Iterator[Prepared]:
+    """One part per route that has rows. A null or missing `$route` is route 0."""
+    number = batch.schema.get_field_index(ROUTE)
+    if number < 0:
+        chosen = None
+    else:
+        column = batch.column(number)
+        chosen = column.fill_null(0).to_numpy() if column.null_count else column.to_numpy()
+        if len(chosen) and not 0 <= int(chosen.min()) <= int(chosen.max()) < len(routes):
+            raise UsageError(f"`$route` names a route that is not there, there are {len(routes)}")
+    for index, (route, preparer) in enumerate(zip(routes, preparers, strict=True)):
+        if chosen is None:
+            rows = batch if index == 0 else batch.slice(0, 0)
+        else:
+            wanted = np.flatnonzero(chosen == index)
+            rows = batch if len(wanted) == batch.num_rows else batch.take(pa.array(wanted))
+        if rows.num_rows:
+            yield preparer.prepare(_rename(route, rows), None)
+
+
+def _rename(route: Route, rows: pa.RecordBatch) -> pa.RecordBatch:
+    columns = {}
+    for ours, theirs in route.columns.items():
+        number = rows.schema.get_field_index(theirs)
+        if number < 0:
+            raise UsageError(f"route to `{route.topic}`: the stream has no column `{theirs}`")
+        columns[ours] = rows.column(number)
+    return pa.RecordBatch.from_pydict(columns)

@@ -1,0 +1,127 @@
+"""What the journal says: topics, ends, stream times, identities. Plain values, folded from the records."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from headrace.errors import LogError
+from headrace.log.base import NO_STREAM_TIME, BatchIdentity, Topic
+from headrace.log.local import journal
+from headrace.log.schema import topic_from_json, topic_to_json
+
+
+@dataclass(slots=True)
+class PartitionState:
+    start: int = 0
+    end: int = 0
+    segment: int = 0
+    """Base offset of the active segment."""
+    position: int = 0
+    """Where the next frame goes in it; 0 if there is no segment yet."""
+
+
+@dataclass(slots=True)
+class TopicState:
+    topic: Topic
+    partitions: list[PartitionState]
+    stream_time: int = NO_STREAM_TIME
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedBatch:
+    identity: BatchIdentity
+    arrival: int
+    """The next arrival number right after the commit."""
+
+
+@dataclass(slots=True)
+class LogState:
+    group: int = 0
+    next_arrival: int = 0
+    next_topic_id: int = 1
+    topics: dict[int, TopicState] = field(default_factory=dict)
+    batches: dict[tuple[str, int], CommittedBatch] = field(default_factory=dict)
+    """The last committed batch by query and version."""
+
+    def apply(self, kind: int, payload: Any) -> None:
+        match kind:
+            case journal.SNAPSHOT:
+                self._apply_snapshot(payload)
+            case journal.GROUP:
+                self._apply_group(payload)
+            case journal.TOPIC:
+                self._apply_topic(payload)
+            case journal.START:
+                topic_id, partition, start = payload
+                self.topics[topic_id].partitions[partition].start = start
+            case _:
+                raise LogError(f"the journal holds a record of unknown kind {kind}", hint="update Headrace")
+
+    def _apply_snapshot(self, payload: dict[str, Any]) -> None:
+        self.group, self.next_arrival = payload["group"], payload["next_arrival"]
+        self.next_topic_id = payload["next_topic_id"]
+        self.topics = {}
+        for entry in payload["topics"]:
+            topic = topic_from_json(entry["topic"])
+            partitions = [PartitionState(*values) for values in entry["partitions"]]
+            self.topics[topic.id] = TopicState(topic, partitions, entry["stream_time"])
+        self.batches = {}
+        for fields, arrival in payload["batches"]:
+            self._remember(fields, arrival)
+
+    def _apply_group(self, payload: list[Any]) -> None:
+        group, next_arrival, ends, stream_times, batches = payload
+        if group != self.group + 1:
+            raise LogError(f"the journal goes from group {self.group} to {group}", hint="restore it from a backup")
+        self.group, self.next_arrival = group, next_arrival
+        for topic_id, partition, end, segment, position in ends:
+            state = self.topics[topic_id].partitions[partition]
+            state.end, state.segment, state.position = end, segment, position
+        for topic_id, stream_time in stream_times:
+            self.topics[topic_id].stream_time = stream_time
+        for fields, arrival in batches:
+            self._remember(fields, arrival)
+
+    def _apply_topic(self, payload: dict[str, Any]) -> None:
+        if payload["op"] == "deleted":
+            self.topics.pop(payload["id"], None)
+            return
+        topic = topic_from_json(payload["topic"])
+        if known := self.topics.get(topic.id):
+            known.topic = topic
+        else:
+            self.topics[topic.id] = TopicState(topic, [PartitionState() for _ in range(topic.spec.partitions)])
+            self.next_topic_id = max(self.next_topic_id, topic.id + 1)
+
+    def _remember(self, fields: dict[str, Any], arrival: int) -> None:
+        identity = BatchIdentity(**fields)
+        self.batches[identity.query, identity.version] = CommittedBatch(identity, arrival)
+
+    def to_payload(self) -> dict[str, Any]:
+        """The payload of a snapshot record."""
+        return {
+            "group": self.group,
+            "next_arrival": self.next_arrival,
+            "next_topic_id": self.next_topic_id,
+            "topics": [
+                {
+                    "topic": topic_to_json(state.topic),
+                    "partitions": [[p.start, p.end, p.segment, p.position] for p in state.partitions],
+                    "stream_time": state.stream_time,
+                }
+                for state in self.topics.values()
+            ],
+            "batches": [batch_payload(batch) for batch in self.batches.values()],
+        }
+
+
+def batch_payload(batch: CommittedBatch) -> list[Any]:
+    return [asdict(batch.identity), batch.arrival]
+
+
+def fold(records: list[tuple[int, Any]]) -> LogState:
+    state = LogState()
+    for kind, payload in records:
+        state.apply(kind, payload)
+    return state

@@ -1,0 +1,72 @@
+"""topic.json: a topic's definition where other processes find it. The journal holds the same facts and wins."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from headrace.errors import LogError, NotFound
+from headrace.log.base import Topic
+from headrace.log.local.files import make_folder, replace_file
+from headrace.log.schema import topic_from_json, topic_to_json
+
+DEFINITION = "topic.json"
+
+
+def topic_folder(folder: Path, name: str) -> Path:
+    return folder / "topics" / name
+
+
+def write_definition(folder: Path, topic: Topic) -> None:
+    home = topic_folder(folder, topic.name)
+    make_folder(home)
+    replace_file(home / DEFINITION, msgspec.json.format(msgspec.json.encode(topic_to_json(topic)), indent=1))
+
+
+def read_definition(home: Path) -> Topic | None:
+    """The topic a folder says it holds; None if it does not say, or not legibly."""
+    try:
+        return topic_from_json(msgspec.json.decode((home / DEFINITION).read_bytes()))
+    except (OSError, msgspec.DecodeError, LogError):
+        return None
+
+
+def no_topic(name: str, known: Iterable[str]) -> NotFound:
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean `{near[0]}`?" if near else "`headrace topic list` lists what there is"
+    return NotFound(f"topic `{name}` does not exist", hint=hint, topic=name)
+
+
+class TopicFiles:
+    """The definitions as files, read again when they change. For processes that are not the owner."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "topics"
+        self._known: dict[str, tuple[tuple[int, int], Topic]] = {}
+
+    def get(self, name: str) -> Topic | None:
+        file = self._folder / name / DEFINITION
+        try:
+            status = os.stat(file)
+        except (OSError, ValueError):
+            self._known.pop(name, None)
+            return None
+        stamp = (status.st_ino, status.st_mtime_ns)
+        known = self._known.get(name)
+        if known is None or known[0] != stamp:
+            topic = read_definition(self._folder / name)
+            if topic is None:
+                return None
+            known = self._known[name] = (stamp, topic)
+        return known[1]
+
+    def all(self) -> list[Topic]:
+        try:
+            names = sorted(os.listdir(self._folder))
+        except FileNotFoundError:
+            return []
+        return [topic for name in names if (topic := self.get(name))]

@@ -1,0 +1,213 @@
+"""Transactions: rows that tasks hand over, kept until the driver's commit names the tasks that count.
+
+Nothing of it is durable or visible. Beyond a bound of memory, rows wait in temporary files that are never synced.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.clock import Clock
+from headrace.errors import BatchConflict, LogError
+from headrace.log.base import BatchIdentity
+from headrace.log.local.prepare import Prepared
+from headrace.log.local.state import CommittedBatch
+
+FORGET_AFTER_S = 3600
+"""A transaction nobody touched for so long belongs to a driver that is gone."""
+
+Task = tuple[int, int]
+"""Task and attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Spilled:
+    """Rows in the spill file: the batch's message, then the rows' partitions."""
+
+    outline: Prepared
+    """Everything but the rows."""
+    position: int
+    batch_size: int
+    partitions_size: int
+
+
+class Staged:
+    """What one attempt of one task handed over, in order."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.memory_bytes = 0
+        self._parts: list[Prepared | _Spilled] = []
+        self._file: IO[bytes] | None = None
+
+    def keep(self, prepared: Prepared) -> None:
+        self.rows += prepared.batch.num_rows
+        self.memory_bytes += prepared.bytes
+        self._parts.append(prepared)
+
+    def spill(self, prepared: Prepared, folder: Path) -> None:
+        self.rows += prepared.batch.num_rows
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed with the transaction
+        position = self._file.seek(0, 2)
+        body = prepared.batch.serialize()
+        chosen = b"" if isinstance(prepared.partitions, int) else prepared.partitions.tobytes()
+        self._file.write(body)
+        self._file.write(chosen)
+        outline = replace(
+            prepared, batch=prepared.batch.slice(0, 0), partitions=prepared.partitions if not chosen else 0
+        )
+        self._parts.append(_Spilled(outline, position, body.size, len(chosen)))
+
+    def outlines(self) -> Iterator[Prepared]:
+        """For which topics the parts are; their rows may be missing."""
+        return (part.outline if isinstance(part, _Spilled) else part for part in self._parts)
+
+    def __iter__(self) -> Iterator[Prepared]:
+        """The rows again, one batch in memory at a time."""
+        for part in self._parts:
+            if isinstance(part, Prepared):
+                yield part
+                continue
+            assert self._file is not None
+            self._file.seek(part.position)
+            body = pa.py_buffer(self._file.read(part.batch_size))
+            batch = pa.ipc.read_record_batch(body, part.outline.batch.schema)
+            chosen = np.frombuffer(self._file.read(part.partitions_size), np.int64)
+            yield replace(part.outline, batch=batch, partitions=chosen if len(chosen) else part.outline.partitions)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+@dataclass(slots=True)
+class _Transaction:
+    tasks: dict[Task, Staged] = field(default_factory=dict)
+    touched: float = 0.0
+
+
+class Transactions:
+    """Safe to use from several threads."""
+
+    def __init__(self, folder: Path, clock: Clock, memory_bytes: int) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._memory_bytes = memory_bytes
+        self._lock = threading.Lock()
+        self._open: dict[str, _Transaction] = {}
+        self._bytes = 0
+
+    def stage(self, name: str, task: Task, parts: Iterator[Prepared]) -> int:
+        """Keep one task's rows; the same attempt again replaces what it handed over before."""
+        staged = Staged()
+        try:
+            for prepared in parts:
+                if self._has_room(prepared.bytes):
+                    staged.keep(prepared)
+                else:
+                    staged.spill(prepared, self._folder)
+        except BaseException:
+            self._release(staged)
+            raise
+        with self._lock:
+            transaction = self._open.setdefault(name, _Transaction())
+            transaction.touched = self._clock.monotonic()
+            old = transaction.tasks.pop(task, None)
+            transaction.tasks[task] = staged
+        if old is not None:
+            self._release(old)
+        return staged.rows
+
+    def _has_room(self, size: int) -> bool:
+        with self._lock:
+            if self._bytes + size > self._memory_bytes:
+                return False
+            self._bytes += size
+            return True
+
+    def _release(self, staged: Staged) -> None:
+        staged.close()
+        with self._lock:
+            self._bytes -= staged.memory_bytes
+
+    def take(self, name: str, tasks: Sequence[Task]) -> list[Staged]:
+        """What the named tasks handed over, out of our hands; everything else of the transaction is forgotten. Whoever
+        takes it gives it back with `release`."""
+        with self._lock:
+            transaction = self._open.pop(name, None) or _Transaction()
+        taken = [transaction.tasks.pop(task) for task in dict.fromkeys(tasks) if task in transaction.tasks]
+        for staged in transaction.tasks.values():
+            self._release(staged)
+        if len(taken) < len(set(tasks)):
+            self.release(taken)
+            raise LogError(
+                f"transaction `{name}` has not been handed over completely",
+                detail="the log's owner was started again since, or the transaction was given up",
+                hint="run the batch again",
+            )
+        return taken
+
+    def release(self, taken: Sequence[Staged]) -> None:
+        for staged in taken:
+            self._release(staged)
+
+    def forget(self, name: str) -> None:
+        with self._lock:
+            transaction = self._open.pop(name, None)
+        if transaction is not None:
+            self.release(list(transaction.tasks.values()))
+
+    def forget_old(self) -> list[str]:
+        """Give up what nobody touched for long."""
+        limit = self._clock.monotonic() - FORGET_AFTER_S
+        with self._lock:
+            old = [name for name, transaction in self._open.items() if transaction.touched < limit]
+        for name in old:
+            self.forget(name)
+        return old
+
+    def close(self) -> None:
+        for name in list(self._open):
+            self.forget(name)
+
+
+def is_repeat(last: CommittedBatch | None, identity: BatchIdentity) -> bool:
+    """Contract 7: False for the batch that comes next, True for the very same again, otherwise `BatchConflict`."""
+    if last is not None and last.identity == identity:
+        return True
+    known = last.identity if last is not None else None
+    if known is None:
+        if identity.batch == 0:
+            return False
+        raise _conflict(identity, "the log has no batch of this query yet, so its checkpoint belongs to another log")
+    if identity.checkpoint != known.checkpoint:
+        raise _conflict(
+            identity, f"batch {known.batch} was committed by another checkpoint: it was deleted or replaced"
+        )
+    if identity.batch == known.batch + 1:
+        return False
+    if identity.batch == known.batch:
+        raise _conflict(identity, f"batch {known.batch} was committed with other offsets: the checkpoint was changed")
+    raise _conflict(
+        identity, f"the log's last batch is {known.batch}: the checkpoint was rolled back or skipped batches"
+    )
+
+
+def _conflict(identity: BatchIdentity, detail: str) -> BatchConflict:
+    return BatchConflict(
+        f"batch {identity.batch} of query `{identity.query}` (v{identity.version}) does not follow what the log has",
+        detail=detail,
+        hint="restore the checkpoint, or make a new version of the query, which begins again from the log",
+        query=identity.query,
+        version=identity.version,
+        batch=identity.batch,
+    )

@@ -1,0 +1,237 @@
+"""Topics in Arrow's words: columns of a frame, and the JSON form of a topic (docs/log-format.md)."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import LogError, UsageError
+from headrace.log.base import (
+    ARRIVAL,
+    HEADERS,
+    ID,
+    REST,
+    STREAM_TIME,
+    TIME,
+    TOMBSTONE,
+    WINDOW_END,
+    WINDOW_START,
+    SchemaVersion,
+    TimestampColumn,
+    Topic,
+    TopicConfig,
+    TopicSpec,
+)
+from headrace.types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    TIMESTAMP,
+    VARCHAR,
+    Array,
+    Column,
+    DataType,
+    Decimal,
+    Map,
+    Struct,
+    type_from_json,
+    type_to_json,
+)
+from headrace.types import (
+    TIME as TIME_TYPE,
+)
+
+STAMPED = (ARRIVAL, STREAM_TIME)
+"""Columns only the owner writes."""
+
+RAW_KEY, RAW_VALUE = Column("KEY", BYTES), Column("VALUE", BYTES)
+
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_MAX_PARTITIONS = 1024
+
+_SIMPLE: dict[DataType, pa.DataType] = {
+    BOOLEAN: pa.bool_(),
+    INTEGER: pa.int32(),
+    BIGINT: pa.int64(),
+    DOUBLE: pa.float64(),
+    VARCHAR: pa.utf8(),
+    BYTES: pa.binary(),
+    DATE: pa.date32(),
+    TIME_TYPE: pa.int32(),
+    TIMESTAMP: pa.timestamp("us", tz="UTC"),
+}
+
+
+def arrow_type(type_: DataType) -> pa.DataType:
+    match type_:
+        case Decimal(precision, scale):
+            return pa.decimal128(precision, scale)
+        case Array(element):
+            return pa.list_(arrow_type(element))
+        case Map(key, value):
+            return pa.map_(arrow_type(key), arrow_type(value))
+        case Struct(fields):
+            return pa.struct([pa.field(name, arrow_type(field)) for name, field in fields])
+        case _:
+            return _SIMPLE[type_]
+
+
+def data_type(type_: pa.DataType) -> DataType:
+    """The nearest type for an Arrow type; int32 is INTEGER (TIME is stored the same way).
+
+    >>> data_type(arrow_type(Array(Decimal(4, 2))))
+    Array(element=Decimal(precision=4, scale=2))
+    """
+    for ours, theirs in _SIMPLE.items():
+        if theirs == type_:
+            return ours
+    if pa.types.is_timestamp(type_):
+        return TIMESTAMP
+    if pa.types.is_decimal(type_):
+        return Decimal(type_.precision, type_.scale)
+    if pa.types.is_map(type_):
+        return Map(data_type(type_.key_type), data_type(type_.item_type))
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return Array(data_type(type_.value_type))
+    if pa.types.is_struct(type_):
+        return Struct(tuple((field.name, data_type(field.type)) for field in type_))
+    if pa.types.is_large_string(type_):
+        return VARCHAR
+    if pa.types.is_large_binary(type_):
+        return BYTES
+    raise UsageError(f"no column type for Arrow's `{type_}`")
+
+
+def system_fields(spec: TopicSpec) -> list[pa.Field]:
+    fields = [
+        pa.field(ARRIVAL, pa.int64(), nullable=False),
+        pa.field(STREAM_TIME, pa.int64(), nullable=False),
+        pa.field(TIME, pa.int64(), nullable=False),
+        pa.field(TOMBSTONE, pa.bool_(), nullable=False),
+    ]
+    if spec.role == "events":
+        fields += [pa.field(ID, pa.utf8()), pa.field(HEADERS, pa.map_(pa.utf8(), pa.binary()))]
+        if spec.kind == "typed":
+            fields.append(pa.field(REST, pa.utf8()))
+    if spec.windowed:
+        fields += [pa.field(WINDOW_START, pa.int64(), nullable=False), pa.field(WINDOW_END, pa.int64(), nullable=False)]
+    return fields
+
+
+def frame_schema(spec: TopicSpec, version: SchemaVersion | None = None) -> pa.Schema:
+    """The columns of a frame's batch: system columns, key, value."""
+    key, value = (version.key, version.value) if version else (spec.key, spec.value)
+    return pa.schema(system_fields(spec) + [pa.field(column.name, arrow_type(column.type)) for column in key + value])
+
+
+def normalize_spec(spec: TopicSpec) -> TopicSpec:
+    """The spec as it is stored; `UsageError` if it cannot be a topic."""
+    if not _TOPIC_NAME.fullmatch(spec.name) or spec.name in (".", ".."):
+        raise UsageError(
+            f"`{spec.name}` is not a topic name", hint="letters, digits, `.`, `_` and `-`, at most 249 of them"
+        )
+    if not 1 <= spec.partitions <= _MAX_PARTITIONS:
+        raise UsageError(f"topic `{spec.name}` cannot have {spec.partitions} partitions", hint="1 to 1024")
+    if spec.kind == "raw":
+        spec = replace(spec, key=(RAW_KEY,), value=(RAW_VALUE,))
+    seen: set[str] = set()
+    for column in spec.key + spec.value:
+        if column.name.startswith("$"):
+            raise UsageError(f"column `{column.name}`: names that begin with `$` are Headrace's own")
+        if column.name in seen:
+            raise UsageError(f"column `{column.name}` is declared twice")
+        seen.add(column.name)
+    return spec
+
+
+def check_alteration(topic: Topic, spec: TopicSpec) -> None:
+    """Only value columns may be added and the configuration changed."""
+    old = topic.spec
+    for what in ("partitions", "kind", "role", "windowed", "key_format", "key"):
+        if getattr(old, what) != getattr(spec, what):
+            raise UsageError(f"topic `{old.name}`: `{what}` cannot be changed", hint="make a new topic")
+    if spec.value[: len(old.value)] != old.value:
+        raise UsageError(
+            f"topic `{old.name}`: columns cannot be removed, retyped or reordered", hint="add new ones at the end"
+        )
+
+
+# JSON: the form in topic.json, in the journal and on the owner's socket
+
+
+def _columns_to_json(columns: tuple[Column, ...]) -> list[list[Any]]:
+    return [[column.name, type_to_json(column.type)] for column in columns]
+
+
+def _columns_from_json(value: Any) -> tuple[Column, ...]:
+    return tuple(Column(name, type_from_json(type_)) for name, type_ in value)
+
+
+def spec_to_json(spec: TopicSpec) -> dict[str, Any]:
+    stamp = spec.timestamp
+    return {
+        "name": spec.name,
+        "partitions": spec.partitions,
+        "kind": spec.kind,
+        "role": spec.role,
+        "key_format": spec.key_format,
+        "value_format": spec.value_format,
+        "timestamp": {"column": stamp.column, "format": stamp.format} if stamp else None,
+        "windowed": spec.windowed,
+        "config": {"retention_ms": spec.config.retention_ms, "retention_bytes": spec.config.retention_bytes},
+        "schemas": [{"version": 1, "key": _columns_to_json(spec.key), "value": _columns_to_json(spec.value)}],
+    }
+
+
+def spec_from_json(body: dict[str, Any]) -> TopicSpec:
+    """The spec of a topic's JSON; its columns are those of the newest schema."""
+    try:
+        newest = body["schemas"][-1] if body.get("schemas") else {}
+        stamp, config = body.get("timestamp"), body.get("config") or {}
+        return TopicSpec(
+            name=body["name"],
+            key=_columns_from_json(newest.get("key", ())),
+            value=_columns_from_json(newest.get("value", ())),
+            partitions=body.get("partitions", 1),
+            kind=body.get("kind", "typed"),
+            role=body.get("role", "events"),
+            key_format=body.get("key_format", "KAFKA"),
+            value_format=body.get("value_format", "JSON"),
+            timestamp=TimestampColumn(stamp["column"], stamp.get("format")) if stamp else None,
+            windowed=body.get("windowed"),
+            config=TopicConfig(config.get("retention_ms", 0), config.get("retention_bytes", 0)),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError("not a topic's definition", detail=f"{type(error).__name__}: {error}") from error
+
+
+def topic_to_json(topic: Topic) -> dict[str, Any]:
+    body = {"id": topic.id} | spec_to_json(topic.spec)
+    body["schemas"] = [
+        {
+            "version": version.version,
+            "key": _columns_to_json(version.key),
+            "value": _columns_to_json(version.value),
+            "arrow": base64.b64encode(frame_schema(topic.spec, version).serialize()).decode(),
+        }
+        for version in topic.schemas
+    ]
+    return body
+
+
+def topic_from_json(body: dict[str, Any]) -> Topic:
+    try:
+        schemas = tuple(
+            SchemaVersion(entry["version"], _columns_from_json(entry["key"]), _columns_from_json(entry["value"]))
+            for entry in body["schemas"]
+        )
+        return Topic(body["id"], spec_from_json(body), schemas)
+    except (KeyError, TypeError, ValueError) as error:
+        raise LogError("not a topic's definition", detail=f"{type(error).__name__}: {error}") from error
