@@ -130,7 +130,7 @@ class Inspector:
             hint = did_you_mean(statement.name, FUNCTIONS, "SHOW FUNCTIONS; lists all")
             span = statement.function.span
             raise statement.script.error(f"function `{statement.name.lower()}` does not exist", span, hint)
-        signatures = "\n".join(f"  {function.name}{signature}" for signature in function.signatures)
+        signatures = "\n".join(f"  {function.name}{signature.text}" for signature in function.signatures)
         text = f"{function.name}: {function.summary}\n{signatures}\n  for example {function.example}"
         return StatementResult(statement.text, "text", text=text)
 

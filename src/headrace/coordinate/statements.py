@@ -1,8 +1,8 @@
-"""Running statements: each checks the catalog, makes its topics, and then says what it did in one append of catalog events.
+"""Running statements: each checks the catalog, makes its topics, and says what it did in one append of events.
 
 Topics come first and events last, so a statement that is cut short has changed nothing: what it left behind is an empty
-topic, which the next attempt takes over. Deleting is the other way round: the events come first, and `recover` ends what
-was begun.
+topic, which the next attempt takes over. Deleting is the other way round: the events come first, and `recover` ends
+what was begun.
 """
 
 from __future__ import annotations
@@ -345,8 +345,8 @@ def same_definition(text: str, statement: CreateSource | CreateAsSelect) -> bool
 
 
 def _substitute(sql: str, variables: Mapping[str, str]) -> str:
-    """Variables are gone before a statement is kept: whoever plans it again does not have them. Unknown ones stay, and the
-    parser complains."""
+    """Variables are gone before a statement is kept: whoever plans it again does not have them. Unknown ones stay, and
+    the parser complains."""
     values = {name.upper(): value for name, value in variables.items()}
     return re.sub(r"\$\{([^}]*)\}", lambda found: values.get(found[1].upper(), found[0]), sql) if values else sql
 

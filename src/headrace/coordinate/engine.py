@@ -1,0 +1,181 @@
+"""The engine's process: PySpark, its JVM, and one streaming query per query of the catalog.
+
+    python -m headrace.coordinate.engine --project DIR
+
+It connects to the log's owner as a client, waits for it if it is not there, and goes on when it comes back. It reports
+twice a second, and at once when something changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from headrace.clock import Clock, SystemClock
+from headrace.config import Project, load_project
+from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.child import MARK
+from headrace.coordinate.reconcile import Reconciler
+from headrace.coordinate.status import ENGINE_STATUS, EngineReport
+from headrace.coordinate.supervisor import EXIT_HOPELESS
+from headrace.errors import ConfigError, HeadraceError, NotFound
+from headrace.log.local.open import LocalClient
+from headrace.process.base import QueryStatus
+
+LOOK_S, REPORT_S = 0.1, 0.5
+STOP_S = 15.0
+"""A batch that takes longer is cut off: it will be run again."""
+
+logger = logging.getLogger("headrace.engine")
+
+
+class Reporter(threading.Thread):
+    """Connects to the log, and from then on tells the server how the engine is, while the engine itself is busy."""
+
+    def __init__(self, folder: Path, statuses: Callable[[], list[QueryStatus]]) -> None:
+        super().__init__(name="headrace-report", daemon=True)
+        self._folder = folder
+        self._statuses = statuses
+        self._changed = threading.Event()
+        self._connected = threading.Event()
+        self._stopping = False
+        self._log: LocalClient | None = None
+        self._state, self._detail = "starting", "Spark is starting"
+
+    def run(self) -> None:
+        while not self._stopping:
+            if self._log is None:
+                self._connect()
+            else:
+                self._report(self._log)
+            self._changed.wait(REPORT_S if self._log else LOOK_S)
+            self._changed.clear()
+
+    def log(self, timeout: float) -> LocalClient | None:
+        """The connection, once there is one."""
+        return self._log if self._connected.wait(timeout) else None
+
+    def say(self, state: str, detail: str = "") -> None:
+        self._state, self._detail = state, detail
+        self._changed.set()
+
+    def changed(self) -> None:
+        self._changed.set()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._changed.set()
+        self.join(2)
+
+    def _connect(self) -> None:
+        try:
+            self._log = LocalClient(self._folder)
+            self._connected.set()
+        except (HeadraceError, OSError):
+            # The server is still opening the log.
+            return
+
+    def _report(self, log: LocalClient) -> None:
+        try:
+            report = EngineReport(self._state, os.getpid(), self._statuses(), self._detail or None)
+            log.call(ENGINE_STATUS, msgspec.to_builtins(report))
+        except (HeadraceError, OSError) as error:
+            # The server is away; it will hear again when it is back.
+            logger.debug("not reported: %s", error)
+
+
+class Engine:
+    def __init__(self, project: Project, clock: Clock) -> None:
+        self._project = project
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._parent = os.getppid() if MARK in os.environ else None
+        self._reconciler: Reconciler | None = None
+
+    def stop(self, number: int = 0, frame: FrameType | None = None) -> None:
+        self._stopping.set()
+
+    def run(self) -> None:
+        from headrace.process.jvm import spark_session
+
+        reporter = Reporter(self._project.log_folder, self._statuses)
+        reporter.start()
+        # Seconds, in which the server opens the log.
+        spark = spark_session(self._project.settings.spark, f"headrace {self._project.name}")
+        try:
+            reporter.say("starting", "waiting for the log")
+            while not self._done():
+                log = reporter.log(LOOK_S)
+                if log is not None:
+                    self._serve(spark, log, reporter)
+                    return
+        finally:
+            self._cut_off_later()
+            reporter.stop()
+            spark.stop()
+
+    def _serve(self, spark: Any, log: LocalClient, reporter: Reporter) -> None:
+        from headrace.process.runner import SparkQueryRunner
+
+        settings = self._project.settings.spark
+        runner = SparkQueryRunner(spark, self._project.log_folder, settings, self._clock, log)
+        catalog = Catalog(log)
+        self._reconciler = Reconciler(catalog, runner, self._project.checkpoints_folder, self._clock)
+        try:
+            self._reconciler.sweep_checkpoints()
+            self._reconciler.reconcile()
+            reporter.say("running")
+            while not self._done():
+                if catalog.refresh() and self._reconciler.reconcile():
+                    reporter.changed()
+                self._stopping.wait(LOOK_S)
+        finally:
+            reporter.say("stopping")
+            self._cut_off_later()
+            runner.close()
+
+    def _done(self) -> bool:
+        """Told to stop, or left alone: without a supervisor nobody would."""
+        orphaned = self._parent is not None and os.getppid() != self._parent
+        return orphaned or self._stopping.is_set()
+
+    def _statuses(self) -> list[QueryStatus]:
+        return self._reconciler.statuses() if self._reconciler else []
+
+    def _cut_off_later(self) -> None:
+        """A batch that hangs must not keep the project from stopping; what it did not commit is done again."""
+        timer = threading.Timer(STOP_S, lambda: os._exit(1))
+        timer.daemon = True
+        timer.start()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="The engine's process; `headrace up` starts it.")
+    parser.add_argument("--project", type=Path, required=True)
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    # Py4J reports every command it sends.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        engine = Engine(load_project(options.project), SystemClock())
+        signal.signal(signal.SIGTERM, engine.stop)
+        signal.signal(signal.SIGINT, engine.stop)
+        engine.run()
+    except (ConfigError, NotFound) as error:
+        print(error, file=sys.stderr)
+        return EXIT_HOPELESS
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""What the catalog wants against what the runner runs. Nobody tells the engine anything: it looks, and makes it so."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from headrace.clock import Clock
+from headrace.coordinate.base import QueryDefinition
+from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.planning import checkpoint_name, query_spec
+from headrace.errors import HeadraceError
+from headrace.process.base import QueryError, QueryRunner, QueryStatus
+
+logger = logging.getLogger("headrace.engine")
+
+
+class Reconciler:
+    """One thread calls `reconcile`; any may ask for `statuses`."""
+
+    def __init__(self, catalog: Catalog, runner: QueryRunner, checkpoints: Path, clock: Clock) -> None:
+        self._catalog = catalog
+        self._runner = runner
+        self._checkpoints = checkpoints
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[str, QueryDefinition] = {}
+        """What the runner was told, as it was when it was told."""
+        self._refused: dict[str, QueryStatus] = {}
+        """Queries that could not even be planned."""
+
+    def reconcile(self) -> bool:
+        """Start what is missing, stop what is not wanted, forget what is gone. True if anything was done."""
+        wanted = {query.id: query for query in self._catalog.queries()}
+        done = False
+        for query_id, known in list(self._known.items()):
+            query = wanted.get(query_id)
+            if query is None:
+                self._forget(known)
+                done = True
+            elif query.wanted == "stopped" and known.wanted == "running":
+                self._stop(query)
+                done = True
+        for query in wanted.values():
+            known_query = self._known.get(query.id)
+            if query.wanted == "running" and (known_query is None or known_query.wanted == "stopped"):
+                self._start(query)
+                done = True
+        return done
+
+    def statuses(self) -> list[QueryStatus]:
+        with self._lock:
+            refused = list(self._refused.values())
+            stopped = {query.id for query in self._known.values() if query.wanted == "stopped"}
+        found = self._runner.statuses()
+        running = {status.id for status in found}
+        return found + [s for s in refused if s.id not in running and s.id not in stopped]
+
+    def sweep_checkpoints(self) -> None:
+        """Remove checkpoints of queries that were dropped while nobody was looking."""
+        if not self._checkpoints.is_dir():
+            return
+        alive = {checkpoint_name(query) for query in self._catalog.queries()}
+        for folder in self._checkpoints.iterdir():
+            if folder.name not in alive:
+                logger.info("removing the checkpoint of a query that is gone: %s", folder.name)
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _start(self, query: QueryDefinition) -> None:
+        logger.info("starting %s", query.id)
+        try:
+            self._runner.start(query_spec(query, self._catalog, self._checkpoints))
+        except HeadraceError as error:
+            logger.error("%s cannot be started: %s", query.id, error)
+            self._refuse(query, error)
+        else:
+            with self._lock:
+                self._refused.pop(query.id, None)
+        self._remember(query)
+
+    def _stop(self, query: QueryDefinition) -> None:
+        logger.info("stopping %s", query.id)
+        if query.id not in self._refused:
+            self._runner.stop(query.id)
+        self._remember(query)
+
+    def _forget(self, query: QueryDefinition) -> None:
+        logger.info("forgetting %s", query.id)
+        with self._lock:
+            refused = self._refused.pop(query.id, None)
+            del self._known[query.id]
+        if refused is None:
+            self._runner.forget(query.id)
+        shutil.rmtree(self._checkpoints / checkpoint_name(query), ignore_errors=True)
+
+    def _remember(self, query: QueryDefinition) -> None:
+        with self._lock:
+            self._known[query.id] = replace(query)
+
+    def _refuse(self, query: QueryDefinition, error: HeadraceError) -> None:
+        now = self._clock.now_ms()
+        detail = "\n".join(part for part in (error.detail, error.hint) if part) or None
+        failed = QueryStatus(query.id, "failed", last_error=QueryError(error.message, now, detail), updated_ms=now)
+        with self._lock:
+            self._refused[query.id] = failed

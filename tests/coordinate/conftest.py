@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.clock import ManualClock
+from headrace.config import LogSettings
+from headrace.log.local.open import LocalLog
+
+NOW_MS = 1_790_000_000_000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW_MS)
+
+
+@pytest.fixture
+def log(tmp_path: Path, clock: ManualClock) -> Iterator[LocalLog]:
+    log = LocalLog(tmp_path / "log", LogSettings(linger_ms=0, min_free_bytes=1), clock)
+    yield log
+    log.close()

@@ -1,0 +1,89 @@
+"""The catalog on a real log: written by one process, followed by others, there again after a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headrace.clock import SystemClock
+from headrace.config import LogSettings
+from headrace.coordinate.base import CATALOG_TOPIC, QueryDefinition, ViewDefinition
+from headrace.coordinate.catalog import DEAD_LETTERS, EVENT_COLUMN, Catalog, create_internal_topics
+from headrace.coordinate.events import QueryCreated, QueryWanted, SourceCreated, SourceDropped, ViewCreated
+from headrace.errors import LogError
+from headrace.log.base import Append
+from headrace.log.local.open import LocalClient, LocalLog
+from headrace.sql.source import Source
+from headrace.types import VARCHAR, Column
+
+CLICKS = Source("CLICKS", "stream", "clicks", (), (Column("PAGE", VARCHAR),), statement="CREATE STREAM …")
+BY_PAGE = Source("BY_PAGE", "table", "BY_PAGE", (Column("PAGE", VARCHAR),), (), query="CTAS_BY_PAGE_1")
+QUERY = QueryDefinition("CTAS_BY_PAGE_1", 1, "CREATE TABLE …", "BY_PAGE", ("CLICKS",))
+VIEW = ViewDefinition("BY_PAGE", 1, QUERY.id, "BY_PAGE")
+
+
+def test_it_is_empty_before_anything_was_written(log: LocalLog) -> None:
+    catalog = Catalog(log)
+    assert catalog.sources() == [DEAD_LETTERS]
+    assert not catalog.refresh()
+
+
+def test_others_follow_and_are_told(log: LocalLog) -> None:
+    create_internal_topics(log)
+    catalog = Catalog(log)
+    client = LocalClient(log.folder)
+    follower = Catalog(client)
+    seen: list[list[str]] = []
+    follower.on_change(lambda: seen.append([source.name for source in follower.sources()]))
+
+    catalog.append([SourceCreated(CLICKS), SourceCreated(BY_PAGE), QueryCreated(QUERY), ViewCreated(VIEW)])
+    catalog.append([QueryWanted(QUERY.id, "stopped")])
+    assert follower.refresh()
+    assert not follower.refresh()
+    assert seen == [["BY_PAGE", "CLICKS", "DEAD_LETTERS"]]
+    assert follower.state == catalog.state
+    stopped = follower.query(QUERY.id)
+    assert stopped is not None
+    assert stopped.wanted == "stopped"
+    assert follower.view("BY_PAGE") == VIEW
+    assert [query.id for query in follower.readers("CLICKS")] == [QUERY.id]
+    assert follower.over_topic("clicks") == [CLICKS]
+    client.close()
+
+
+def test_it_survives_a_restart(tmp_path: Path) -> None:
+    def opened() -> LocalLog:
+        return LocalLog(tmp_path / "log", LogSettings(min_free_bytes=1), SystemClock())
+
+    log = opened()
+    create_internal_topics(log)
+    before = Catalog(log)
+    for _ in range(3):
+        before.append([SourceCreated(CLICKS), SourceCreated(BY_PAGE)])
+        before.append([SourceDropped("BY_PAGE")])
+    log.close()
+    log = opened()
+    create_internal_topics(log)
+    assert Catalog(log).state == before.state
+    log.close()
+
+
+def test_events_of_a_newer_headrace_stop_it(log: LocalLog) -> None:
+    create_internal_topics(log)
+    batch = pa.record_batch({EVENT_COLUMN: ['{"v": 1, "type": "galaxy_joined"}']})
+    log.append([Append(CATALOG_TOPIC, batch)]).result()
+    with pytest.raises(LogError, match="galaxy_joined"):
+        Catalog(log)
+
+
+def test_transient_queries_are_not_listed(log: LocalLog) -> None:
+    create_internal_topics(log)
+    catalog = Catalog(log)
+    query = QueryDefinition("TRANSIENT_CLICKS_7", 1, "SELECT …", "TRANSIENT_CLICKS_7", ("CLICKS",), transient=True)
+    sink = Source("TRANSIENT_CLICKS_7", "stream", "_transient.x", (), (), query=query.id)
+    catalog.append([SourceCreated(sink), QueryCreated(query)])
+    assert catalog.sources() == [DEAD_LETTERS]
+    assert catalog.source(sink.name) == sink
+    assert catalog.state.last_query_number == 7
