@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
+from headrace.sql.declare import source_from
+from headrace.sql.evaluate import compile_expression
+from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions.function import Function
+from headrace.sql.insert import plan_insert
 from headrace.sql.parser import Piece, parse, parse_columns, parse_expression, split
+from headrace.sql.planner import plan_query, plan_select, transient_query
 from headrace.sql.statements import Statement
 
-__all__ = ["Piece", "Statement", "parse", "parse_columns", "parse_expression", "split"]
+__all__ = [
+    "FUNCTIONS",
+    "Function",
+    "Piece",
+    "Statement",
+    "compile_expression",
+    "parse",
+    "parse_columns",
+    "parse_expression",
+    "plan_insert",
+    "plan_query",
+    "plan_select",
+    "source_from",
+    "split",
+    "transient_query",
+]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import difflib
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace.errors import SqlError
 from headrace.sql.expressions import Span
-from headrace.types import display_name
 
 
 class Script:
@@ -71,8 +70,10 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     return by_upper[found[0]] if found else None
 
 
-def did_you_mean(name: str, candidates: Iterable[str], otherwise: str | None = None) -> str | None:
-    """A hint naming the nearest candidate, followed by `otherwise`."""
+def did_you_mean(
+    name: str, candidates: Iterable[str], otherwise: str | None = None, show: Callable[[str], str] = str
+) -> str | None:
+    """A hint naming the nearest candidate as `show` has it, followed by `otherwise`."""
     found = nearest(name, candidates)
-    guess = f"did you mean `{display_name(found)}`?" if found else None
+    guess = f"did you mean `{show(found)}`?" if found else None
     return "  ".join(part for part in (guess, otherwise) if part) or None

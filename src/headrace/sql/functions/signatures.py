@@ -1,8 +1,8 @@
 """What a function takes and gives, written as `(VARCHAR, INTEGER) -> VARCHAR`.
 
-Beside types a signature may say: a single letter for any type, the same wherever it stands (`N` for any number, `C` for
-anything that has an order); `DECIMAL` for any precision and scale; `T...` for one or more; `UNIT` for a unit of time such
-as `MINUTES`; `T => U` or `(T, U) => V` for a lambda. Headrace's own signatures are the only ones ever parsed here.
+Beside types a signature may say: a single letter for any type, the same wherever it stands (`N` for any number, `C`
+for anything that has an order); `DECIMAL` for any precision and scale; `T...` for one or more; `UNIT` for a unit of
+time such as `MINUTES`; `T => U` or `(T, U) => V` for a lambda. Only Headrace's own signatures are ever parsed here.
 """
 
 from __future__ import annotations

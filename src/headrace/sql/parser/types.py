@@ -29,7 +29,8 @@ def parse_type(cursor: Cursor) -> DataType:
         type_ = SIMPLE_TYPES[name]
         if type_ == VARCHAR and cursor.accept_operator("("):
             # A length is accepted as other dialects write it; it means nothing.
-            cursor.advance()
+            if not cursor.accept_word("STRING"):
+                cursor.integer("a length")
             cursor.expect_operator(")")
         return type_
 

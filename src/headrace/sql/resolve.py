@@ -1,0 +1,357 @@
+"""Names → columns, nodes → typed nodes. Implicit conversions become `Cast`s; constants are converted here and now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.errors import SqlError
+from headrace.sql import datetimes
+from headrace.sql.calls import resolve_call
+from headrace.sql.casting import caster
+from headrace.sql.coerce import (
+    arithmetic_type,
+    as_decimal,
+    castable,
+    common_type,
+    is_nested,
+    is_number,
+    is_ordered,
+    literal_type,
+    widens,
+)
+from headrace.sql.expressions import (
+    Arithmetic,
+    ArrayLiteral,
+    Between,
+    Call,
+    Case,
+    Cast,
+    ColumnRef,
+    Comparison,
+    Dereference,
+    Expression,
+    In,
+    IsNull,
+    Lambda,
+    LambdaVariable,
+    Like,
+    Literal,
+    Logical,
+    MapLiteral,
+    Name,
+    Negate,
+    Not,
+    StructLiteral,
+    Subscript,
+)
+from headrace.sql.implicit import convert
+from headrace.sql.scope import TIME_COLUMNS, Scope
+from headrace.sql.script import did_you_mean
+from headrace.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    INTEGER,
+    TIME,
+    TIMESTAMP,
+    VARCHAR,
+    Array,
+    DataType,
+    Map,
+    Struct,
+    display_name,
+)
+
+_TEMPORAL = (DATE, TIME, TIMESTAMP)
+
+
+def resolve(expression: Expression, scope: Scope, aggregates: str | None = None) -> Expression:
+    """The expression with types. NULL alone keeps type None: what it stands in decides. `aggregates` names the clause
+    if no aggregate may stand there."""
+    return Resolver(scope, aggregates).resolve(expression)
+
+
+def resolve_predicate(expression: Expression, scope: Scope, clause: str, aggregates: str | None) -> Expression:
+    """As `resolve`; must be BOOLEAN."""
+    resolver = Resolver(scope, aggregates)
+    return resolver.boolean(resolver.resolve(expression), clause)
+
+
+def typed(expression: Expression, scope: Scope) -> Expression:
+    """The resolved expression, refused if it is a bare NULL."""
+    if expression.type is None:
+        raise scope.error(
+            "the type of NULL is not known here", expression.span, "write CAST(NULL AS VARCHAR), or another type"
+        )
+    return expression
+
+
+class Resolver:
+    """One walk over one expression."""
+
+    def __init__(self, scope: Scope, aggregates: str | None) -> None:
+        self.scope = scope
+        self.aggregates = aggregates
+
+    def resolve(self, node: Expression) -> Expression:
+        match node:
+            case Literal():
+                return replace(node, type=literal_type(node.value)) if node.type is None else node
+            case Name():
+                return ColumnRef(node.name, type=self.scope.column(node), span=node.span)
+            case ColumnRef():
+                return node
+            case LambdaVariable():
+                return replace(node, type=self.scope.variables[node.name])
+            case Call():
+                return resolve_call(node, self)
+            case Arithmetic():
+                return self._arithmetic(node)
+            case Negate():
+                return self._negate(node)
+            case Comparison():
+                return self._comparison(node)
+            case Logical():
+                left, right = self.resolve(node.left), self.resolve(node.right)
+                return replace(
+                    node,
+                    left=self.boolean(left, node.operator),
+                    right=self.boolean(right, node.operator),
+                    type=BOOLEAN,
+                )
+            case Not():
+                return replace(node, operand=self.boolean(self.resolve(node.operand), "NOT"), type=BOOLEAN)
+            case IsNull():
+                operand = self.resolve(node.operand)
+                return replace(node, operand=operand if operand.type else convert(operand, VARCHAR), type=BOOLEAN)
+            case Between():
+                return self._between(node)
+            case In():
+                return self._in(node)
+            case Like():
+                return self._like(node)
+            case Case():
+                return self._case(node)
+            case Cast():
+                return self._cast(node)
+            case Subscript():
+                return self._subscript(node)
+            case Dereference():
+                return self._dereference(node)
+            case ArrayLiteral():
+                elements = self.unify([self.resolve(element) for element in node.elements], "an array", node)
+                assert elements[0].type is not None
+                return replace(node, elements=tuple(elements), type=Array(elements[0].type))
+            case MapLiteral():
+                return self._map(node)
+            case StructLiteral():
+                return self._struct(node)
+            case Lambda():
+                raise self.scope.error("a lambda can only be an argument of a function that takes one", node.span)
+
+    def boolean(self, node: Expression, what: str) -> Expression:
+        if node.type is None:
+            return convert(node, BOOLEAN)
+        if node.type != BOOLEAN:
+            raise self.scope.error(f"{what} needs a BOOLEAN, got {node.type}", node.span)
+        return node
+
+    def unify(self, nodes: list[Expression], what: str, whole: Expression) -> list[Expression]:
+        """All of one type: the one they have in common. Text constants become what the others are."""
+        if not nodes:
+            raise self.scope.error(f"{what} cannot be empty", whole.span)
+        constants = [node for node in nodes if isinstance(node, Literal) and node.type == VARCHAR]
+        deciding = [node for node in nodes if node.type is not None and node not in constants] or constants
+        if any(node.type == VARCHAR for node in deciding):
+            # Beside text that is not constant, other constants become text.
+            deciding = [node for node in deciding if node.type == VARCHAR or not isinstance(node, Literal)]
+        if not deciding:
+            raise self.scope.error(f"the type of {what} of NULLs is not known", whole.span, "CAST one of them")
+        shared = deciding[0].type
+        for node in deciding[1:]:
+            assert shared is not None
+            assert node.type is not None
+            wider = common_type(shared, node.type)
+            if wider is None:
+                raise self.scope.error(f"{what} cannot have both {shared} and {node.type}", node.span, _cast_hint(node))
+            shared = wider
+        assert shared is not None
+        return [self.constant(node, shared) or convert(node, shared) for node in nodes]
+
+    def constant(self, node: Expression, target: DataType) -> Expression | None:
+        """A text constant as a constant of another type; None if it is nothing of the kind."""
+        if not isinstance(node, Literal) or node.type != VARCHAR or target == VARCHAR:
+            return None
+        if not castable(VARCHAR, target):
+            raise self.scope.error(f"expected {target}, got VARCHAR", node.span)
+        try:
+            return replace(node, value=caster(VARCHAR, target)(node.value), type=target)
+        except (ValueError, ArithmeticError):
+            raise self.scope.error(f"`{node.value}` is not a {target}", node.span) from None
+
+    def _arithmetic(self, node: Arithmetic) -> Expression:
+        left, right = self.resolve(node.left), self.resolve(node.right)
+        if node.operator == "+" and left.type == VARCHAR and right.type == VARCHAR:
+            return Call("CONCAT", (left, right), type=VARCHAR, span=node.span)
+        left = left if left.type else convert(left, right.type or INTEGER)
+        right = right if right.type else convert(right, left.type or INTEGER)
+        assert left.type is not None
+        assert right.type is not None
+        result = arithmetic_type(node.operator, left.type, right.type)
+        if result is None:
+            wrong = left if not is_number(left.type) else right
+            message = f"`{node.operator}` is not defined for {left.type} and {right.type}"
+            raise self.scope.error(message, wrong.span, _cast_hint(wrong))
+        shared = common_type(left.type, right.type)
+        # Decimals are computed exactly from their own scales; converting them first could only lose digits.
+        if shared in (BIGINT, INTEGER) or shared == result:
+            left, right = convert(left, result), convert(right, result)
+        else:
+            left, right = _to_decimal(left), _to_decimal(right)
+        return replace(node, left=left, right=right, type=result)
+
+    def _negate(self, node: Negate) -> Expression:
+        operand = self.resolve(node.operand)
+        operand = operand if operand.type else convert(operand, INTEGER)
+        if not is_number(operand.type):
+            raise self.scope.error(f"`-` is not defined for {operand.type}", operand.span)
+        return replace(node, operand=operand, type=operand.type)
+
+    def _comparison(self, node: Comparison) -> Expression:
+        left, right = self.resolve(node.left), self.resolve(node.right)
+        for side in (left, right):
+            if side.type is None and "DISTINCT" not in node.operator:
+                raise self.scope.error("comparing with NULL is never true", side.span, "use IS NULL or IS NOT NULL")
+        left, right = self._compared(left, right, node.operator)
+        return replace(node, left=left, right=right, type=BOOLEAN)
+
+    def _compared(self, left: Expression, right: Expression, operator: str) -> tuple[Expression, Expression]:
+        """Both sides with one type that the operator is defined for."""
+        left, right = self._moment(left, right), self._moment(right, left)
+        if left.type is None or right.type is None:
+            known = left.type or right.type or VARCHAR
+            return convert(left, known), convert(right, known)
+        shared = common_type(left.type, right.type)
+        equality = operator in ("=", "<>") or "DISTINCT" in operator
+        if shared is None or not (equality or is_ordered(shared)):
+            message = f"cannot compare {left.type} with {right.type} by `{operator}`"
+            if shared is not None:
+                message = f"{shared} has no order: `{operator}` is not defined for it"
+            raise self.scope.error(message, right.span, _cast_hint(right) if shared is None else None)
+        return convert(left, shared), convert(right, shared)
+
+    def _moment(self, node: Expression, other: Expression) -> Expression:
+        """A text constant compared with a date or a time becomes one; with ROWTIME and window bounds, milliseconds."""
+        if not isinstance(node, Literal) or node.type != VARCHAR or node.value is None:
+            return node
+        if other.type in _TEMPORAL:
+            return self.constant(node, other.type) or node
+        if isinstance(other, ColumnRef) and other.name in TIME_COLUMNS and other.type == BIGINT:
+            try:
+                return replace(node, value=datetimes.parse_moment(node.value), type=BIGINT)
+            except (ValueError, OverflowError):
+                hint = "such as '2026-11-15T14:00:00'"
+                raise self.scope.error(f"`{node.value}` is not a timestamp", node.span, hint) from None
+        return node
+
+    def _between(self, node: Between) -> Expression:
+        operand, low, high = (self.resolve(part) for part in (node.operand, node.low, node.high))
+        low, high = self._moment(low, operand), self._moment(high, operand)
+        operand, low, high = self.unify([operand, low, high], "BETWEEN", node)
+        if operand.type is None or not is_ordered(operand.type):
+            raise self.scope.error(f"{operand.type} has no order: BETWEEN is not defined for it", node.span)
+        return replace(node, operand=operand, low=low, high=high, type=BOOLEAN)
+
+    def _in(self, node: In) -> Expression:
+        operand = self.resolve(node.operand)
+        options = [self._moment(self.resolve(option), operand) for option in node.options]
+        operand, *unified = self.unify([operand, *options], "IN", node)
+        return replace(node, operand=operand, options=tuple(unified), type=BOOLEAN)
+
+    def _like(self, node: Like) -> Expression:
+        operand, pattern = self.resolve(node.operand), self.resolve(node.pattern)
+        for part in (operand, pattern):
+            if part.type not in (VARCHAR, None):
+                raise self.scope.error(f"LIKE needs a VARCHAR, got {part.type}", part.span, _cast_hint(part))
+        return replace(node, operand=convert(operand, VARCHAR), pattern=convert(pattern, VARCHAR), type=BOOLEAN)
+
+    def _case(self, node: Case) -> Expression:
+        conditions: list[Expression] = []
+        for condition, _ in node.branches:
+            if node.operand is not None:
+                condition = Comparison("=", node.operand, condition, span=condition.span)
+            conditions.append(self.boolean(self.resolve(condition), "WHEN"))
+        results = [self.resolve(result) for _, result in node.branches]
+        if node.otherwise is not None:
+            results.append(self.resolve(node.otherwise))
+        unified = self.unify(results, "CASE", node)
+        otherwise = unified.pop() if node.otherwise is not None else None
+        branches = tuple(zip(conditions, unified, strict=True))
+        return replace(node, operand=None, branches=branches, otherwise=otherwise, type=unified[0].type)
+
+    def _cast(self, node: Cast) -> Expression:
+        operand = self.resolve(node.operand)
+        if operand.type is None:
+            return Literal(None, type=node.target, span=node.span)
+        if not castable(operand.type, node.target):
+            raise self.scope.error(f"cannot cast {operand.type} to {node.target}", node.span)
+        if operand.type == node.target:
+            return operand
+        return replace(node, operand=operand, type=node.target)
+
+    def _subscript(self, node: Subscript) -> Expression:
+        base, index = self.resolve(node.base), self.resolve(node.index)
+        match base.type:
+            case Array(element):
+                wanted, result = BIGINT, element
+                if index.type not in (INTEGER, BIGINT):
+                    raise self.scope.error(f"an array is subscripted with a whole number, not {index.type}", index.span)
+            case Map(key, value):
+                wanted, result = key, value  # type: ignore[assignment]
+                if index.type is not None and not widens(index.type, key):
+                    raise self.scope.error(f"the map's keys are {key}, not {index.type}", index.span)
+            case _:
+                raise self.scope.error(f"{base.type or 'NULL'} cannot be subscripted", base.span)
+        return replace(node, base=base, index=convert(index, wanted), type=result)
+
+    def _dereference(self, node: Dereference) -> Expression:
+        base = self.resolve(node.base)
+        if not isinstance(base.type, Struct):
+            raise self.scope.error(f"{base.type or 'NULL'} has no fields", base.span, "`->` takes a field of a STRUCT")
+        fields = dict(base.type.fields)
+        if node.field not in fields:
+            message = f"field `{display_name(node.field)}` does not exist"
+            raise self.scope.error(message, node.span, did_you_mean(node.field, fields, show=display_name))
+        return replace(node, base=base, type=fields[node.field])
+
+    def _map(self, node: MapLiteral) -> Expression:
+        keys = self.unify([self.resolve(key) for key, _ in node.entries], "a map", node)
+        values = self.unify([self.resolve(value) for _, value in node.entries], "a map", node)
+        assert keys[0].type is not None
+        assert values[0].type is not None
+        entries = tuple(zip(keys, values, strict=True))
+        return replace(node, entries=entries, type=Map(keys[0].type, values[0].type))
+
+    def _struct(self, node: StructLiteral) -> Expression:
+        fields: list[tuple[str, Expression]] = []
+        types: list[tuple[str, DataType]] = []
+        for name, value in node.fields:
+            resolved = typed(self.resolve(value), self.scope)
+            assert resolved.type is not None
+            fields.append((name, resolved))
+            types.append((name, resolved.type))
+        return replace(node, fields=tuple(fields), type=Struct(tuple(types)))
+
+    def error(self, message: str, node: Expression, hint: str | None = None) -> SqlError:
+        return self.scope.error(message, node.span, hint)
+
+
+def _to_decimal(node: Expression) -> Expression:
+    assert node.type is not None
+    target = as_decimal(node.type)
+    assert target is not None
+    return convert(node, target)
+
+
+def _cast_hint(node: Expression) -> str | None:
+    return None if node.type is None or is_nested(node.type) else "convert one side with CAST(… AS …)"

@@ -1,0 +1,29 @@
+"""WINDOW … → a Window, checked."""
+
+from __future__ import annotations
+
+from headrace.sql.script import Script
+from headrace.sql.source import Window
+from headrace.sql.statements import WindowClause
+
+DAY_MS = 86_400_000
+# A century: nobody means more, and milliseconds beyond it would not fit.
+LONGEST_MS = 100 * 366 * DAY_MS
+
+
+def window_from(clause: WindowClause, script: Script) -> Window:
+    """Without GRACE PERIOD a window waits for what is left of a day after its end, as in KSQL."""
+    size = clause.size.milliseconds
+    advance = clause.advance.milliseconds if clause.advance else size
+    grace = clause.grace.milliseconds if clause.grace else max(DAY_MS - size, 0)
+    retention = clause.retention.milliseconds if clause.retention else None
+    problem = None
+    if not 0 < size <= LONGEST_MS or grace > LONGEST_MS or (retention or 0) > LONGEST_MS:
+        problem = "a window's size must be more than 0, and nothing about it longer than a century"
+    elif not 0 < advance <= size:
+        problem = "ADVANCE BY must be more than 0 and at most SIZE"
+    elif retention is not None and retention < size + grace:
+        problem = f"RETENTION must be at least SIZE and GRACE PERIOD together: {size + grace} MILLISECONDS"
+    if problem:
+        raise script.error(problem, clause.span)
+    return Window(clause.kind, size, advance, grace, retention)
