@@ -33,6 +33,8 @@ export class ApiError extends Error {
   constructor(
     readonly status: number,
     readonly body: ErrorBody,
+    /** What had been done before it failed, for statements. */
+    readonly results: StatementResult[] = [],
   ) {
     super(body.message);
     this.name = "ApiError";
@@ -59,8 +61,8 @@ export function parseJson(text: string): unknown {
 
 export function errorFromText(status: number, text: string): ApiError {
   try {
-    const body = JSON.parse(text) as { error?: ErrorBody };
-    if (body.error?.message) return new ApiError(status, body.error);
+    const body = parseJson(text) as { error?: ErrorBody; results?: StatementResult[] };
+    if (body.error?.message) return new ApiError(status, body.error, body.results);
   } catch {
     // Not ours: a proxy's page, or nothing.
   }
@@ -134,7 +136,8 @@ export const api = {
   completions: () => call<Completions>("/v1/completions"),
   validate: (sql: string, signal?: AbortSignal) =>
     call<{ ok: boolean; error?: ErrorBody }>("/v1/validate", post({ sql }, signal)),
-  statements: (sql: string) => call<{ results: StatementResult[]; error?: ErrorBody }>("/v1/statements", post({ sql })),
+  statements: (sql: string, signal?: AbortSignal) =>
+    call<{ results: StatementResult[]; error?: ErrorBody }>("/v1/statements", post({ sql }, signal)),
 
   /** Sends events as they were typed. A refusal of all of them (422) is a result too, not a failure. */
   async send(topic: string, body: string): Promise<SendResult> {
