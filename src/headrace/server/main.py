@@ -1,7 +1,7 @@
 """`python -m headrace.server.main --project DIR [--port N]`: the server process.
 
-It owns the log, so log, followers and HTTP share one process and end in a certain order: no new requests, feeds are told,
-requests that are being answered are, then views, then the log.
+It owns the log, so log, followers and HTTP share one process, and end in a certain order: feeds are told, no new
+requests are taken, those being answered are finished, then views, then the log.
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         project = load_project(options.project)
         check_binding(project)
-        port = choose_port(
-            project.settings.server.host, project.settings.server.port if options.port is None else options.port
-        )
+        settings = project.settings.server
+        port = choose_port(settings.host, settings.port if options.port is None else options.port)
         return asyncio.run(serve(project, port))
     except HeadraceError as error:
         print(error, file=sys.stderr)
@@ -52,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT_HOPELESS if isinstance(error, ConfigError | Refused | CorruptFrame) else 1
 
 
-async def serve(project: Project, port: int, announce: bool = True) -> int:
+async def serve(project: Project, port: int) -> int:
     """Until a signal, or until HTTP fails: then 1, and the supervisor starts it anew."""
     loop = asyncio.get_running_loop()
     with open_services(project, SystemClock()) as services:
