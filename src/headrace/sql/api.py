@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from headrace.sql.declare import source_from
 from headrace.sql.evaluate import compile_expression
+from headrace.sql.explain import explain
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.function import Function
 from headrace.sql.insert import plan_insert
 from headrace.sql.parser import Piece, parse, parse_columns, parse_expression, split
 from headrace.sql.planner import plan_query, plan_select, transient_query
+from headrace.sql.print_statements import print_statement
+from headrace.sql.printer import print_expression
 from headrace.sql.statements import Statement
 
 __all__ = [
@@ -17,12 +20,15 @@ __all__ = [
     "Piece",
     "Statement",
     "compile_expression",
+    "explain",
     "parse",
     "parse_columns",
     "parse_expression",
     "plan_insert",
     "plan_query",
     "plan_select",
+    "print_expression",
+    "print_statement",
     "source_from",
     "split",
     "transient_query",

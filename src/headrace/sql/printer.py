@@ -111,9 +111,7 @@ def _precedence(expression: Expression) -> int:
             return _ADDITIVE if expression.operator in "+-" else _MULTIPLICATIVE
         case Negate():
             return _UNARY
-        case Literal() if (
-            isinstance(expression.value, int | float | Decimal) and print_literal(expression.value)[0] == "-"
-        ):
+        case Literal() if print_literal(expression.value).startswith("-"):
             return _UNARY
         case Lambda():
             return 0

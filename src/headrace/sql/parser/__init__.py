@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.errors import SqlError
 from headrace.sql.expressions import Expression, Span
 from headrace.sql.parser.cursor import Cursor
 from headrace.sql.parser.expressions import parse_expression as _expression
 from headrace.sql.parser.statements import parse_element_list, parse_statement
+from headrace.sql.print_statements import print_statement
 from headrace.sql.script import Script
 from headrace.sql.statements import Element, Statement
 from headrace.sql.tokens import tokenize
@@ -37,11 +38,17 @@ def parse(text: str, variables: Mapping[str, str] | None = None) -> list[Stateme
     try:
         while cursor.token.kind != "end":
             if not cursor.accept_operator(";"):
-                statements.append(parse_statement(cursor))
+                statements.append(_written_out(parse_statement(cursor), cursor))
     except RecursionError:
         # The depth limit is well below Python's, unless whoever called us was already deep in its own calls.
         raise cursor.too_deep(cursor.span(cursor.token)) from None
     return statements
+
+
+def _written_out(statement: Statement, cursor: Cursor) -> Statement:
+    """A statement with variables is kept with their values, for it will be parsed again without them."""
+    within = (token for token in cursor.tokens if statement.start <= token.start < statement.end)
+    return replace(statement, text=print_statement(statement)) if any(t.substituted for t in within) else statement
 
 
 def parse_expression(text: str) -> Expression:
