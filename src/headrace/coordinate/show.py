@@ -84,11 +84,8 @@ class Inspector:
     def _describe(self, statement: Describe) -> StatementResult:
         source = self._catalog.source(statement.name)
         if source is None:
-            hint = did_you_mean(
-                statement.name,
-                [known.name for known in self._catalog.sources()],
-                "SHOW STREAMS; and SHOW TABLES; list all",
-            )
+            known = [known.name for known in self._catalog.sources()]
+            hint = did_you_mean(statement.name, known, "SHOW STREAMS; and SHOW TABLES; list all", display_name)
             message = f"stream or table `{display_name(statement.name)}` does not exist"
             raise statement.script.error(message, statement.target.span, hint)
         rows = [[display_name(column.name), str(column.type), _role(source, column.name)] for column in source.columns]

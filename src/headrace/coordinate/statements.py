@@ -74,7 +74,8 @@ class StatementExecutor:
         self._log = log
         self._catalog = catalog
         self._clock = clock
-        self._inspector = Inspector(log, catalog, settings or ProjectSettings(), status or EngineStatus(clock))
+        self._settings = settings or ProjectSettings()
+        self._inspector = Inspector(log, catalog, self._settings, status or EngineStatus(clock))
         self._lock = threading.RLock()
         create_internal_topics(log)
         catalog.refresh()
@@ -100,7 +101,7 @@ class StatementExecutor:
                 case CreateAsSelect():
                     return self._create_as_select(statement)
                 case InsertValues():
-                    return insert_rows(statement, self._log, self._catalog, self._clock)
+                    return insert_rows(statement, self._log, self._catalog, self._clock, self._settings.collect)
                 case Drop():
                     return self._drop(statement)
                 case Terminate():
@@ -278,7 +279,7 @@ class StatementExecutor:
 
         if source is None:
             known = [known.name for known in self._catalog.sources() if known.kind == statement.kind]
-            hint = did_you_mean(statement.name, known, f"SHOW {statement.kind.upper()}S; lists all")
+            hint = did_you_mean(statement.name, known, f"SHOW {statement.kind.upper()}S; lists all", display_name)
             raise refuse(f"{statement.kind} `{display_name(statement.name)}` does not exist", hint)
         name = display_name(source.name)
         if source in BUILT_IN:
