@@ -13,12 +13,16 @@ from headrace.sql.planner import plan_query, plan_select, transient_query
 from headrace.sql.print_statements import print_statement
 from headrace.sql.printer import print_expression
 from headrace.sql.statements import Statement
+from headrace.sql.validate import Draft, check_drop, check_function, validate
 
 __all__ = [
     "FUNCTIONS",
+    "Draft",
     "Function",
     "Piece",
     "Statement",
+    "check_drop",
+    "check_function",
     "compile_expression",
     "explain",
     "parse",
@@ -32,4 +36,5 @@ __all__ = [
     "source_from",
     "split",
     "transient_query",
+    "validate",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.sql.expressions import ColumnRef, Expression
 from headrace.sql.plan import (
     Aggregate,
     Filter,
@@ -76,19 +75,10 @@ def _project(node: Project) -> list[str]:
 
 def _aggregate(node: Aggregate) -> list[str]:
     window = f"window  {window_text(node.window)}" if node.window else "window  none: groups are kept for ever"
-    moves = "state   one row per group" + (" and window" if node.window else "")
-    if _repartitions(node):
-        moves += "; rows move to the partition of their group (repartition)"
-    else:
-        moves += "; rows are in the partition of their group already"
-    return ["AGGREGATE", "by      " + _named_list(node.keys), "compute " + _named_list(node.aggregates), window, moves]
-
-
-def _repartitions(node: Aggregate) -> bool:
-    """Rows stay where they are if the groups are exactly the key the topic is partitioned by."""
-    below = [under for under in walk(node) if isinstance(under, Scan)]
-    by: list[Expression] = [named.expression for named in node.keys]
-    return not below or by != [ColumnRef(column.name, type=column.type) for column in below[0].source.key]
+    state = "state   one row per group" + (" and window" if node.window else "")
+    moves = "moves   rows to the partition of their group (repartition)"
+    lines = ["AGGREGATE", "by      " + _named_list(node.keys), "compute " + _named_list(node.aggregates)]
+    return [*lines, window, state, moves]
 
 
 def _pull(plan: PullQuery) -> list[list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace.sql.expressions import ColumnRef, Dereference, Expression, Span
+from headrace.sql.expressions import ColumnRef, Dereference, Expression, Name, Span
 from headrace.sql.plan import Named
 from headrace.sql.resolve import resolve, typed
 from headrace.sql.scope import SYSTEM_COLUMNS, Scope
@@ -38,7 +38,7 @@ def expand_items(query: Query, source: Source, scope: Scope, *, persistent: bool
             items += _expand_star(item, source, scope, persistent)
         else:
             expression = typed(resolve(item.expression, scope), scope)
-            name = item.alias.name if item.alias else _implied_name(expression, items) or next(generated)
+            name = item.alias.name if item.alias else _implied_name(item.expression, source, items) or next(generated)
             span = item.alias.span if item.alias else expression.span
             items.append(Item(name, expression, span))
     _check_names(items, scope, persistent)
@@ -57,14 +57,14 @@ def _expand_star(star: SelectAll, source: Source, scope: Scope, persistent: bool
     ]
 
 
-def _implied_name(expression: Expression, items: list[Item]) -> str | None:
-    """A column's own name, or a field's; a field selected twice gets a number."""
-    if isinstance(expression, ColumnRef):
-        return expression.name
-    if not isinstance(expression, Dereference):
+def _implied_name(written: Expression, source: Source, items: list[Item]) -> str | None:
+    """A column's own name, or a field's, with a number if a column is called so already."""
+    if isinstance(written, Name):
+        return written.name
+    if not isinstance(written, Dereference):
         return None
-    taken = {item.name for item in items}
-    names = (expression.field if n == 0 else f"{expression.field}_{n}" for n in range(len(items) + 1))
+    taken = {item.name for item in items} | {column.name for column in source.columns}
+    names = (written.field if n == 0 else f"{written.field}_{n}" for n in range(len(taken) + 1))
     return next(name for name in names if name not in taken)
 
 

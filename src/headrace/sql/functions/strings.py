@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from headrace.sql.functions.function import scalar
@@ -9,6 +10,7 @@ from headrace.sql.functions.function import scalar
 # What Java's String.trim removes.
 _BLANK = "".join(map(chr, range(33)))
 _LONGEST = 2**24
+_ESCAPES = re.compile(r"(\\u[0-9a-fA-F]{4})+")
 
 
 def substring(text: str, position: int, length: int | None = None) -> str:
@@ -72,9 +74,13 @@ def rpad(text: str, length: int, padding: str) -> str | None:
 
 def character(code: Any) -> str | None:
     """The character of a code point, or of an escape such as `\\u597d`."""
-    if isinstance(code, str):
-        return code.encode("ascii").decode("unicode_escape").encode("utf-16", "surrogatepass").decode("utf-16")
-    return chr(code)
+    if not isinstance(code, str):
+        return chr(code)
+    if not _ESCAPES.fullmatch(code):
+        return None
+    # Two escapes may be the two halves of one character.
+    halves = "".join(chr(int(escape, 16)) for escape in code.split("\\u")[1:])
+    return halves.encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 FUNCTIONS = (
