@@ -18,8 +18,8 @@ const TOLERABLE_LAG_MS = 5000;
 export function overviewSays(overview: Overview): Said {
   const failed = overview.nodes.filter((node) => node.state === "failed");
   if (failed.length > 0) return said("bad", `${list(failed.map((node) => node.name))} ${failed.length === 1 ? "has" : "have"} failed.`);
-  if (!["running", "ok", "ready"].includes(overview.engine.state)) {
-    return said("warn", `The engine is ${overview.engine.state}: events are stored, tables wait for it.`);
+  if (overview.engine.state !== "running") {
+    return said("warn", `The engine is ${engineWord(overview.engine.state)}: events are stored, tables wait for it.`);
   }
   const starting = overview.nodes.filter((node) => node.state === "starting");
   if (starting.length > 0) return said("warn", `${list(starting.map((node) => node.name))} ${starting.length === 1 ? "is" : "are"} starting.`);
@@ -27,6 +27,10 @@ export function overviewSays(overview: Overview): Said {
   if (lagging.length > 0) return said("warn", `${list(lagging.map((node) => node.name))} ${lagging.length === 1 ? "lags" : "lag"} behind.`);
   if (overview.totals.rate < 0.05) return said("idle", "All is well. Nothing is arriving at the moment.");
   return said("ok", `All is flowing, ${rate(overview.totals.rate)}.`);
+}
+
+export function engineWord(state: string): string {
+  return state === "gone" ? "not running" : state;
 }
 
 export function collectSays(topics: Topic[]): Said {
@@ -107,10 +111,14 @@ export function viewsSays(views: View[], queries: Query[]): Said {
   return said("ok", `Yes: ${plural(views.length, "view includes", "views include")} everything computed so far.${left}`);
 }
 
-export function deliverSays(views: View[]): Said {
+/** `followers` are subscribers of feeds now, without this page's own; null if the server does not say. */
+export function deliverSays(views: View[], followers: number | null): Said {
   if (views.length === 0) return said("idle", "There is nothing to deliver yet.");
   const changes = views.reduce((sum, view) => sum + view.rate, 0);
-  return said(changes > 0 ? "ok" : "idle", `Whoever asks: ${plural(views.length, "view", "views")} by REST and as a live feed, ${changes > 0 ? `${short(changes)} changes a second` : "no changes at the moment"}.`);
+  const flow = changes > 0 ? `${short(changes)} changes a second` : "no changes at the moment";
+  if (followers === null) return said("idle", `Whoever asks: ${plural(views.length, "view")}, ${flow}.`);
+  if (followers === 0) return said("idle", `Nobody but this page. ${plural(views.length, "view is", "views are")} ready, ${flow}.`);
+  return said("ok", `${plural(followers, "subscriber")} beside this page, ${flow}.`);
 }
 
 /** A node's second line: what is wrong if anything is, else what it holds. */

@@ -133,6 +133,7 @@ export const api = {
   rows: (name: string, parameters: Record<string, string>) =>
     call<Answer>(`/v1/views/${part(name)}/rows?${new URLSearchParams(parameters)}`),
   sources: () => call<{ sources: Source[] }>("/v1/sources").then((answer) => answer.sources),
+  metrics: () => open("/metrics").then((response) => response.text()),
   completions: () => call<Completions>("/v1/completions"),
   validate: (sql: string, signal?: AbortSignal) =>
     call<{ ok: boolean; error?: ErrorBody }>("/v1/validate", post({ sql }, signal)),

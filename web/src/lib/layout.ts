@@ -76,3 +76,26 @@ function arrange(layer: string[], before: string[], layers: string[][], edges: E
   );
   layer.sort((a, b) => middle.get(a)! - middle.get(b)! || position.get(a)! - position.get(b)!);
 }
+
+export interface Step {
+  id: string;
+  depth: number;
+  from: string | null;
+}
+
+/** Every node once, each after what feeds it: the topology read as an indented list. */
+export function walk(ids: string[], edges: Edge[]): Step[] {
+  const known = new Set(ids);
+  const fed = new Set(edges.filter((edge) => known.has(edge.from)).map((edge) => edge.to));
+  const seen = new Set<string>();
+  const steps: Step[] = [];
+  const visit = (id: string, depth: number, from: string | null): void => {
+    if (seen.has(id) || !known.has(id)) return;
+    seen.add(id);
+    steps.push({ id, depth, from });
+    for (const edge of edges) if (edge.from === id) visit(edge.to, depth + 1, id);
+  };
+  for (const id of ids) if (!fed.has(id)) visit(id, 0, null);
+  for (const id of ids) visit(id, 0, null);
+  return steps;
+}
