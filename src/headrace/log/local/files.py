@@ -19,6 +19,14 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Temporary file, fsync, rename, fsync of the folder."""
     temporary = path.with_name(path.name + ".tmp")

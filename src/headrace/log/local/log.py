@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -56,24 +57,25 @@ class LocalLog(ReadingLog):
         make_folder(folder)
         self.settings, self.clock = settings, clock
         self._lock = OwnerLock(folder)
+        self._closed = False
         self._server: OwnerServer | None = None
         self._calls: dict[str, Callable[[Any], Any]] = {}
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._lock.release)
             prepare_folder(folder)
             started_ms = clock.now_ms()
             self._loader = Loader(folder, settings, clock)
             self._committer = Committer(
                 folder, settings, clock, lambda: StablePublisher(folder / "stable", started_ms), self._loader.load
             )
+            undo.callback(self._committer.close)
             self._maintenance = Maintenance(self, self._committer)
+            undo.callback(self._maintenance.close)
             if serve:
                 self._server = OwnerServer(self, started_ms)
-                self._lock.announce(Holder(os.getpid(), str(self._server.path), started_ms))
-            else:
-                self._lock.announce(Holder(os.getpid(), "", started_ms))
-        except BaseException:
-            self._lock.release()
-            raise
+            socket = str(self._server.path) if self._server else ""
+            self._lock.announce(Holder(os.getpid(), socket, started_ms))
+            undo.pop_all()
 
     # Topics
 
@@ -221,7 +223,11 @@ class LocalLog(ReadingLog):
         return handler(body)
 
     def close(self) -> None:
-        """Commit what was taken, stop everything, give up the lock. Once is enough; again does nothing."""
+        """Commit what was taken, stop everything, give up the lock. Again does nothing."""
+        with self._files_lock:
+            closed, self._closed = self._closed, True
+        if closed:
+            return
         if self._server is not None:
             self._server.close()
         self._maintenance.close()

@@ -298,6 +298,7 @@ class Committer:
         for _, partitions in touched:
             for partition in partitions:
                 if partition.new_files:
+                    partition.sync_indexes()
                     sync_folder(partition.folder)
         self.journal_append(journals.GROUP, group.payload(self.state.group + 1))
         try:

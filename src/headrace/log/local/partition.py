@@ -121,6 +121,11 @@ class Partition:
         assert self._writer is not None
         return self._written, self._writer.base, self._writer.position
 
+    def sync_indexes(self) -> None:
+        """Before the commit: the indexes of segments that it seals."""
+        for writer in self._full:
+            writer.sync_index()
+
     def committed(self) -> None:
         """After the commit: bring the index up to date, seal what is full. Failing here loses nothing but time."""
         full, self._full, self.new_files = self._full, [], False

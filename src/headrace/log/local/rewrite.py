@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.errors import CorruptFrame
 from headrace.log.base import Topic
-from headrace.log.local.files import sync_folder, write_all
+from headrace.log.local.files import sync_file, sync_folder, write_all
 from headrace.log.local.frame import MAX_BODY, REWRITTEN, FrameHeader, encode_frame, frame_body
 from headrace.log.local.index import Index, encode_entries, encode_index_header
 from headrace.log.local.segment import HEADER_SIZE, NO_TIME, MappedSegment, encode_segment_header, index_path
@@ -132,4 +132,5 @@ def _merge(segment: MappedSegment, topic: Topic, run: Frames) -> tuple[FrameHead
 def _replace_index(path: Path, content: bytes) -> None:
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_bytes(content)
+    sync_file(temporary)
     os.rename(temporary, path)

@@ -13,7 +13,7 @@ import google_crc32c
 import pyarrow as pa
 
 from headrace.errors import CorruptFrame
-from headrace.log.local.files import write_all
+from headrace.log.local.files import sync_file, write_all
 from headrace.log.local.frame import ALIGNMENT, FrameHeader, decode_header, frame_is_valid
 from headrace.log.local.frame import MAGIC as FRAME_MAGIC
 from headrace.log.local.index import HEADER_SIZE as INDEX_HEADER_SIZE
@@ -199,7 +199,7 @@ class SegmentWriter:
         self._dirty = False
 
     def write_index(self) -> None:
-        """Write the entries that are not in the file yet. After the commit, so the file never runs ahead of it."""
+        """Write the entries that are not in the file yet."""
         if self._indexed == len(self._index) and self._indexed:
             return
         entries = encode_entries(self._index, self._indexed)
@@ -213,15 +213,13 @@ class SegmentWriter:
             os.close(descriptor)
         self._indexed = len(self._index)
 
+    def sync_index(self) -> None:
+        """Before the commit that seals this segment: from then on nobody writes its index again."""
+        self.write_index()
+        sync_file(index_path(self.folder, self.base))
+
     def seal(self, now_ms: int) -> None:
         """Close for good; the file's time is when its last record came, which is what retention goes by."""
-        self.write_index()
-        path = index_path(self.folder, self.base)
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
         os.utime(segment_path(self.folder, self.base), ns=(now_ms * 1_000_000, now_ms * 1_000_000))
         self.close()
 

@@ -43,13 +43,37 @@ def failure(error: HeadraceError) -> bytes:
 
 def read_batches(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
     """The batches of one Arrow stream, to its end. What does not hold together is refused before anyone touches it."""
-    with pa.ipc.open_stream(file) as stream:
+    source = _Whole(file)
+    with pa.ipc.open_stream(source) as stream:
         for batch in stream:
             try:
                 batch.validate(full=True)
             except pa.ArrowInvalid as error:
                 raise UsageError("an Arrow batch is not valid", detail=str(error)) from error
             yield batch
+    if source.broken:
+        raise ConnectionError("the stream broke off")
+
+
+class _Whole:
+    """Notices that the sender hung up: Arrow takes that for the end of a stream, and would store half of it."""
+
+    closed = False
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.broken = False
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self.broken = self.broken or len(data) < size
+        return data
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """The file stays open: the next request follows."""
 
 
 def encode_batches(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.Buffer:

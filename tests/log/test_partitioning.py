@@ -1,0 +1,87 @@
+"""Keys go where Kafka's own producers would put them."""
+
+from __future__ import annotations
+
+import datetime
+import struct
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.log.local.partitioning import murmur2, partition_of, partition_rows, rows_in_turn
+
+INT32, INT64 = (st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (32, 64))
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_murmur2_is_kafkas(key: bytes, expected: int) -> None:
+    """The vectors of Kafka's own test."""
+    assert murmur2(key) == expected % 2**32
+
+
+def partitions(column: pa.Array, count: int = 7, key_format: str = "KAFKA") -> list[int]:
+    chosen = partition_rows([column], ["K"], key_format, count, 0)
+    return [chosen] if isinstance(chosen, int) else [int(number) for number in chosen]
+
+
+@given(st.lists(st.binary(max_size=400), min_size=1, max_size=30), st.integers(0, 3), st.integers(2, 50))
+def test_bytes(keys: list[bytes], skipped: int, count: int) -> None:
+    """All at once or one by one, in a slice or not."""
+    column = pa.array([b"xyz"] * skipped + keys, pa.binary()).slice(skipped)
+    assert partitions(column, count) == [partition_of(key, count) for key in keys]
+    assert [partitions(column.slice(row, 1), count)[0] for row in range(len(keys))] == partitions(column, count)
+
+
+@given(st.lists(st.text(max_size=20), min_size=1, max_size=20))
+def test_text_is_utf8(keys: list[str]) -> None:
+    assert partitions(pa.array(keys)) == [partition_of(key.encode(), 7) for key in keys]
+
+
+@pytest.mark.parametrize(
+    ("type_", "form", "values"),
+    [(pa.int32(), ">i", INT32), (pa.int64(), ">q", INT64), (pa.float64(), ">d", st.floats(allow_nan=False))],
+    ids=str,
+)
+@given(data=st.data())
+def test_numbers_are_big_endian(type_: pa.DataType, form: str, values: st.SearchStrategy[Any], data: st.DataObject) -> None:
+    keys = data.draw(st.lists(values, min_size=1, max_size=20))
+    assert partitions(pa.array(keys, type_)) == [partition_of(struct.pack(form, key), 7) for key in keys]
+
+
+def test_timestamps_are_milliseconds() -> None:
+    moment = datetime.datetime(2026, 11, 15, 13, 59, 0, 123_456, datetime.UTC)
+    column = pa.array([moment, moment], pa.timestamp("us", tz="UTC"))
+    milliseconds = int(moment.timestamp()) * 1000 + 123
+    assert set(partitions(column)) == {partition_of(struct.pack(">q", milliseconds), 7)}
+
+
+def test_several_columns_are_json() -> None:
+    columns = [pa.array(["a", "b"]), pa.array([1, None])]
+    chosen = partition_rows(columns, ["X", "Y"], "KAFKA", 7, 0)
+    assert not isinstance(chosen, int)
+    assert chosen.tolist() == [partition_of(key, 7) for key in (b'{"X":"a","Y":1}', b'{"X":"b","Y":null}')]
+
+
+def test_a_json_key_is_json() -> None:
+    assert partitions(pa.array(["a", "b"]), key_format="JSON") == [partition_of(key, 7) for key in (b'"a"', b'"b"')]
+
+
+def test_rows_without_a_key_go_in_turn() -> None:
+    assert partitions(pa.array(["a", None, "a", None], pa.utf8()))[1::2] == [0, 1]
+    assert partition_rows([pa.array([None], pa.utf8())], ["K"], "KAFKA", 7, 12) == 5
+    in_turn = rows_in_turn(5, 3, 2)
+    assert not isinstance(in_turn, int)
+    assert in_turn.tolist() == [2, 0, 1, 2, 0]
