@@ -8,14 +8,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from headrace.collect.http.bodies import ClientGone
+from headrace.collect.http.bodies import ClientGone, Incoming
 from headrace.server.auth import Role
-from headrace.server.errors import error_response
+from headrace.server.errors import error_response, http_exception
 from headrace.server.services import Services
 
 Handler = Callable[[Request, Services], Awaitable[Response]]
@@ -64,14 +65,20 @@ def _http(endpoint: Endpoint, services: Services) -> Callable[[Request], Awaitab
 
     async def serve(request: Request) -> Response:
         started = time.perf_counter()
+        incoming = Incoming(request.receive)
+        request = Request(request.scope, incoming)
         try:
             services.auth.check(request, endpoint.role)
             response = await endpoint.handler(request, services)
         except ClientGone:
             # Nobody reads this; 499 is what others call it in their logs.
             response = Response(status_code=499)
+        except HTTPException as error:
+            response = await http_exception(request, error)
         except Exception as error:
             response = error_response(error)
+        if response.status_code >= 400 and endpoint.method == "POST" and "expect" not in request.headers:
+            await incoming.drain()
         observe(response.status_code, time.perf_counter() - started)
         return response
 

@@ -44,34 +44,40 @@ def main(arguments: list[str] | None = None) -> int:
         check_binding(project)
         settings = project.settings.server
         port = choose_port(settings.host, settings.port if options.port is None else options.port)
-        return asyncio.run(serve(project, port))
+        return asyncio.run(run(project, port))
     except HeadraceError as error:
         print(error, file=sys.stderr)
         # Trying again mends no settings and no damaged log; a port or a lock may become free.
         return EXIT_HOPELESS if isinstance(error, ConfigError | Refused | CorruptFrame) else 1
 
 
-async def serve(project: Project, port: int) -> int:
-    """Until a signal, or until HTTP fails: then 1, and the supervisor starts it anew."""
-    loop = asyncio.get_running_loop()
+async def run(project: Project, port: int) -> int:
+    """Serve until a signal says stop."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     with open_services(project, SystemClock()) as services:
-        server = http_server(services, port)
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
-        serving = asyncio.create_task(server.serve())
-        rates = asyncio.create_task(services.rates.run())
-        stopping = asyncio.create_task(stop.wait())
-        host = project.settings.server.host
+        return await serve(services, port, stop)
+
+
+async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
+    """Until `stop`, or until HTTP fails: then 1, and the supervisor starts it anew."""
+    host = services.project.settings.server.host
+    server = http_server(services, port)
+    serving = asyncio.create_task(server.serve())
+    rates = asyncio.create_task(services.rates.run())
+    stopping = asyncio.create_task(stop.wait())
+    try:
         logger.info("listening on http://%s:%d", f"[{host}]" if ":" in host else host, port)
         await services.run(apply_pipelines, services)
         await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
         failed = serving.done()
         await _stop(services, server, serving)
-        for task in (rates, stopping):
-            task.cancel()
         logger.info("stopped")
         return 1 if failed else 0
+    finally:
+        rates.cancel()
+        stopping.cancel()
 
 
 def http_server(services: Services, port: int) -> Server:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import zlib
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
@@ -27,6 +28,27 @@ LINES_TYPES = ("application/x-ndjson", "application/ndjson", "application/jsonl"
 
 class ClientGone(Exception):
     """The client went away before the body was complete. Nobody is left to answer."""
+
+
+class Incoming:
+    """A request's `receive` that knows whether the body has been read to its end."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._complete = False
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        message = await self._receive()
+        self._complete = message["type"] == "http.disconnect" or not message.get("more_body", False)
+        return message
+
+    async def drain(self, seconds: float = 1.0, max_bytes: int = 64 * 1024 * 1024) -> None:
+        """Read the rest and forget it, within reason. A refusal that is sent while the client still sends is lost with
+        the connection: the client would see that it broke, not why."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self._complete and max_bytes > 0:
+                    max_bytes -= len((await self()).get("body", b""))
 
 
 @dataclass(frozen=True, slots=True)
