@@ -18,10 +18,11 @@ from typing import Any, TypeAlias
 from headrace.deliver.base import Answer, Delivery
 from headrace.deliver.records import stream_rows
 from headrace.deliver.values import to_json_rows
+from headrace.errors import NotFound
 from headrace.sql.expressions import ColumnRef, Expression
 from headrace.sql.plan import Ordering, PullQuery
 from headrace.sql.walk import walk
-from headrace.store.base import Position
+from headrace.store.base import Position, ViewStore
 from headrace.store.readers import too_late
 from headrace.store.rows import names_of, over_rows, project_rows
 from headrace.types import Column
@@ -142,12 +143,22 @@ class Descending(Ascending):
 
 
 def _pull_table(delivery: Delivery, prepared: Prepared, seconds: float, most: int) -> tuple[list[Row], Position, int]:
-    query = prepared.query
-    view = delivery.views.view(query.source.name)
+    view = delivery.views.view(prepared.query.source.name)
+    try:
+        return _scan(view, prepared, seconds, most)
+    except NotFound:
+        # Closed under us: if it was replaced (filled again, a new version), the answer is there.
+        serving = delivery.views.view(prepared.query.source.name)
+        if serving is view:
+            raise
+        return _scan(serving, prepared, seconds, most)
+
+
+def _scan(view: ViewStore, prepared: Prepared, seconds: float, most: int) -> tuple[list[Row], Position, int]:
     end = time.monotonic() + seconds
     in_store = prepared.store_order is not None
     limit = most if in_store else None
-    with view.scan(prepared.names, query.predicate, prepared.store_order or (), limit, seconds) as scan:
+    with view.scan(prepared.names, prepared.query.predicate, prepared.store_order or (), limit, seconds) as scan:
         rows = scan.rows
         if scan.residual is not None:
             matches = _matcher(scan.residual, prepared.needed)

@@ -78,8 +78,7 @@ class Follower:
         topic = self.source.topic
         if topic not in snapshot.ends:
             raise NotFound(f"topic `{topic}` does not exist")
-        if self.view.damaged or not self._trusted:
-            self._verify(log, snapshot)
+        self.verify(log, snapshot)
         position = _from_start(self.view.position(), snapshot, topic)
         if not behind(snapshot, topic, position):
             return False
@@ -95,13 +94,15 @@ class Follower:
             self._decoder = SourceDecoder(topic, self.source)
         return self._decoder
 
-    def _verify(self, log: Log, snapshot: Snapshot) -> None:
-        """Rows that are damaged, or whose position is not one of this log, are thrown away."""
+    def verify(self, log: Log, snapshot: Snapshot) -> None:
+        """Rows that are damaged, or whose position is not one of this log, are thrown away. The position is looked at once,
+        as soon as the topic is there; damage whenever a reader found it."""
         if self.view.damaged:
             self._refill("its file is damaged")
-        elif not belongs(log, snapshot, self.source.topic, self.view.position()):
-            self._refill("it is ahead of the log, which must be another one")
-        self._trusted = True
+        elif not self._trusted and self.source.topic in snapshot.ends:
+            if not belongs(log, snapshot, self.source.topic, self.view.position()):
+                self._refill("it is ahead of the log, which must be another one")
+            self._trusted = True
 
     def _refill(self, reason: str) -> None:
         logger.warning("view `%s` v%d is filled again from the log: %s", self.source.name, self.version, reason)
@@ -187,7 +188,9 @@ class Followers:
         try:
             if source is None:
                 raise NotFound(f"view `{display_name(view.name)}` has no definition")
-            self._followers[view.name] = Follower(self._store, source, view.version, self._clock)
+            follower = Follower(self._store, source, view.version, self._clock)
+            follower.verify(self._log, self._log.snapshot())
+            self._followers[view.name] = follower
         except (HeadraceError, OSError) as error:
             # One view that cannot be opened must not keep the others from being served.
             logger.error("view `%s` cannot be opened: %s", view.name, error)

@@ -15,6 +15,7 @@ from headrace.sql.evaluate import compile_expression
 from headrace.sql.expressions import (
     Arithmetic,
     Between,
+    Call,
     Cast,
     ColumnRef,
     Comparison,
@@ -150,6 +151,7 @@ class Pusher:
         return Operation("AND", (Operation("PREFIX", bounds), matches))
 
 
+DIFFERENT_EACH_TIME = {"RANDOM", "UUID"}
 _COMPARISONS = {"IS DISTINCT FROM": "IS NOT", "IS NOT DISTINCT FROM": "IS"}
 
 
@@ -169,9 +171,12 @@ def push(predicate: Expression | None, columns: Mapping[str, DataType], encode: 
 
 
 def is_constant(expression: Expression) -> bool:
-    """Made of literals and arithmetic only. Function calls are not looked into: they may mean something else each
-    time."""
-    return all(isinstance(part, Literal | Cast | Negate | Arithmetic) for part in walk(expression))
+    """Has it the same value for every row? The time now counts as constant: it is the time the query is run."""
+    return all(
+        isinstance(part, Literal | Cast | Negate | Arithmetic)
+        or (isinstance(part, Call) and part.name not in DIFFERENT_EACH_TIME)
+        for part in walk(expression)
+    )
 
 
 def constant_value(expression: Expression) -> Any:

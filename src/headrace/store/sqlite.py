@@ -40,6 +40,8 @@ APPLICATION = 0x48524356  # "HRCV"
 WAL_BYTES = 32 * 1024 * 1024
 """Above this the write-ahead log is brought into the file even if readers have to be waited for, a moment."""
 
+CHECKPOINT_SECONDS = 1.0
+
 logger = logging.getLogger("headrace.store")
 
 
@@ -97,7 +99,7 @@ def file_name(name: str) -> str:
     >>> file_name("VIEWS"), file_name("../a b")
     ('VIEWS', '%2E%2E%2Fa%20b')
     """
-    safe = quote(name, safe="").replace(".", "%2E")
+    safe = quote(name, safe="").replace(".", "%2E") or "%"
     return safe if len(safe) <= 200 else f"{safe[:160]}%{sha256(name.encode()).hexdigest()[:32]}"
 
 
@@ -160,7 +162,7 @@ class SqliteView(ViewStore):
         wal = self._path.with_name(self._path.name + "-wal")
         if time.monotonic() >= self._next_checkpoint and wal.exists() and wal.stat().st_size > WAL_BYTES:
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            self._next_checkpoint = time.monotonic() + 1.0
+            self._next_checkpoint = time.monotonic() + CHECKPOINT_SECONDS
 
     @contextmanager
     def scan(
@@ -202,6 +204,10 @@ class SqliteView(ViewStore):
         if len(self._statements) > 200:
             self._statements.popitem(last=False)
 
+    def statements(self) -> list[str]:
+        """What is remembered, for EXPLAIN QUERY PLAN."""
+        return list(self._statements.values())
+
     def _decoded(self, rows: Iterator[tuple[Any, ...]], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         decoders = [decoder(self._types[name]) for name in columns]
         if not any(decoders):
@@ -233,6 +239,8 @@ class SqliteView(ViewStore):
 def open_writer(path: Path, layout: Layout, definition: bytes) -> sqlite3.Connection:
     """`StoreDamaged` if what is there is not this view's."""
     fresh = not path.exists()
+    if fresh:
+        remove(path)
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         if fresh:
@@ -268,10 +276,13 @@ def _check(connection: sqlite3.Connection, definition: bytes) -> None:
         raise StoreDamaged("the file is not a whole view's")
     if version != FORMAT:
         raise StoreDamaged(f"the file has format {version}, not {FORMAT}")
-    [found] = connection.execute("SELECT definition FROM meta").fetchone() or [None]
+    try:
+        [found] = connection.execute("SELECT definition FROM meta").fetchone() or [None]
+        connection.execute("SELECT * FROM rows LIMIT 1").fetchone()
+    except sqlite3.OperationalError as error:
+        raise StoreDamaged(f"the file is not a whole view's: {error}") from error
     if found != definition:
         raise StoreDamaged("the file is of another definition")
-    connection.execute("SELECT * FROM rows LIMIT 1").fetchone()
 
 
 def _definition(source: Source) -> bytes:

@@ -94,7 +94,9 @@ class Layout:
         if condition is not None:
             query = query.where(self._condition(condition))
         if order:
-            query = query.order_by(*(exp.Ordered(this=self.column(name), desc=down) for name, down in order))
+            query = query.order_by(
+                *(exp.Ordered(this=self.column(name), desc=down, nulls_first=not down) for name, down in order)
+            )
         if limited:
             query = query.limit(exp.Placeholder(this="limit"))
         text: str = query.sql(dialect="sqlite")
