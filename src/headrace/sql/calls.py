@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from headrace.errors import SqlError
 from headrace.sql.coerce import common_type, is_nested, is_number, widens
@@ -24,12 +24,10 @@ from headrace.sql.functions.signatures import (
 )
 from headrace.sql.functions.times import UNITS_MS
 from headrace.sql.implicit import convert
+from headrace.sql.scope import Scope
 from headrace.sql.script import did_you_mean
 from headrace.types import DATE, TIME, TIMESTAMP, VARCHAR, Array, DataType, Map
 from headrace.types import Decimal as DecimalType
-
-if TYPE_CHECKING:
-    from headrace.sql.resolve import Resolver
 
 _UNITS = {unit.removesuffix("S"): unit for unit in UNITS_MS} | {unit: unit for unit in UNITS_MS}
 
@@ -39,6 +37,22 @@ _ALLOWED: dict[str, Callable[[DataType], bool]] = {
     "C": lambda type_: not is_nested(type_),
     "DECIMAL": lambda type_: isinstance(type_, DecimalType),
 }
+
+
+class Resolver(Protocol):
+    """What a call needs of the walk it is part of."""
+
+    scope: Scope
+    aggregates: str | None
+
+    def resolve(self, node: Expression) -> Expression: ...
+
+    def constant(self, node: Expression, target: DataType) -> Expression | None: ...
+
+    def error(self, message: str, node: Expression, hint: str | None = None) -> SqlError: ...
+
+    def inside(self, scope: Scope, aggregates: str | None) -> Resolver:
+        """A walk with other names, or where no aggregate may stand."""
 
 
 @dataclass(slots=True)
@@ -62,7 +76,7 @@ def resolve_call(call: Call, resolver: Resolver) -> Call:
         if resolver.aggregates is not None:
             hint = "filter groups with HAVING" if resolver.aggregates == "WHERE" else None
             raise resolver.error(f"the aggregate {call.name} cannot stand in {resolver.aggregates}", call, hint)
-        resolver = type(resolver)(resolver.scope, "another aggregate")
+        resolver = resolver.inside(resolver.scope, "another aggregate")
     # Lambdas wait until their parameters' types are known, units of time are not columns.
     arguments = [
         argument if isinstance(argument, Lambda) or _is_unit(argument, index, function) else resolver.resolve(argument)
@@ -161,7 +175,7 @@ def _resolve_lambda(pattern: LambdaOf, argument: Expression, match: _Match, reso
         raise _Mismatch
     types = [_substitute(parameter, match.variables) for parameter in pattern.parameters]
     variables = dict(resolver.scope.variables) | dict(zip(argument.parameters, types, strict=True))
-    inner = type(resolver)(replace(resolver.scope, variables=variables), resolver.aggregates or "a lambda")
+    inner = resolver.inside(replace(resolver.scope, variables=variables), resolver.aggregates or "a lambda")
     body = inner.resolve(argument.body)
     if body.type is None:
         raise resolver.error("the type of NULL is not known here", argument, "write CAST(NULL AS VARCHAR)")

@@ -9,8 +9,9 @@ from headrace.sql.statements import CreateSource, Element
 from headrace.types import Column, display_name
 
 
-def source_from(statement: CreateSource, sources: Sources) -> Source:
-    """The stream or table a statement declares, checked. Whether its name is taken is the catalog's to say."""
+def source_from(statement: CreateSource, sources: Sources | None = None) -> Source:
+    """The stream or table a statement declares, checked. Whether its name is taken is the catalog's to say; `sources`
+    is for what a declaration may refer to, which is nothing yet."""
     properties = read_properties(statement.script, statement.properties, SOURCE_PROPERTIES)
     if not statement.elements:
         hint = f"CREATE {statement.kind.upper()} {statement.name} (userid VARCHAR KEY, …) WITH (…)"

@@ -93,6 +93,9 @@ class Resolver:
         self.scope = scope
         self.aggregates = aggregates
 
+    def inside(self, scope: Scope, aggregates: str | None) -> Resolver:
+        return Resolver(scope, aggregates)
+
     def resolve(self, node: Expression) -> Expression:
         match node:
             case Literal():

@@ -39,7 +39,7 @@ _TOKEN = re.compile(
     | (?P<word>     \d*[A-Za-z_][A-Za-z0-9_@]* )
     | (?P<integer>  \d+ )
     | (?P<variable> \$\{[^}]*\} )
-    | (?P<operator> => | -> | := | <> | != | <= | >= | \|\| | [-+*/%=<>()\[\],;.] )
+    | (?P<operator> => | -> | := | <> | != | <= | >= | \|\| | /(?!\*) | [-+*%=<>()\[\],;.] )
     """,
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
