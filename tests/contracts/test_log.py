@@ -193,7 +193,7 @@ def test_several_batches_are_one_atomic_write(log: Log) -> None:
 def test_columns_that_do_not_fit_are_refused(log: Log, columns: dict[str, list[object]], what: str) -> None:
     log.create_topic(PLAIN)
     with pytest.raises(UsageError, match=what):
-        put(log, "plain", **columns)
+        put(log, "plain", None, **columns)
     assert log.snapshot().arrival == 0
 
 

@@ -56,7 +56,9 @@ def test_text_is_utf8(keys: list[str]) -> None:
     ids=str,
 )
 @given(data=st.data())
-def test_numbers_are_big_endian(type_: pa.DataType, form: str, values: st.SearchStrategy[Any], data: st.DataObject) -> None:
+def test_numbers_are_big_endian(
+    type_: pa.DataType, form: str, values: st.SearchStrategy[Any], data: st.DataObject
+) -> None:
     keys = data.draw(st.lists(values, min_size=1, max_size=20))
     assert partitions(pa.array(keys, type_)) == [partition_of(struct.pack(form, key), 7) for key in keys]
 

@@ -45,7 +45,9 @@ def test_a_type_comes_back_from_arrow(type_: DataType) -> None:
 @given(st.lists(st.tuples(NAMES, TYPES), min_size=1, max_size=4, unique_by=lambda column: column[0]))
 def test_a_topic_comes_back_from_json(columns: list[tuple[str, DataType]]) -> None:
     key, *value = [Column(name, type_) for name, type_ in columns]
-    spec = TopicSpec("t", (key,), tuple(value), 3, timestamp=TimestampColumn(key.name, "yyyy"), config=TopicConfig(1, 2))
+    spec = TopicSpec(
+        "t", (key,), tuple(value), 3, timestamp=TimestampColumn(key.name, "yyyy"), config=TopicConfig(1, 2)
+    )
     topic = Topic(9, spec, (SchemaVersion(1, (key,), ()), SchemaVersion(2, (key,), tuple(value))))
     assert spec_from_json(spec_to_json(spec)) == spec
     body = topic_to_json(topic)

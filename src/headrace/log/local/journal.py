@@ -76,7 +76,8 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path, trusted: int | None = None) -> tuple[Journal, list[tuple[int, Any]]]:
-        """Read the valid beginning, cut the torn tail. `trusted` is the length known to be synced, if it is known."""
+        """Read the valid beginning. `trusted` is the length known to be synced, if it is known. `cut` comes next, once
+        the records have been found to make sense."""
         descriptor = os.open(path, os.O_RDWR)
         try:
             data = path.read_bytes()[:trusted]
@@ -85,13 +86,16 @@ class Journal:
                 records.append((kind, payload))
                 length = after
             _check(path, data, records, length)
-            if os.fstat(descriptor).st_size > length:
-                os.ftruncate(descriptor, length)
-                os.fsync(descriptor)
         except BaseException:
             os.close(descriptor)
             raise
         return cls(path, descriptor, length), records
+
+    def cut(self) -> None:
+        """Remove a torn tail."""
+        if os.fstat(self._descriptor).st_size > self.length:
+            os.ftruncate(self._descriptor, self.length)
+            os.fsync(self._descriptor)
 
     def append(self, kind: int, payload: Any) -> None:
         """Write one record and sync it. This is the commit."""

@@ -64,6 +64,7 @@ def open_journal(folder: Path, trusted: int | None = None) -> tuple[Journal, Log
                 detail=f"file `{path}`: its last records are damaged or missing",
                 hint=f"restore it from a backup; to accept the loss, delete `{folder / 'stable'}`",
             )
+        journal.cut()
     except BaseException:
         journal.close()
         raise

@@ -160,11 +160,11 @@ class PartitionFiles:
                 self.bases(again=True)
                 limit = self._limit(segment.base, end)
                 if offset < limit:
-                    position, offset = origin = self._pass_damage(segment, *origin, limit)
+                    position, offset = origin = self._pass_damage(segment, *origin, limit, start)
                 continue
             if header.next_offset > start:
                 if check and not segment.is_valid(position, header):
-                    position, offset = origin = self._pass_damage(segment, position, offset, limit)
+                    position, offset = origin = self._pass_damage(segment, position, offset, limit, start)
                     continue
                 yield Place(segment, position, header)
             position, offset = position + header.size, header.next_offset
@@ -188,10 +188,12 @@ class PartitionFiles:
 
     # Damage
 
-    def _pass_damage(self, segment: MappedSegment, position: int, offset: int, limit: int) -> tuple[int, int]:
-        """Find the first damaged frame from here on; go on after it if it was set aside."""
+    def _pass_damage(
+        self, segment: MappedSegment, position: int, offset: int, limit: int, start: int
+    ) -> tuple[int, int]:
+        """Find the first damaged frame from here on; go on after it if it was set aside or nobody asked for it."""
         position, offset, following, after = find_damage(segment, position, offset, limit)
-        if not self._is_aside(offset, after):
+        if after > start and not self._is_aside(offset, after):
             raise corrupt(segment.path, position, offset, after)
         return following, after
 

@@ -1,0 +1,206 @@
+"""Opening after a crash: everything committed is there, nothing else is."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.errors import CorruptFrame, LogError
+from headrace.log.base import Append
+from tests.log.support import PLAIN, VIEWS, batch, numbers, open_owner, put, rows, segments
+
+
+def write_log(folder: Path, groups: int = 3) -> None:
+    log = open_owner(folder)
+    log.create_topic(PLAIN)
+    for number in range(groups):
+        put(log, "plain", N=[number])
+    log.close()
+
+
+class Crash:
+    """A log just before its last group was committed, and all that the group wrote: any part of it may have reached the
+    disk."""
+
+    def __init__(self, folder: Path) -> None:
+        write_log(folder, 2)
+        self.folder = folder
+        self.segment, self.journal = segments(folder)[0], folder / "journal"
+        self.before = {path: path.read_bytes() for path in (self.segment, self.journal, folder / "stable")}
+        log = open_owner(folder)
+        put(log, "plain", N=[2], time_=[5])
+        log.close()
+        self.after = {path: path.read_bytes() for path in self.before}
+
+    def happen(self, segment_size: int, journal_size: int) -> None:
+        # The index may know more than the journal; `stable` never does.
+        (self.folder / "stable").write_bytes(self.before[self.folder / "stable"])
+        self.segment.write_bytes(self.after[self.segment][:segment_size])
+        self.journal.write_bytes(self.after[self.journal][:journal_size])
+
+
+def test_a_group_torn_at_any_byte_of_its_frames_is_as_if_it_never_was(tmp_path: Path) -> None:
+    crash = Crash(tmp_path / "log")
+    before, after = len(crash.before[crash.segment]), len(crash.after[crash.segment])
+    for size in range(before, after + 1, 7):
+        crash.happen(size, len(crash.before[crash.journal]))
+        log = open_owner(crash.folder)
+        assert numbers(log) == [0, 1]
+        put(log, "plain", N=[7])
+        assert numbers(log) == [0, 1, 7]
+        assert log.snapshot().arrival == 3
+        log.close()
+
+
+def test_a_group_torn_at_any_byte_of_the_journal_is_as_if_it_never_was(tmp_path: Path) -> None:
+    crash = Crash(tmp_path / "log")
+    before, after = len(crash.before[crash.journal]), len(crash.after[crash.journal])
+    for size in range(before, after + 1):
+        crash.happen(len(crash.after[crash.segment]), size)
+        log = open_owner(crash.folder)
+        assert numbers(log) == ([0, 1, 2] if size == after else [0, 1])
+        assert log.snapshot().stream_times["plain"] >= 0
+        log.close()
+
+
+def test_a_bit_flipped_in_the_last_journal_record_is_not_taken_for_a_torn_tail(tmp_path: Path) -> None:
+    """The last group was published, so its record must be there."""
+    write_log(tmp_path / "log")
+    journal = tmp_path / "log" / "journal"
+    damaged = bytearray(journal.read_bytes())
+    damaged[damaged.rfind(b"HRJ1") + 17] ^= 1
+    journal.write_bytes(damaged)
+    with pytest.raises(LogError, match="group 3 was already committed"):
+        open_owner(tmp_path / "log")
+    assert journal.read_bytes() == damaged
+    (tmp_path / "log" / "stable").unlink()
+    log = open_owner(tmp_path / "log")
+    assert numbers(log) == [0, 1]
+    log.close()
+
+
+def test_a_missing_journal_is_never_an_empty_log(tmp_path: Path) -> None:
+    write_log(tmp_path / "log")
+    (tmp_path / "log" / "journal").unlink()
+    with pytest.raises(LogError, match="journal is missing") as raised:
+        open_owner(tmp_path / "log")
+    assert "backup" in str(raised.value)
+    assert len(segments(tmp_path / "log")) == 1
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    write_log(tmp_path / "log")
+    (tmp_path / "log" / "format").write_text("headrace-log 2\n")
+    with pytest.raises(LogError, match="not a log of this version"):
+        open_owner(tmp_path / "log")
+
+
+def test_what_the_journal_does_not_know_is_set_aside(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    write_log(folder)
+    [segment] = segments(folder)
+    shutil.copy(segment, segment.with_name(f"{99:020}.seg"))
+    shutil.copytree(folder / "topics" / "plain", folder / "topics" / "stranger")
+    log = open_owner(folder)
+    assert [topic.name for topic in log.topics()] == ["plain"]
+    assert numbers(log) == [0, 1, 2]
+    assert sorted(path.name for path in (folder / "quarantine").iterdir()) == [
+        f"topics-plain-0-{99:020}.seg",
+        "topics-stranger",
+    ]
+    log.close()
+
+
+def test_a_deletion_that_was_cut_short_is_finished(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    log = open_owner(folder)
+    log.create_topic(PLAIN)
+    kept = tmp_path / "kept"
+    shutil.copytree(folder / "topics" / "plain", kept)
+    log.delete_topic("plain")
+    log.close()
+    shutil.copytree(kept, folder / "topics" / "plain")
+    log = open_owner(folder)
+    assert log.topics() == []
+    assert not (folder / "topics" / "plain").exists()
+    log.close()
+
+
+def test_a_lost_definition_is_written_again(tmp_path: Path) -> None:
+    write_log(tmp_path / "log")
+    definition = tmp_path / "log" / "topics" / "plain" / "topic.json"
+    content = definition.read_bytes()
+    definition.write_bytes(b"{")
+    log = open_owner(tmp_path / "log")
+    assert definition.read_bytes() == content
+    assert numbers(log) == [0, 1, 2]
+    log.close()
+
+
+@pytest.mark.parametrize("harm", ["missing", "empty", "zeros", "torn", "of another generation"])
+def test_the_index_can_always_be_made_again(tmp_path: Path, harm: str) -> None:
+    folder = tmp_path / "log"
+    log = open_owner(folder)
+    log.create_topic(VIEWS)
+    for first in range(0, 5000, 500):
+        columns: dict[str, list[Any]] = {"USERID": ["u" * 300] * 500, "N": list(range(first, first + 500)), "time_": list(range(500))}
+        log.append([Append("pageviews", batch(**columns), 0)]).result(30)
+    log.close()
+    index = next((folder / "topics" / "pageviews" / "0").glob("*.idx"))
+    content = index.read_bytes()
+    assert len(content) > 32 + 5 * 40
+    match harm:
+        case "missing":
+            index.unlink()
+        case "empty":
+            index.write_bytes(b"")
+        case "zeros":
+            index.write_bytes(content[:80] + bytes(len(content) - 80))
+        case "torn":
+            index.write_bytes(content[:-50])
+        case _:
+            index.write_bytes(content[:8] + b"\x07" + content[9:])
+    log = open_owner(folder)
+    assert index.read_bytes() == content
+    assert [
+        n for records in log.read("pageviews", 0, 4321, 4323, ["N"]) for n in records.batch.column(0).to_pylist()
+    ] == [4321, 4322]
+    log.close()
+
+
+@pytest.mark.parametrize("what", ["truncated", "deleted"])
+def test_an_active_segment_that_lost_bytes_is_damage_and_writing_goes_on(tmp_path: Path, what: str) -> None:
+    folder = tmp_path / "log"
+    write_log(folder)
+    [segment] = segments(folder)
+    if what == "deleted":
+        segment.unlink()
+    else:
+        segment.write_bytes(segment.read_bytes()[:-100])
+    log = open_owner(folder)
+    put(log, "plain", N=[3])
+    with pytest.raises(CorruptFrame) as raised:
+        numbers(log)
+    lost = (raised.value.data["first_offset"], raised.value.data["next_offset"])
+    assert lost == ((2, 3) if what == "truncated" else (0, 3))
+    assert log.quarantine("plain", 0, 2) == lost
+    assert numbers(log) == [*range(lost[0]), 3]
+    log.close()
+
+
+def test_everything_is_there_after_opening_again(tmp_path: Path) -> None:
+    log = open_owner(tmp_path / "log", segment_bytes=2000)
+    for spec in (PLAIN, VIEWS):
+        log.create_topic(spec)
+    for number in range(50):
+        put(log, "pageviews", USERID=[f"u{number}"], N=[number])
+    before, snapshot = rows(log, "pageviews"), log.snapshot()
+    log.close()
+    assert len(segments(tmp_path / "log", "pageviews")) > 2
+    log = open_owner(tmp_path / "log")
+    assert rows(log, "pageviews") == before
+    assert log.snapshot() == snapshot
+    log.close()
