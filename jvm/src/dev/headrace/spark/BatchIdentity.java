@@ -1,0 +1,60 @@
+package dev.headrace.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.HexFormat;
+
+/** What makes a query's batch the same batch when it is run again: the checkpoint's id and what it says the batch reads. */
+record BatchIdentity(String query, int version, String checkpoint, long batch, String offsets) {
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  /** Spark writes both files before it hands the batch to the sink. */
+  static BatchIdentity of(WriteOptions options, long batch) throws IOException {
+    Path offsets = options.checkpoint().resolve("offsets").resolve(Long.toString(batch));
+    try {
+      String checkpoint = JSON.readTree(Files.readString(options.checkpoint().resolve("metadata"))).required("id").asText();
+      return new BatchIdentity(options.query(), options.version(), checkpoint, batch, describe(Files.readString(offsets)));
+    } catch (NoSuchFileException error) {
+      throw LogException.usage("the checkpoint `%s` has no batch %d".formatted(options.checkpoint(), batch));
+    }
+  }
+
+  /** A digest of all that Spark wrote, and, for people and for `headrace query list`, where the first source ended. */
+  private static String describe(String text) throws IOException {
+    ObjectNode found = JSON.createObjectNode();
+    // Two lines of Spark's own, then one per source: its offset as JSON, after its name and a colon if it has one.
+    for (String line : text.lines().skip(2).toList()) {
+      JsonNode offset = JSON.readTree(line.substring(Math.max(0, line.indexOf('{'))));
+      if (offset.has("partitions")) {
+        found.set("partitions", offset.get("partitions"));
+        break;
+      }
+    }
+    return found.put("digest", digest(text)).toString();
+  }
+
+  private static String digest(String text) {
+    try {
+      return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(text.getBytes(StandardCharsets.UTF_8)));
+    } catch (NoSuchAlgorithmException error) {
+      throw new IllegalStateException(error);
+    }
+  }
+
+  ObjectNode json() {
+    return JSON.createObjectNode()
+        .put("query", query)
+        .put("version", version)
+        .put("checkpoint", checkpoint)
+        .put("batch", batch)
+        .put("offsets", offsets);
+  }
+}

@@ -1,0 +1,136 @@
+package dev.headrace.spark;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.sql.connector.read.streaming.ReadAllAvailable;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+
+/**
+ * The sources of one query that read up to one common arrival number per trigger.
+ *
+ * <p>Spark asks every source once per trigger, one after the other. Whoever is asked first decides for all: everything
+ * that is visible now, or less if some source's row limit says so. The others get the same number. When a source is
+ * asked for the second time, the next trigger has come.
+ *
+ * <p>If no source has new records, every source keeps its offset, though the log's arrival number may have grown: a
+ * new offset would start an empty batch. Otherwise all move, also those without new records, so the sources of a query
+ * are always at the same arrival number and one of them can tell, after a restart, where the others are.
+ */
+final class CutGroup {
+  private static final Map<String, CutGroup> GROUPS = new ConcurrentHashMap<>();
+
+  private final String key;
+  private final StableFile stable;
+  private final Map<TopicStream, TopicOffset> members = new LinkedHashMap<>();
+  private final Map<TopicStream, TopicOffset> decided = new HashMap<>();
+  private LogMoment first;
+  private LogMoment last;
+
+  private CutGroup(String key, ReadOptions options) {
+    this.key = key;
+    this.stable = new StableFile(options.path());
+  }
+
+  /**
+   * The group that the options name, within one run of one query: its checkpoint is part of the key, since two queries may
+   * use the same name. A source that names none is a group of its own.
+   */
+  static CutGroup of(ReadOptions options, String checkpointLocation) {
+    if (options.cut() == null) {
+      return new CutGroup(null, options);
+    }
+    // <checkpoint>/sources/<number or name>
+    String checkpoint = checkpointLocation.replaceFirst("/[^/]+/?$", "");
+    String key = String.join("\n", options.path().toString(), checkpoint, options.cut());
+    return GROUPS.computeIfAbsent(key, unused -> new CutGroup(key, options));
+  }
+
+  synchronized void join(TopicStream member) {
+    members.put(member, null);
+  }
+
+  synchronized void leave(TopicStream member) {
+    members.remove(member);
+    if (members.isEmpty() && key != null) {
+      GROUPS.remove(key, this);
+    }
+  }
+
+  LogMoment now() {
+    return stable.read();
+  }
+
+  /** One moment for all that start with what is there now. */
+  synchronized LogMoment firstMoment() {
+    if (first == null) {
+      first = now();
+    }
+    return first;
+  }
+
+  /** For the trigger `availableNow`: read in as many batches as it takes, but nothing that comes later. */
+  synchronized void stopAtThisMoment() {
+    if (last == null) {
+      last = now();
+    }
+  }
+
+  /** How far `member` may read in this trigger, which it starts at `start`. */
+  synchronized TopicOffset next(TopicStream member, TopicOffset start, ReadLimit limit) {
+    if (!decided.containsKey(member)) {
+      members.put(member, start);
+      try {
+        decide(start, limit instanceof ReadAllAvailable);
+      } catch (IOException error) {
+        throw new UncheckedIOException(error);
+      }
+    }
+    TopicOffset end = decided.remove(member).orStart(start);
+    members.put(member, end);
+    return end;
+  }
+
+  private void decide(TopicOffset asked, boolean unlimited) throws IOException {
+    LogMoment moment = last == null ? now() : last;
+    Map<TopicStream, TopicOffset> starts = new LinkedHashMap<>();
+    for (Map.Entry<TopicStream, TopicOffset> entry : members.entrySet()) {
+      TopicOffset known = entry.getValue();
+      starts.put(entry.getKey(), known != null ? known : start(entry.getKey(), asked.arrival(), moment));
+    }
+    decided.clear();
+    decided.putAll(starts);
+    long cut = unlimited ? moment.arrival() : cut(starts, moment);
+    boolean anyNew = false;
+    Map<TopicStream, TopicOffset> ends = new HashMap<>();
+    for (Map.Entry<TopicStream, TopicOffset> entry : starts.entrySet()) {
+      TopicOffset end = new OffsetParser(entry.getKey().topic(), moment).atArrival(cut);
+      TopicOffset notBefore = end.orStart(entry.getValue());
+      anyNew |= !notBefore.sameOffsets(entry.getValue().offsets());
+      ends.put(entry.getKey(), notBefore);
+    }
+    if (anyNew) {
+      decided.putAll(ends);
+    }
+  }
+
+  /** Where a source will start that Spark has not asked yet: where the one that was asked is. */
+  private TopicOffset start(TopicStream member, long arrival, LogMoment moment) {
+    return arrival == 0 ? member.initialOffset() : new OffsetParser(member.topic(), moment).atArrival(arrival);
+  }
+
+  private long cut(Map<TopicStream, TopicOffset> starts, LogMoment moment) throws IOException {
+    long cut = moment.arrival();
+    for (Map.Entry<TopicStream, TopicOffset> entry : starts.entrySet()) {
+      TopicStream member = entry.getKey();
+      if (member.maxRowsPerTrigger() > 0) {
+        TopicDefinition topic = member.topic();
+        cut = RowLimit.cut(topic, entry.getValue().offsets(), moment.ends(topic), member.maxRowsPerTrigger(), cut);
+      }
+    }
+    return cut;
+  }
+}

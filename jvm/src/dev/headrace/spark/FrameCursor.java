@@ -1,0 +1,148 @@
+package dev.headrace.spark;
+
+import java.io.Closeable;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.zip.CRC32C;
+import org.apache.arrow.memory.ArrowBuf;
+import org.apache.arrow.memory.BufferAllocator;
+
+/**
+ * Walks the frames of one partition that hold offsets from `from` to before `to`, through all segments. `to` must not
+ * be past the stable end. Quarantined offsets are passed over; anything else that is not as it should be is an error.
+ */
+final class FrameCursor implements Closeable {
+  /** Enough for headers: bodies are skipped. */
+  static final int HEADERS = 16 << 10;
+
+  /** Small enough to stay in the processor's cache, large enough to make system calls rare. */
+  static final int BODIES = 1 << 20;
+
+  private final PartitionFolder folder;
+  private final OffsetRanges quarantined;
+  private final FrameChunk chunk;
+  private final long to;
+  private long offset;
+  private SegmentFile segment;
+  private long position;
+  private boolean searching;
+  private FrameHeader frame;
+
+  FrameCursor(PartitionFolder folder, long from, long to, BufferAllocator allocator, int readAhead) throws IOException {
+    this.folder = folder;
+    this.offset = from;
+    this.to = to;
+    this.quarantined = folder.quarantined();
+    this.chunk = new FrameChunk(allocator, readAhead);
+  }
+
+  /** Go to the next frame; false if there is none before `to`. */
+  boolean next() throws IOException {
+    while (advanceOverQuarantined() < to) {
+      if (segment == null) {
+        enter(folder.open(offset));
+      }
+      if (!chunk.load(segment, position, FrameHeader.SIZE)) {
+        enterNextSegment();
+        continue;
+      }
+      FrameHeader found = FrameHeader.parse(chunk.bytes(position, FrameHeader.SIZE), position);
+      if (searching && (found == null || !intact(found))) {
+        position += FrameHeader.ALIGNMENT;
+      } else if (found == null) {
+        throw corrupt(position, "there is no frame");
+      } else if (found.endOffset() <= offset) {
+        position = found.next();
+      } else {
+        accept(found);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private long advanceOverQuarantined() {
+    long outside = quarantined.firstOutside(offset);
+    // Nothing can be said about damaged bytes, not even their length: look for the next frame that is whole.
+    searching |= outside != offset;
+    offset = outside;
+    return offset;
+  }
+
+  private void accept(FrameHeader found) {
+    if (found.baseOffset() > offset && !found.hasOffsets()) {
+      throw corrupt(found.position(), "offsets up to %d are missing".formatted(found.baseOffset()));
+    }
+    frame = found;
+    offset = found.endOffset();
+    position = found.next();
+    searching = false;
+  }
+
+  private void enter(SegmentFile next) throws IOException {
+    close(segment);
+    segment = next;
+    long indexed = segment.index().positionOfOffset(offset);
+    position = startsFrame(indexed) ? indexed : SegmentFile.HEADER;
+    // The walk from here to `offset` may cross damage that was set aside.
+    searching = !quarantined.isEmpty();
+  }
+
+  /** An index may be wrong, then it is as good as none. */
+  private boolean startsFrame(long indexed) throws IOException {
+    if (indexed < SegmentFile.HEADER || !chunk.load(segment, indexed, FrameHeader.SIZE)) {
+      return false;
+    }
+    FrameHeader found = FrameHeader.parse(chunk.bytes(indexed, FrameHeader.SIZE), indexed);
+    return found != null && found.baseOffset() <= offset;
+  }
+
+  private void enterNextSegment() throws IOException {
+    SegmentFile next = folder.open(offset);
+    if (next.baseOffset() <= segment.baseOffset() && next.generation() == segment.generation()) {
+      close(next);
+      throw corrupt(position, "the segment ends too early");
+    }
+    enter(next);
+  }
+
+  /** The frame's header. */
+  FrameHeader frame() {
+    return frame;
+  }
+
+  /** The frame's batch message, checked. Valid until the next call of `next` unless retained. */
+  ArrowBuf body() throws IOException {
+    if (!intact(frame)) {
+      throw corrupt(frame.position(), "the checksum does not match");
+    }
+    return chunk.buffer(frame.position() + FrameHeader.SIZE, frame.bodyLength());
+  }
+
+  private boolean intact(FrameHeader header) throws IOException {
+    if (!chunk.load(segment, header.position(), header.length())) {
+      return false;
+    }
+    ByteBuffer bytes = chunk.bytes(header.position(), header.length());
+    CRC32C crc = new CRC32C();
+    crc.update(bytes.position(FrameHeader.CHECKED_FROM));
+    return (int) crc.getValue() == header.checksum();
+  }
+
+  private LogException corrupt(long at, String what) {
+    long damaged = frame != null && frame.position() == at ? frame.baseOffset() : offset;
+    return LogException.corruptFrame(folder, damaged, segment.file(), at, what);
+  }
+
+  private static void close(SegmentFile file) throws IOException {
+    if (file != null) {
+      file.close();
+    }
+  }
+
+  @Override
+  public void close() throws IOException {
+    chunk.close();
+    close(segment);
+  }
+}

@@ -1,0 +1,91 @@
+package dev.headrace.spark;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.Arrays;
+import java.util.Map;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+
+/**
+ * How far a topic has been read: the next offset of each partition. It holds exactly the topic's records below `arrival`,
+ * which is the same number for all sources of a query.
+ */
+final class TopicOffset extends Offset {
+  private static final ObjectMapper JSON = new ObjectMapper();
+  private final int topicId;
+  private final long arrival;
+  private final long[] offsets;
+
+  TopicOffset(int topicId, long arrival, long[] offsets) {
+    this.topicId = topicId;
+    this.arrival = arrival;
+    this.offsets = offsets;
+  }
+
+  /** Read what `json` wrote. Partitions it does not name are at `missing`. */
+  static TopicOffset parse(String text, TopicDefinition topic, long[] missing) {
+    JsonNode body = readTree(text);
+    int topicId = body.path("topic").asInt(topic.id());
+    if (topicId != topic.id()) {
+      throw LogException.topicReplaced(topic.name(), topicId, topic.id());
+    }
+    long[] offsets = missing.clone();
+    for (Map.Entry<String, JsonNode> entry : body.path("partitions").properties()) {
+      int partition = partition(entry.getKey(), topic);
+      offsets[partition] = entry.getValue().asLong();
+    }
+    return new TopicOffset(topicId, body.path("arrival").asLong(0), offsets);
+  }
+
+  static JsonNode readTree(String text) {
+    try {
+      return JSON.readTree(text);
+    } catch (JsonProcessingException error) {
+      throw LogException.usage("`%s` are not offsets: say {\"partitions\": {\"0\": 12}} or {\"arrival\": 34}".formatted(text));
+    }
+  }
+
+  private static int partition(String text, TopicDefinition topic) {
+    int partition = text.matches("\\d{1,9}") ? Integer.parseInt(text) : -1;
+    if (partition < 0 || partition >= topic.partitions()) {
+      throw LogException.usage(
+          "topic `%s` has no partition `%s`, it has %d".formatted(topic.name(), text, topic.partitions()));
+    }
+    return partition;
+  }
+
+  long arrival() {
+    return arrival;
+  }
+
+  long offset(int partition) {
+    return offsets[partition];
+  }
+
+  long[] offsets() {
+    return offsets.clone();
+  }
+
+  /** This, but no partition before where `start` has it. */
+  TopicOffset orStart(TopicOffset start) {
+    long[] later = new long[offsets.length];
+    for (int partition = 0; partition < later.length; partition++) {
+      later[partition] = Math.max(offsets[partition], start.offsets[partition]);
+    }
+    return new TopicOffset(topicId, Math.max(arrival, start.arrival), later);
+  }
+
+  boolean sameOffsets(long[] others) {
+    return Arrays.equals(offsets, others);
+  }
+
+  @Override
+  public String json() {
+    StringBuilder out = new StringBuilder("{\"topic\":" + topicId + ",\"arrival\":" + arrival + ",\"partitions\":{");
+    for (int partition = 0; partition < offsets.length; partition++) {
+      out.append(partition == 0 ? "\"" : ",\"").append(partition).append("\":").append(offsets[partition]);
+    }
+    return out.append("}}").toString();
+  }
+}

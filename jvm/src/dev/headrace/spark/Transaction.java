@@ -1,0 +1,44 @@
+package dev.headrace.spark;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Path;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+
+/** The driver's part: what the tasks have staged becomes visible at once, or is forgotten. */
+final class Transaction {
+  private Transaction() {}
+
+  /** One run of a query stages each of its batches under a name of its own. */
+  static String name(String run, long epoch) {
+    return run + "-" + epoch;
+  }
+
+  static void commit(Path logFolder, String transaction, WriterCommitMessage[] messages, BatchIdentity identity) {
+    ObjectNode request = OwnerConnection.request("commit").put("transaction", transaction);
+    ArrayNode tasks = request.putArray("tasks");
+    for (WriterCommitMessage message : messages) {
+      if (message instanceof StagedTask staged && staged.rows() > 0) {
+        tasks.addArray().add(staged.task()).add(staged.attempt());
+      }
+    }
+    if (identity != null) {
+      request.set("identity", identity.json());
+    }
+    try (OwnerConnection owner = OwnerConnection.open(logFolder)) {
+      owner.call(request);
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+  }
+
+  static void abort(Path logFolder, String transaction) {
+    try (OwnerConnection owner = OwnerConnection.open(logFolder)) {
+      owner.call(OwnerConnection.request("abort").put("transaction", transaction));
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+  }
+}

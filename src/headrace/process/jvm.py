@@ -1,0 +1,77 @@
+"""The bridge to the Java connector: where its jar is, and the Spark it needs around it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from headrace.config import SparkSettings
+from headrace.errors import NotFound
+
+JAR = Path(__file__).parent / "jars" / "headrace-spark.jar"
+_STREAMING = "spark.sql.streaming."
+_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def connector_jar() -> Path:
+    if not JAR.is_file():
+        raise NotFound("the Spark connector is not built", hint="in a clone:  make setup")
+    return JAR
+
+
+def connector_conf() -> dict[str, str]:
+    """The settings under which `format("headrace")` works and micro-batches are quick. They must be there when the JVM
+    starts: give them to `SparkSession.builder`."""
+    return {
+        # On the class path from the start: the file system below is asked for before `spark.jars` would be added.
+        "spark.driver.extraClassPath": str(connector_jar()),
+        "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
+        "spark.pyspark.python": sys.executable,
+        "spark.pyspark.driver.python": sys.executable,
+        # Nothing listens beyond this machine.
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Checkpoints: synced, and without the child processes of Hadoop's own file system (half of a batch's time).
+        "spark.hadoop.fs.file.impl": "dev.headrace.spark.SyncedLocalFileSystem",
+        _STREAMING + "checkpointFileManagerClass": _CHECKPOINT_FILES,
+        # State in RocksDB, of which each batch writes only what changed.
+        _STREAMING + "stateStore.providerClass": _ROCKSDB,
+        _STREAMING + "stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # Sources have names in the checkpoint, so that a query can be changed later; a checkpoint made without refuses it.
+        _STREAMING + "queryEvolution.enableSourceEvolution": "true",
+        # How long an idle query sleeps before it looks for new data; looking is reading a few bytes of mapped memory.
+        _STREAMING + "pollingDelay": "5ms",
+        # Only the last batch is ever repeated; the rest of the log of batches is dead weight to list and delete.
+        _STREAMING + "minBatchesToRetain": "10",
+        _STREAMING + "numRecentProgressUpdates": "5",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.caseSensitive": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Many queries share one session; none may hold up the others.
+        "spark.scheduler.mode": "FAIR",
+    }
+
+
+_JAVA_OPTIONS = ("-Dlog4j2.configurationFile=classpath:headrace-log4j2.properties",)
+
+
+def spark_session(settings: SparkSettings, app_name: str) -> SparkSession:
+    """The session of a Headrace process. Settings the user gave win."""
+    # Workers are started by the JVM, which takes this from the environment rather than from its settings.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    conf = connector_conf() | {
+        "spark.driver.memory": settings.memory,
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+    }
+    builder = SparkSession.builder.appName(app_name).master(settings.master)
+    for name, value in (conf | settings.conf).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
