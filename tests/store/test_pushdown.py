@@ -134,7 +134,7 @@ def literal(value: Any, type_: DataType) -> Expression:
 
 def terms(type_: DataType) -> st.SearchStrategy[Expression]:
     columns: list[Expression] = [column(name) for name, of in TYPES.items() if of == type_]
-    narrower: list[DataType] = {str(BIGINT): [INTEGER], str(DOUBLE): [INTEGER, BIGINT]}.get(str(type_), [])
+    narrower: list[DataType] = [INTEGER] if type_ == BIGINT else [INTEGER, BIGINT] if type_ == DOUBLE else []
     columns += [Cast(column(name), type_, type=type_) for name, of in TYPES.items() if of in narrower]
     return st.one_of(st.sampled_from(columns), constants(type_))
 

@@ -95,8 +95,8 @@ class Follower:
         return self._decoder
 
     def verify(self, log: Log, snapshot: Snapshot) -> None:
-        """Rows that are damaged, or whose position is not one of this log, are thrown away. The position is looked at once,
-        as soon as the topic is there; damage whenever a reader found it."""
+        """Throw away rows that are damaged, or whose position is not one of this log. The position is looked at once, as
+        soon as the topic is there; damage whenever a reader found it."""
         if self.view.damaged:
             self._refill("its file is damaged")
         elif not self._trusted and self.source.topic in snapshot.ends:
