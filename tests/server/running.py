@@ -84,7 +84,7 @@ def running_server(folder: Path, toml: str = "", sql: str = PAGEVIEWS, key: str 
         assert started.wait(30)
         if failures:
             raise failures[0]
-        loop, stop, services = loops[0]
+        services = loops[0][2]
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         url = f"http://127.0.0.1:{port}"
         with httpx.Client(base_url=url, headers=headers, timeout=20, trust_env=False) as http:

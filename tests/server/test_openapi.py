@@ -1,0 +1,151 @@
+"""The description is what is served, and what is served is what the description says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from starlette.routing import Route
+
+from headrace.server import models
+from headrace.server.app import API, ENDPOINTS
+from headrace.server.endpoint import routes_of
+from tests.server.running import Running
+
+
+@pytest.fixture(scope="module")
+def document(server: Running) -> dict[str, Any]:
+    found: dict[str, Any] = server.http.get("/openapi.json").json()
+    return found
+
+
+def test_every_route_is_described_and_every_description_is_a_route(server: Running, document: dict[str, Any]) -> None:
+    routes = [route for endpoint in ENDPOINTS for route in routes_of(endpoint, server.services)]
+    served = {
+        (re.sub(r":\w+}", "}", route.path), method)
+        for route in routes
+        if isinstance(route, Route)
+        for method in route.methods or ()
+        if method != "HEAD"
+    }
+    described = {(path, method.upper()) for path, methods in document["paths"].items() for method in methods}
+    assert served == described
+    names = [operation["operationId"] for methods in document["paths"].values() for operation in methods.values()]
+    assert len(names) == len(set(names))
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    def references(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            if isinstance(value.get("$ref"), str):
+                yield value["$ref"]
+            for inner in value.values():
+                yield from references(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from references(inner)
+
+    schemas = document["components"]["schemas"]
+    assert {reference.rpartition("/")[2] for reference in references(document)} <= set(schemas)
+
+
+ANSWERS: list[tuple[str, str, Any, int, Any]] = [
+    ("GET", "/healthz", None, 200, models.Health),
+    ("GET", "/readyz", None, 503, models.Ready),
+    ("GET", "/v1/topics?internal=true", None, 200, models.Topics),
+    ("POST", "/v1/topics", {"name": "described", "columns": "a INT, b VARCHAR KEY"}, 201, models.TopicModel),
+    ("GET", "/v1/topics/pageviews", None, 200, models.TopicModel),
+    ("POST", "/v1/topics/pageviews/events", [{"userid": "a", "x": 1}, {"userid": 1}], 200, models.EventsAnswer),
+    ("POST", "/v1/topics/pageviews/events?acks=1", {"userid": "a"}, 202, models.EventsAnswer),
+    ("POST", "/v1/topics/pageviews/events", 7, 422, models.EventsAnswer),
+    ("GET", "/v1/topics/pageviews/events", None, 200, models.Events),
+    ("GET", "/v1/topics/pageviews/dead-letters", None, 200, models.DeadLetters),
+    ("DELETE", "/v1/topics/described", None, 204, None),
+    ("POST", "/v1/statements", {"sql": "SHOW TABLES; DESCRIBE users;"}, 200, models.StatementsAnswer),
+    ("POST", "/v1/query", {"sql": "SELECT * FROM users;"}, 200, models.QueryAnswer),
+    ("POST", "/v1/query", {"sql": "SELECT * FROM pageviews;", "limit": 1, "deadline_ms": 500}, 200, models.QueryAnswer),
+    ("POST", "/v1/validate", {"sql": "SELECT 1 FROM users;"}, 200, models.ValidateAnswer),
+    ("POST", "/v1/validate", {"sql": "SELECT"}, 200, models.ValidateAnswer),
+    ("GET", "/v1/completions", None, 200, models.Completions),
+    ("GET", "/v1/sources", None, 200, models.Sources),
+    ("POST", "/v1/statements", {"sql": "CREATE TABLE n AS SELECT pageid, COUNT(*) n FROM pageviews GROUP BY pageid;"},
+     200, models.StatementsAnswer),
+    ("GET", "/v1/queries", None, 200, models.Queries),
+    ("GET", "/v1/queries/CTAS_N_1", None, 200, models.QueryDetail),
+    ("POST", "/v1/queries/ctas_n_1/stop", {}, 200, models.QueryModel),
+    ("POST", "/v1/queries/CTAS_N_1/start", None, 200, models.QueryModel),
+    ("GET", "/v1/queries/CTAS_N_1/late", None, 200, models.LateRows),
+    ("GET", "/v1/views", None, 200, models.Views),
+    ("GET", "/v1/views/users", None, 200, models.ViewModel),
+    ("GET", "/v1/views/users/rows", None, 200, models.QueryAnswer),
+    ("GET", "/v1/overview", None, 200, models.Overview),
+]  # fmt: skip
+
+
+def test_answers_are_as_described(server: Running, document: dict[str, Any]) -> None:
+    for method, path, body, status, model in ANSWERS:
+        answer = server.http.request(method, path, json=body) if body is not None else server.http.request(method, path)
+        assert answer.status_code == status, (path, answer.text)
+        if model is not None:
+            # Models refuse fields they do not know, so this is exact.
+            msgspec.json.decode(answer.content, type=model)
+
+
+def test_those_answers_are_all_the_answers() -> None:
+    """Every answer that is a model is checked above."""
+    checked = {(method, path.partition("?")[0].replace("/users", "/{view}")) for method, path, *_ in ANSWERS}
+
+    def matches(path: str, method: str) -> bool:
+        pattern = re.compile(re.sub(r"\{\w+\}", "[^/]+", path))
+        return any(m == method and pattern.fullmatch(p) for m, p in checked)
+
+    unchecked = [
+        (endpoint.method, endpoint.path)
+        for endpoint in API
+        if any(isinstance(model, type) for model in endpoint.answers.values())
+        and not matches(endpoint.path, endpoint.method)
+    ]
+    assert unchecked == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/v1/nothing", None, 404),
+        ("GET", "/v1/topics/nothing", None, 404),
+        ("PUT", "/v1/topics", None, 405),
+        ("DELETE", "/v1/topics/pageviews", None, 409),
+        ("DELETE", "/v1/topics/_catalog", None, 403),
+        ("POST", "/v1/topics", {"name": "no/name"}, 400),
+        ("POST", "/v1/topics", {"name": "_mine"}, 403),
+        ("POST", "/v1/topics", {"name": "t", "columns": "a NONSENSE"}, 400),
+        ("POST", "/v1/topics", {"nome": "t"}, 400),
+        ("POST", "/v1/topics", {"name": "users", "partitions": 9}, 409),
+        ("GET", "/v1/topics/users/events?limit=-1", None, 400),
+        ("GET", "/v1/topics/users/events?limit=1000000", None, 400),
+        ("GET", "/v1/topics/users/events?from=sometime", None, 400),
+        ("GET", "/v1/topics/users/events?partition=9", None, 400),
+        ("GET", "/v1/topics?internal=perhaps", None, 400),
+        ("GET", "/v1/queries/nothing", None, 404),
+        ("GET", "/v1/views/nothing", None, 404),
+        ("GET", "/v1/views/users/rows?nothing=1", None, 404),
+        ("GET", "/v1/views/users/rows?age=old", None, 400),
+        ("POST", "/v1/query", {"sql": "SELECT * FROM nothing;"}, 400),
+        ("POST", "/v1/query", {"sql": "SHOW TABLES;"}, 400),
+        ("POST", "/v1/query", {"sql": "SELECT * FROM users; SELECT * FROM users;"}, 400),
+        ("POST", "/v1/query", {"sql": ""}, 400),
+        ("POST", "/v1/query", {"sql": "SELECT * FROM users;", "limit": -1}, 400),
+        ("POST", "/v1/statements", {"sql": "DROP TABLE nothing;"}, 400),
+        ("POST", "/v1/statements", None, 400),
+    ],
+)
+def test_errors_have_one_shape(server: Running, method: str, path: str, body: Any, status: int) -> None:
+    answer = server.http.request(method, path, json=body) if body is not None else server.http.request(method, path)
+    assert answer.status_code == status, answer.text
+    error = msgspec.json.decode(answer.content)["error"]
+    assert isinstance(error["code"], str)
+    assert error["message"]
+    assert answer.headers["content-type"] == "application/json"
