@@ -88,7 +88,8 @@ def parse_id(text: str) -> tuple[int, int]:
     (1, 48112)
     """
     version, _, arrival = text.partition("-")
-    if not (version.isdecimal() and arrival.isdecimal() and len(text) < 40):
+    known = arrival.isdecimal() or arrival == "-1"  # before everything
+    if not (version.isdecimal() and known and text.isascii() and len(text) < 40):
         raise UsageError(
             f"`{text[:40]}` is not an event id", hint="an id looks like 1-48112: version and arrival number"
         )
@@ -161,9 +162,8 @@ def why_to_end(delivery: Delivery, view: ViewStore, now: Snapshot) -> str | None
 
 
 def heartbeat(version: int, position: Position) -> FeedEvent:
-    """Says how far the feed has come. Position 0 is before everything: there is no id for that."""
-    id_ = event_id(version, position.arrival - 1) if position.arrival else None
-    return FeedEvent("heartbeat", {}, id_)
+    """Says how far the feed has come."""
+    return FeedEvent("heartbeat", {}, event_id(version, position.arrival - 1))
 
 
 def cut(reason: str) -> FeedEvent:
