@@ -21,6 +21,12 @@ describe("EventParser", () => {
   });
 });
 
+it("moves on with ids that come without data", () => {
+  const parser = new EventParser();
+  expect(parser.push("id: 1-5\n:\n\n")).toEqual([]);
+  expect(parser.lastId).toBe("1-5");
+});
+
 /** A server of one stream: each connection gets the events after the id it names. */
 class Server {
   connections: (string | null)[] = [];
@@ -101,6 +107,18 @@ describe("Follow", () => {
     await vi.advanceTimersByTimeAsync(0);
     expect(server.connections).toEqual([null, "1-2"]);
     expect(got).toEqual(["1-1", "1-2", "1-3", "1-4"]);
+  });
+
+  it("continues after a position that no event had", async () => {
+    begin();
+    await vi.advanceTimersByTimeAsync(0);
+    server.events = ["1-1", "1-2"];
+    server.open.at(-1)!.enqueue(new TextEncoder().encode("id: 1-1\n:\n\n"));
+    await vi.advanceTimersByTimeAsync(0);
+    server.drop();
+    await vi.advanceTimersByTimeAsync(500);
+    expect(server.connections).toEqual([null, "1-1"]);
+    expect(got).toEqual(["1-2"]);
   });
 
   it("begins after the id it is given", async () => {

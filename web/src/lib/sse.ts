@@ -13,6 +13,8 @@ export interface ServerEvent {
 
 /** Turns the text of a stream, in any pieces, into events. */
 export class EventParser {
+  /** The last id that was read, also of a block without data: the server moves the position on with those. */
+  lastId: string | null = null;
   #rest = "";
   #data: string[] = [];
   #event = "";
@@ -28,6 +30,7 @@ export class EventParser {
 
   #line(line: string, events: ServerEvent[]): void {
     if (line === "") {
+      if (this.#id !== null) this.lastId = this.#id;
       if (this.#data.length > 0) {
         events.push({ id: this.#id, event: this.#event || "message", data: this.#data.join("\n") });
       }
@@ -46,7 +49,11 @@ export class EventParser {
   }
 }
 
-export async function* readEvents(response: Response, heard: () => void = () => {}): AsyncGenerator<ServerEvent> {
+export async function* readEvents(
+  response: Response,
+  heard: () => void = () => {},
+  moved: (lastId: string | null) => void = () => {},
+): AsyncGenerator<ServerEvent> {
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   const parser = new EventParser();
   try {
@@ -55,6 +62,7 @@ export async function* readEvents(response: Response, heard: () => void = () => 
       if (done) return;
       heard();
       yield* parser.push(value);
+      moved(parser.lastId);
     }
   } finally {
     await reader.cancel().catch(() => {});
@@ -148,15 +156,20 @@ export class Follow {
       const response = await this.#options.connect(this.lastId, abort.signal);
       opened();
       this.#say({ state: "open" });
-      for await (const event of readEvents(response, heard)) {
+      for await (const event of readEvents(response, heard, (id) => this.#moved(id))) {
         if (this.#closed) return;
         this.#options.onEvent(event);
-        if (event.id !== null) this.lastId = event.id;
+        this.#moved(event.id);
       }
     } finally {
       clearTimeout(timer);
       abort.abort();
     }
+  }
+
+  /** After the event was handed over, never before: a break in between must not lose it. */
+  #moved(id: string | null): void {
+    if (id !== null && !this.#closed) this.lastId = id;
   }
 
   #pause(ms: number): Promise<void> {

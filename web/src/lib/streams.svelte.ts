@@ -33,6 +33,7 @@ export function openStream(options: FollowOptions): LiveStream {
     clearTimeout(resting);
     if (document.hidden) {
       resting = setTimeout(() => {
+        if (follow) lastId = follow.lastId;
         follow?.close();
         follow = null;
       }, HIDDEN_MS);

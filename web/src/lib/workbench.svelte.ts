@@ -41,13 +41,18 @@ export class Workbench {
   #abort: AbortController | null = null;
   #next = 0;
 
-  /** Runs the text, which begins at `offset` of the editor's. Returns where it failed, if it did. */
+  /**
+   * Runs the text, which begins at `offset` of the editor's. Returns where it failed, if it did. All of it is checked
+   * before any of it runs: a mistake in the third statement should not leave the first two behind.
+   */
   async run(text: string, offset: number): Promise<Failure | null> {
     this.stop();
     const abort = (this.#abort = new AbortController());
     this.running = true;
     this.results = [];
     try {
+      const mistake = await this.#check(text, offset, abort.signal);
+      if (mistake || abort.signal.aborted) return mistake;
       for (const step of steps(text, offset)) {
         const failure = await this.#step(step, abort.signal);
         if (failure) return failure;
@@ -68,6 +73,11 @@ export class Workbench {
     this.running = false;
   }
 
+  async #check(text: string, offset: number, signal: AbortSignal): Promise<Failure | null> {
+    const verdict = await api.validate(text, signal).catch(() => null);
+    return verdict?.error ? this.#fail({ kind: "statements", text, start: offset }, verdict.error) : null;
+  }
+
   async #step(step: Step, signal: AbortSignal): Promise<Failure | null> {
     try {
       if (step.kind === "statements") return await this.#statements(step, signal);
@@ -80,8 +90,9 @@ export class Workbench {
     }
   }
 
+  /** An error with a place is shown there; one without is a result. */
   #fail(step: Step, error: ErrorBody): Failure {
-    this.#add({ sql: step.text, kind: "error", error });
+    if (!error.line) this.#add({ sql: step.text, kind: "error", error });
     return { ...errorRange(step.text, error, step.start), error };
   }
 
@@ -146,7 +157,8 @@ export class Workbench {
       draw();
     }
     const why = signal.aborted ? "stopped" : ended === "limit" ? "complete" : ended || "ended";
-    this.#replace(result.id, { streaming: false, note: `${plural(total, "row")}, ${why}` });
+    // The query is gone with its stream.
+    this.#replace(result.id, { streaming: false, queryId: null, note: `${plural(total, "row")}, ${why}` });
     return failed ? this.#fail(step, failed) : null;
   }
 
