@@ -218,7 +218,7 @@ def _unknown(call: Call, resolver: Resolver) -> SqlError:
 
 def _no_signature(call: Call, function: Function, arguments: list[Expression], resolver: Resolver) -> SqlError:
     given = ", ".join(_shown(argument) for argument in arguments)
-    takes = " or ".join(f"{call.name}{signature.text.rpartition(' -> ')[0]}" for signature in function.signatures)
+    takes = " or ".join(f"{call.name}{signature.shown_parameters}" for signature in function.signatures)
     return resolver.error(f"{call.name} does not take ({given})", call, f"it takes {takes}")
 
 

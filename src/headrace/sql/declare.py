@@ -16,8 +16,8 @@ def source_from(statement: CreateSource, sources: Sources | None = None) -> Sour
     if not statement.elements:
         hint = f"CREATE {statement.kind.upper()} {statement.name} (userid VARCHAR KEY, …) WITH (…)"
         raise statement.script.error("a column list is needed", statement.target.span, hint)
-    for element in statement.elements:
-        _check_element(statement, element)
+    for index, element in enumerate(statement.elements):
+        _check_element(statement, element, statement.elements[:index])
     key, value = _key_and_value(statement, properties)
     columns = key + value
     key_format, value_format = properties.format("KEY_FORMAT"), properties.format("VALUE_FORMAT")
@@ -44,12 +44,12 @@ def default_key_format(key: tuple[Column, ...]) -> str:
     return "JSON" if format_problem(key, "KAFKA") else "KAFKA"
 
 
-def _check_element(statement: CreateSource, element: Element) -> None:
+def _check_element(statement: CreateSource, element: Element, before: tuple[Element, ...]) -> None:
     name, span = element.column.name, element.column.span
     script, table = statement.script, statement.kind == "table"
     if name in SYSTEM_COLUMNS:
         raise script.error(f"`{name}` is a column every stream and table has already", span, "choose another name")
-    if sum(other.column.name == name for other in statement.elements) > 1:
+    if any(other.column.name == name for other in before):
         raise script.error(f"column `{display_name(name)}` is there twice", span)
     if element.role == "key" and table:
         raise script.error(f"`{display_name(name)}`: a table's key is a PRIMARY KEY", span, "write PRIMARY KEY")

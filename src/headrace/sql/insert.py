@@ -38,7 +38,7 @@ def _columns(statement: InsertValues, source: Source) -> list[Column]:
     found: list[Column] = []
     for wanted in statement.columns:
         if wanted.name not in known:
-            hint = did_you_mean(wanted.name, known, show=display_name)
+            hint = did_you_mean(wanted.name, known, f"columns are {', '.join(map(display_name, known))}", display_name)
             raise statement.script.error(f"column `{display_name(wanted.name)}` does not exist", wanted.span, hint)
         if known[wanted.name] in found:
             raise statement.script.error(f"column `{display_name(wanted.name)}` is there twice", wanted.span)
@@ -76,7 +76,7 @@ def _value(expression: Expression, column: Column, scope: Scope) -> Any:
     if column == ROWTIME and resolved.type == VARCHAR:
         return _convert(value, VARCHAR, TIMESTAMP, column, expression, scope)
     if not _assignable(resolved.type, column.type):
-        message = f"`{display_name(column.name)}` is a {column.type}, not a {resolved.type}"
+        message = f"`{display_name(column.name)}` is {column.type}, not {resolved.type}"
         raise scope.error(message, expression.span)
     return _convert(value, resolved.type, column.type, column, expression, scope)
 
@@ -94,8 +94,8 @@ def _convert(
 ) -> Any:
     try:
         converted = caster(source, target)(value)
-    except (ValueError, ArithmeticError) as error:
-        raise scope.error(f"`{value}` is not a {target}", expression.span, str(error) or None) from None
+    except (ValueError, ArithmeticError):
+        raise scope.error(f"`{value}` is not {target}", expression.span) from None
     if is_number(source) and is_number(target) and converted != value and not isinstance(converted, float):
         raise scope.error(f"`{value}` does not fit into {target}", expression.span)
     return converted

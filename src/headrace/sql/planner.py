@@ -86,7 +86,7 @@ def _ordering(one: OrderItem, items: list[Item], scope: Scope) -> Ordering:
     wanted = one.expression
     if isinstance(wanted, Literal) and isinstance(wanted.value, int) and not isinstance(wanted.value, bool):
         if not 1 <= wanted.value <= len(items):
-            raise scope.error(f"there is no column {wanted.value}: {len(items)} are selected", wanted.span)
+            raise scope.error(f"column {wanted.value} does not exist: the SELECT list has {len(items)}", wanted.span)
         return Ordering(items[wanted.value - 1].expression, one.descending)
     if isinstance(wanted, Name) and wanted.source is None:
         found = next((item for item in items if item.name == wanted.name), None)

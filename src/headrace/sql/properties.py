@@ -113,12 +113,12 @@ class Properties:
         if column.type == VARCHAR:
             if pattern is None:
                 hint = "say how it is written: TIMESTAMP_FORMAT='yyyy-MM-dd HH:mm:ss'"
-                raise self.wrong("TIMESTAMP", f"the timestamp column `{display_name(column.name)}` is a VARCHAR", hint)
+                raise self.wrong("TIMESTAMP", f"the timestamp column `{display_name(column.name)}` is VARCHAR", hint)
         elif column.type not in (BIGINT, TIMESTAMP):
-            message = f"the timestamp column `{display_name(column.name)}` is a {column.type}"
-            raise self.wrong("TIMESTAMP", message, "it must be a BIGINT, a TIMESTAMP or a VARCHAR")
+            message = f"the timestamp column `{display_name(column.name)}` is {column.type}"
+            raise self.wrong("TIMESTAMP", message, "it must be BIGINT, TIMESTAMP or VARCHAR")
         elif pattern is not None:
-            raise self.wrong("TIMESTAMP_FORMAT", f"TIMESTAMP_FORMAT is for a VARCHAR, not for a {column.type}")
+            raise self.wrong("TIMESTAMP_FORMAT", f"TIMESTAMP_FORMAT is for VARCHAR, not for {column.type}")
         return column.name, pattern
 
     def wrong(self, name: str, message: str, hint: str | None = None) -> SqlError:
@@ -131,6 +131,9 @@ def read_properties(script: Script, given: tuple[Property, ...], known: Mapping[
     for one in given:
         if one.name in NOT_YET:
             raise script.error(f"the property {one.name} is not supported yet", one.span)
+        if one.name not in known and one.name in SOURCE_PROPERTIES:
+            why = "a query keeps its source's key, or has that of its GROUP BY"
+            raise script.error(f"{one.name} is not for CREATE … AS SELECT", one.span, why)
         if one.name not in known:
             hint = did_you_mean(one.name, known, f"properties are {', '.join(known)}")
             raise script.error(f"unknown property `{one.name}`", one.span, hint)
@@ -152,7 +155,7 @@ def check_formats(
     for columns, format_, side in ((key, formats[0], "KEY_FORMAT"), (value, formats[1], "VALUE_FORMAT")):
         problem = format_problem(columns, format_)
         if problem:
-            hint = f"choose another with {side}='JSON'"
+            hint = f"choose another with {side}='JSON'" if format_ != "JSON" else "give the map VARCHAR keys"
             raise script.error(f"the format {format_} {problem}", target.span, hint)
 
 
@@ -166,7 +169,7 @@ def format_problem(columns: tuple[Column, ...], format_: str) -> str | None:
     for column in columns:
         unfit = is_nested(column.type) if format_ == "DELIMITED" else column.type not in _KAFKA_TYPES
         if format_ == "JSON" and not has_text_keys(column.type):
-            return f"has maps with VARCHAR keys only, but `{display_name(column.name)}` is a {column.type}"
+            return f"has maps with VARCHAR keys only, but `{display_name(column.name)}` is {column.type}"
         if format_ in ("DELIMITED", "KAFKA") and unfit:
-            return f"cannot hold `{display_name(column.name)}`, a {column.type}"
+            return f"cannot hold `{display_name(column.name)}`, which is {column.type}"
     return None

@@ -156,7 +156,7 @@ class Resolver:
         if node.type is None:
             return convert(node, BOOLEAN)
         if node.type != BOOLEAN:
-            raise self.scope.error(f"{what} needs a BOOLEAN, got {node.type}", node.span)
+            raise self.scope.error(f"{what} needs BOOLEAN, got {node.type}", node.span)
         return node
 
     def unify(self, nodes: list[Expression], what: str, whole: Expression) -> list[Expression]:
@@ -190,7 +190,7 @@ class Resolver:
         try:
             return replace(node, value=caster(VARCHAR, target)(node.value), type=target)
         except (ValueError, ArithmeticError):
-            raise self.scope.error(f"`{node.value}` is not a {target}", node.span) from None
+            raise self.scope.error(f"`{node.value}` is not {target}", node.span) from None
 
     def _arithmetic(self, node: Arithmetic) -> Expression:
         left, right = self.resolve(node.left), self.resolve(node.right)
@@ -275,7 +275,9 @@ class Resolver:
         operand, pattern = self.resolve(node.operand), self.resolve(node.pattern)
         for part in (operand, pattern):
             if part.type not in (VARCHAR, None):
-                raise self.scope.error(f"LIKE needs a VARCHAR, got {part.type}", part.span, _cast_hint(part))
+                raise self.scope.error(
+                    f"LIKE needs VARCHAR, got {part.type}", part.span, "CAST(… AS VARCHAR) makes it text"
+                )
         return replace(node, operand=convert(operand, VARCHAR), pattern=convert(pattern, VARCHAR), type=BOOLEAN)
 
     def _case(self, node: Case) -> Expression:

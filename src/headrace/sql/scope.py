@@ -29,13 +29,16 @@ class Scope:
     def column(self, name: Name) -> DataType:
         """The type of the column a name means; `SqlError` if it means none."""
         if name.source is not None and name.source not in self.qualifiers:
-            hint = did_you_mean(name.source, self.qualifiers, show=display_name)
+            hint = did_you_mean(name.source, self.qualifiers, self._known_qualifier(), display_name)
             if name.source in self.columns:
                 hint = f"a field of a struct is written `{display_name(name.source)}->{display_name(name.name)}`"
             raise self.error(f"`{display_name(name.source)}` is not a stream or table of this query", name.span, hint)
         if name.name not in self.columns:
             raise self.unknown_column(name.name, name.span)
         return self.columns[name.name]
+
+    def _known_qualifier(self) -> str | None:
+        return f"here it is `{display_name(next(iter(self.qualifiers)))}`" if len(self.qualifiers) == 1 else None
 
     def unknown_column(self, name: str, span: Span | None) -> SqlError:
         if not self.columns:

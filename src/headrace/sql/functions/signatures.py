@@ -59,6 +59,12 @@ class Signature:
     variadic: bool
     text: str
 
+    @property
+    def shown_parameters(self) -> str:
+        """The parameters for people: `(ARRAY<any>, number)`."""
+        text = self.text.rpartition(" -> ")[0]
+        return re.sub(r"\b[A-Z]\b", lambda letter: "number" if letter[0] == "N" else "any", text)
+
     def expand(self, count: int) -> tuple[Pattern, ...] | None:
         """The parameters for `count` arguments; None if it does not take that many."""
         if not self.variadic:

@@ -38,17 +38,15 @@ def parse(text: str, variables: Mapping[str, str] | None = None) -> list[Stateme
     try:
         while cursor.token.kind != "end":
             if not cursor.accept_operator(";"):
-                statements.append(_written_out(parse_statement(cursor), cursor))
+                first = cursor.index
+                statement = parse_statement(cursor)
+                substituted = any(token.substituted for token in cursor.tokens[first : cursor.index])
+                # It will be parsed again from its text, without the variables: keep it with their values.
+                statements.append(replace(statement, text=print_statement(statement)) if substituted else statement)
     except RecursionError:
         # The depth limit is well below Python's, unless whoever called us was already deep in its own calls.
         raise cursor.too_deep(cursor.span(cursor.token)) from None
     return statements
-
-
-def _written_out(statement: Statement, cursor: Cursor) -> Statement:
-    """A statement with variables is kept with their values, for it will be parsed again without them."""
-    within = (token for token in cursor.tokens if statement.start <= token.start < statement.end)
-    return replace(statement, text=print_statement(statement)) if any(t.substituted for t in within) else statement
 
 
 def parse_expression(text: str) -> Expression:

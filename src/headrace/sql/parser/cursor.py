@@ -158,7 +158,8 @@ class Cursor:
             found = nearest(str(self.previous.value), self._implicit_alias[1])
             if found and found != self.previous.value:
                 return f"did you mean `{found}` instead of `{self.previous.text}`?"
-        if self.token.kind == "word" and self.token.value not in self._tried:
+        # A reserved word is hardly a mistyped one.
+        if self.token.kind == "word" and self.token.value not in RESERVED:
             found = nearest(self.token.value, self._tried)
             return f"did you mean `{found}`?" if found else None
         return None

@@ -61,7 +61,7 @@ def _climb(cursor: Cursor, minimum: int) -> Expression:
     """Operators that bind at least as tightly as `minimum`."""
     first = cursor.token
     left = _parse_prefix(cursor)
-    compared = False
+    compared, links = False, 0
     while True:
         word = cursor.token.value if cursor.at_word("OR", "AND", "NOT", *_PREDICATE_WORDS) else None
         operator = cursor.token.text if cursor.token.kind == "operator" else ""
@@ -76,9 +76,18 @@ def _climb(cursor: Cursor, minimum: int) -> Expression:
                 raise cursor.error("comparisons cannot be chained", hint="join them with AND, or use parentheses")
             left, compared = _parse_predicate(cursor, first, left), True
         elif _ARITHMETIC.get(operator, 0) >= max(minimum, 1):
+            # Each link makes the tree one level deeper on the left.
+            links = _one_more(cursor, first, links)
             left = _parse_arithmetic(cursor, first, left, operator)
         else:
             return left
+
+
+def _one_more(cursor: Cursor, first: Token, links: int) -> int:
+    """One more link of a chain, refused as soon as the chain is too deep."""
+    if links >= MAX_DEPTH:
+        raise cursor.too_deep(cursor.span_since(first))
+    return links + 1
 
 
 def _parse_prefix(cursor: Cursor) -> Expression:
@@ -96,10 +105,10 @@ def _parse_prefix(cursor: Cursor) -> Expression:
 
 
 def _parse_negative(cursor: Cursor, minus: Token) -> Expression:
-    if cursor.token.kind in ("integer", "decimal", "double"):
+    # `-5` is a number, not an operation on 5; otherwise the smallest BIGINT could not be written.
+    if cursor.token.kind in ("integer", "decimal", "double") and cursor.peek().text not in ("[", "->"):
         number = cursor.advance()
-        # `-5` is a number, not an operation on 5; otherwise the smallest BIGINT could not be written.
-        return _parse_suffixes(cursor, minus, Literal(-number.value, span=cursor.span(minus, number)))
+        return Literal(-number.value, span=cursor.span(minus, number))
     with cursor.nested():
         operand = _climb(cursor, _UNARY)
     return Negate(operand, span=cursor.span_since(minus))
@@ -114,7 +123,10 @@ def _parse_postfix(cursor: Cursor) -> Expression:
 
 
 def _parse_suffixes(cursor: Cursor, first: Token, base: Expression) -> Expression:
+    links = 0
     while True:
+        if cursor.at_operator("[", "->"):
+            links = _one_more(cursor, first, links)
         if cursor.accept_operator("["):
             index = parse_nested(cursor)
             cursor.expect_operator("]")

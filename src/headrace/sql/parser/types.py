@@ -44,7 +44,7 @@ def _parse_decimal(cursor: Cursor) -> DataType:
     if not 1 <= precision <= MAX_PRECISION or not 0 <= scale <= precision:
         span = cursor.span(first, cursor.tokens[cursor.index - 2])
         raise cursor.script.error(
-            f"DECIMAL({precision}, {scale}) cannot be",
+            f"DECIMAL({precision}, {scale}) is not a type",
             span,
             f"1 ≤ precision ≤ {MAX_PRECISION} and 0 ≤ scale ≤ precision",
         )

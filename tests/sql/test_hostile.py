@@ -1,0 +1,124 @@
+"""Text that means harm, or nothing: an error that points at it, at once, and never a traceback."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from headrace.errors import SqlError
+from headrace.sql.api import Draft, parse, parse_expression, split, validate
+from headrace.sql.walk import depth
+from tests.sql.catalog import SHOP, shop
+from tests.sql.test_parser import pairs
+
+SEEDS = [written for name in ("statements", "expressions") for written, _ in pairs(name)]
+PIECES = [
+    "(", ")", "[", "]", "<", ">", ",", ";", "'", "`", '"', "--", "/*", "*/", "->", "=>", ":=", "${x}", "\0", "é", "\n",
+    "SELECT", "FROM", "WHERE", "CASE", "END", "CAST", "NULL", "NOT", "AND", "STRUCT", "ARRAY", "MAP", "WINDOW",
+    "GROUP BY", "1e999", "9" * 40, "COUNT(*)", "x => x", "DECIMAL(99,1)", "EMIT CHANGES", "LIMIT", "-", "AS",
+]  # fmt: skip
+
+
+def mutated(seed: str, generator: random.Random) -> str:
+    text = seed
+    for _ in range(generator.randint(1, 5)):
+        at = generator.randint(0, len(text))
+        match generator.randint(0, 3):
+            case 0:
+                text = text[:at] + generator.choice(PIECES) + text[at:]
+            case 1:
+                text = text[:at] + text[at + generator.randint(1, 8) :]
+            case 2:
+                other = generator.choice(SEEDS)
+                text = text[:at] + other[generator.randint(0, len(other)) :]
+            case _:
+                text = text[:at] + " " + generator.choice(PIECES) + " " + text[at:]
+    return text
+
+
+def caught(text: str, catalog: Draft) -> SqlError | None:
+    try:
+        validate(text, catalog)
+    except SqlError as error:
+        return error
+    return None
+
+
+def test_mutated_statements_give_errors_that_point() -> None:
+    generator = random.Random(20261115)
+    catalog = shop()
+    refused = 0
+    for number in range(2_000):
+        seed = SEEDS[number % len(SEEDS)] if number % 3 else SHOP
+        text = mutated(seed, generator)
+        began = time.perf_counter()
+        error = caught(text, catalog)
+        pieces = split(text)
+        assert time.perf_counter() - began < 1, text
+        assert all(text[piece.start : piece.end] == piece.text for piece in pieces)
+        if error is not None:
+            refused += 1
+            lines = text.split("\n")
+            assert 1 <= error.line <= len(lines), text
+            assert error.source_line == lines[error.line - 1].rstrip("\r"), text
+            assert 1 <= error.column <= len(error.source_line) + 2, text
+            assert error.message in str(error)
+    assert refused > 1_000
+
+
+DEEP = 5_000
+PATHOLOGICAL = {
+    "brackets": "SELECT " + "(" * DEEP + "1",
+    "closed brackets": "SELECT " + "(" * DEEP + "1" + ")" * DEEP + " FROM s",
+    "minus": "SELECT " + "- " * DEEP + "a FROM s",
+    "not": "SELECT " + "NOT " * DEEP + "a FROM s",
+    "calls": "SELECT " + "f(" * DEEP,
+    "arrays": "SELECT " + "ARRAY[" * DEEP,
+    "cases": "SELECT " + "CASE WHEN " * DEEP,
+    "casts": "SELECT " + "CAST(" * DEEP,
+    "lambdas": "SELECT " + "x => " * DEEP,
+    "structs": "SELECT " + "STRUCT(a := " * DEEP,
+    "sums": "SELECT " + " + ".join(["1"] * DEEP) + " FROM s",
+    "products": "SELECT " + " * ".join(["a"] * DEEP) + " FROM s",
+    "fields": "SELECT a" + "->b" * DEEP + " FROM s",
+    "subscripts": "SELECT a" + "[1]" * DEEP + " FROM s",
+    "types": "CREATE STREAM s (a " + "ARRAY<" * DEEP,
+    "struct types": "CREATE STREAM s (a " + "STRUCT<a " * DEEP,
+    "alternating": "SELECT " + " OR ".join(["a AND (b"] * DEEP) + " FROM s",
+    "between": "SELECT a BETWEEN " * DEEP,
+}
+
+
+@pytest.mark.parametrize("name", PATHOLOGICAL)
+def test_depth_has_a_limit(name: str) -> None:
+    began = time.perf_counter()
+    with pytest.raises(SqlError) as caught:
+        parse(PATHOLOGICAL[name])
+    assert caught.value.line == 1
+    assert time.perf_counter() - began < 1
+
+
+def test_what_is_within_the_limit_can_be_planned_and_evaluated() -> None:
+    text = "SELECT " + "(" * 70 + "seconds" + " + 1)" * 70 + " AS x FROM pageviews;"
+    [(_, meaning)] = validate(text, shop())
+    assert meaning is not None
+
+
+def test_a_deep_caller_gets_an_error_too() -> None:
+    def dive(levels: int) -> None:
+        if levels:
+            dive(levels - 1)
+        else:
+            parse("SELECT " + "f(" * 70 + "1" + ")" * 70 + " FROM s;")
+
+    with pytest.raises(SqlError, match="nested too deeply"):
+        dive(900)
+
+
+def test_many_statements_and_long_lists_take_linear_time() -> None:
+    began = time.perf_counter()
+    assert len(parse("SHOW STREAMS;\n" * 5_000)) == 5_000
+    assert depth(parse_expression(f"a IN ({', '.join(['1'] * 20_000)})")) == 2
+    assert time.perf_counter() - began < 5

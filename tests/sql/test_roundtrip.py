@@ -1,0 +1,44 @@
+"""What is printed parses to what was printed."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from headrace.sql.api import parse, parse_expression, print_expression, print_statement
+from headrace.sql.expressions import Expression
+from headrace.sql.parser import parse_columns
+from headrace.sql.printer import print_type
+from headrace.sql.statements import Statement
+from headrace.sql.walk import children, depth, rebuild, walk, with_children
+from headrace.types import DataType
+from tests.sql.random_trees import STATEMENTS, data_types, expressions
+
+
+@settings(max_examples=400, deadline=None)
+@given(expressions())
+def test_expressions(expression: Expression) -> None:
+    parsed = parse_expression(print_expression(expression))
+    # `repr` too: 1 equals 1.0 and TRUE in Python, not in SQL.
+    assert (parsed, repr(parsed)) == (expression, repr(expression))
+
+
+@settings(max_examples=200, deadline=None)
+@given(STATEMENTS)
+def test_statements(statement: Statement) -> None:
+    [parsed] = parse(print_statement(statement))
+    assert parsed == statement
+
+
+@settings(max_examples=100, deadline=None)
+@given(data_types())
+def test_types(type_: DataType) -> None:
+    [element] = parse_columns(f"x {print_type(type_)}")
+    assert element.type == type_
+
+
+@settings(max_examples=100, deadline=None)
+@given(expressions())
+def test_walking_and_rebuilding(expression: Expression) -> None:
+    assert with_children(expression, children(expression)) == expression
+    assert rebuild(expression, lambda part: part) is expression
+    assert len(list(walk(expression))) >= depth(expression)
