@@ -1,0 +1,118 @@
+"""A topic's records as they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.deliver.base import FeedEvent
+from headrace.deliver.tail import read_events, tail
+from headrace.errors import NotFound, UsageError
+from headrace.log.base import Append, TopicSpec
+from headrace.types import BIGINT, VARCHAR, Column
+from tests.deliver.serving import Serving, take, take_all
+
+SPEC = TopicSpec("clicks", (Column("USERID", VARCHAR),), (Column("N", BIGINT),), partitions=2)
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Serving]:
+    made = Serving(tmp_path)
+    made.log.create_topic(SPEC)
+    yield made
+    made.close()
+
+
+def send(serving: Serving, *numbers: int, partition: int | None = None) -> None:
+    batch = pa.record_batch(
+        {
+            "USERID": [f"u{n}" for n in numbers],
+            "N": pa.array(numbers, pa.int64()),
+            "$time": pa.array([n * 1_000 for n in numbers], pa.int64()),
+            "$id": [f"id{n}" for n in numbers],
+            "$rest": ['{"more": 1}' if n % 2 else None for n in numbers],
+        }
+    )
+    serving.log.append([Append("clicks", batch, partition)]).result()
+
+
+def shown(events: list[dict[str, Any]]) -> list[int]:
+    return [event["value"]["n"] for event in events]
+
+
+def test_the_newest_first(serving: Serving) -> None:
+    for number in range(20):
+        send(serving, number)
+    assert shown(read_events(serving.log, "clicks", limit=5)) == [19, 18, 17, 16, 15]
+    [event] = read_events(serving.log, "clicks", limit=1)
+    assert {name: event[name] for name in ("time_ms", "id", "key", "value", "headers")} == {
+        "time_ms": 19_000,
+        "id": "id19",
+        "key": {"userid": "u19"},
+        "value": {"n": 19},
+        "headers": None,
+    }
+    assert bytes(event["rest"]) == b'{"more": 1}'
+
+
+def test_from_the_oldest_an_offset_or_a_time(serving: Serving) -> None:
+    for number in range(20):
+        send(serving, number, partition=number % 2)
+    assert shown(read_events(serving.log, "clicks", start="oldest", limit=3)) == [0, 1, 2]
+    assert shown(read_events(serving.log, "clicks", start=8, partition=1, limit=5)) == [17, 19]
+    assert shown(read_events(serving.log, "clicks", start="newest", partition=0, limit=2)) == [18, 16]
+    since = shown(read_events(serving.log, "clicks", time_ms=16_000, limit=50))
+    assert since[-4:] == [16, 17, 18, 19]
+    assert read_events(serving.log, "clicks", start=99, partition=0) == []
+    assert read_events(serving.log, "clicks", limit=0) == []
+
+
+def test_what_cannot_be_asked(serving: Serving) -> None:
+    with pytest.raises(UsageError, match="an offset needs a partition"):
+        read_events(serving.log, "clicks", start=3)
+    with pytest.raises(UsageError, match="no partition `2`"):
+        read_events(serving.log, "clicks", partition=2)
+    with pytest.raises(NotFound):
+        read_events(serving.log, "nothing")
+    with pytest.raises(NotFound):
+        tail(serving.delivery, "nothing")
+    with pytest.raises(UsageError):
+        tail(serving.delivery, "clicks", partition=9)
+
+
+def test_live(serving: Serving) -> None:
+    send(serving, 1)
+
+    async def story() -> list[FeedEvent]:
+        from_now = tail(serving.delivery, "clicks")
+        from_start = tail(serving.delivery, "clicks", from_beginning=True)
+        send(serving, 2, 3)
+        return await take(from_now, 2) + await take(from_start, 3)
+
+    events = asyncio.run(story())
+    assert shown([event.data for event in events]) == [2, 3, 1, 2, 3]
+    assert {event.event for event in events} == {"event"}
+
+
+def test_one_partition(serving: Serving) -> None:
+    async def story() -> list[FeedEvent]:
+        events = tail(serving.delivery, "clicks", partition=1)
+        for number in range(6):
+            send(serving, number, partition=number % 2)
+        return await take(events, 3)
+
+    assert shown([event.data for event in asyncio.run(story())]) == [1, 3, 5]
+
+
+def test_a_topic_that_goes(serving: Serving) -> None:
+    async def story() -> list[FeedEvent]:
+        events = tail(serving.delivery, "clicks", heartbeat_s=0.05)
+        serving.log.delete_topic("clicks")
+        return await take_all(events)
+
+    assert [event.data for event in asyncio.run(story())] == [{"reason": "the topic is gone"}]
