@@ -9,6 +9,7 @@ import os
 import random
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -81,7 +82,7 @@ class Flaky(http.server.BaseHTTPRequestHandler):
         count = len(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.tries[key] += 1
         if self.tries[key] == 1 and len(self.tries) % 3 == 0:
-            self.connection.close()
+            self.connection.shutdown(socket.SHUT_RDWR)
             return
         status = 429 if self.tries[key] == 1 and len(self.tries) % 5 == 1 else 200
         if status == 200:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from headrace.clock import SystemClock
 from headrace.config import Project
 from headrace.coordinate.child import tail
 from headrace.coordinate.local import holder, is_held
-from headrace.coordinate.supervisor import Notice, Supervisor, prepare, waiting_for
+from headrace.coordinate.supervisor import Notice, Readiness, Supervisor, prepare, readiness
 from headrace.errors import HeadraceError, NotRunning
 
 DETACHED = "HEADRACE_DETACHED"
@@ -44,11 +45,12 @@ def up(
     """Run the project here, until Ctrl-C: log, queries, views, API and console."""
     found = open_project(project)
     if detach:
-        url = start_detached(found, port)
+        url, ready = start_detached(found, port)
         if as_json:
-            print_json({"url": url, "pid": _pid(found)})
+            print_json({"url": url, "pid": _pid(found), "problems": ready.problems})
         else:
             print(f"{found.name} is ready:  {url}\n  stop it:  headrace down      see it:  headrace status")
+            print_problems(ready.problems)
         return
     lock, chosen = prepare(found, port, SystemClock())
     reporter = Reporter(found, as_json)
@@ -74,6 +76,7 @@ class Reporter:
                 self._progress(f"waiting for {notice.text}")
             case "ready":
                 self._ready(notice.text)
+                print_problems(notice.lines)
             case "stopping":
                 self._progress("stopping …")
             case "stopped":
@@ -106,7 +109,14 @@ class Reporter:
             print(text, flush=True)
 
 
-def start_detached(project: Project, port: int | None) -> str:
+def print_problems(problems: Sequence[str]) -> None:
+    """What the pipelines' files get wrong; everything else runs."""
+    target = console(stderr=True)
+    for problem in problems:
+        target.print(problem, style="yellow", markup=False)
+
+
+def start_detached(project: Project, port: int | None) -> tuple[str, Readiness]:
     """Start a supervisor that outlives us; its address, once it is ready."""
     # Asked here too, so that what can be refused is said at once and not found in a file.
     lock, chosen = prepare(project, port, SystemClock())
@@ -126,18 +136,19 @@ def start_detached(project: Project, port: int | None) -> str:
     return _wait_ready(project, child, log)
 
 
-def _wait_ready(project: Project, child: subprocess.Popen[bytes], log: Path) -> str:
+def _wait_ready(project: Project, child: subprocess.Popen[bytes], log: Path) -> tuple[str, Readiness]:
     deadline = time.monotonic() + READY_S
-    waiting = ["the supervisor"]
+    waiting: tuple[str, ...] = ("the supervisor",)
     shown = ""
     while time.monotonic() < deadline:
         if child.poll() is not None:
             raise HeadraceError("it did not start; the end of its log:", detail="\n  ".join(tail(log, 25)))
         found = holder(project.data)
         if found is not None:
-            waiting = waiting_for(found.url, project_key(project))
-            if not waiting:
-                return found.url
+            ready = readiness(found.url, project_key(project))
+            if ready.ready:
+                return found.url, ready
+            waiting = ready.waiting_for
         if (text := ", ".join(waiting)) != shown and in_terminal():
             shown = text
             print(f"waiting for {text}", file=sys.stderr)
@@ -177,12 +188,13 @@ def status(project: ProjectOption = None, as_json: JsonOption = False) -> None:
             print_json({"project": found.name, "running": False})
             raise typer.Exit(3)
         raise NotRunning(f"project `{found.name}` is not running", hint="start it:  headrace up")
-    waiting = waiting_for(running.url, project_key(found))
+    ready = readiness(running.url, project_key(found))
     body: dict[str, Any] = {
         "project": found.name,
         "running": True,
-        "ready": not waiting,
-        "waiting_for": waiting,
+        "ready": ready.ready,
+        "waiting_for": ready.waiting_for,
+        "problems": ready.problems,
         "url": running.url,
         "pid": running.pid,
         "started_ms": running.started_ms,
@@ -214,6 +226,8 @@ def _print_status(body: dict[str, Any]) -> None:
             ("on disk", bytes_text(totals.get("bytes", 0))),
         ]
     )
+    for problem in body["problems"]:
+        print(f"\n{problem}")
     if queries := body.get("queries"):
         print()
         print_table(

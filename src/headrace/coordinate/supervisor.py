@@ -103,11 +103,11 @@ class Supervisor:
         return True
 
     def _check_ready(self) -> None:
-        waiting = waiting_for(self.url, _any_key(self._project))
-        if waiting == []:
+        found = readiness(self.url, _any_key(self._project))
+        if found.ready:
             self._ready = True
-            self._say(Notice("ready", self.url))
-        elif (text := ", ".join(waiting)) != self._waiting_for:
+            self._say(Notice("ready", self.url, found.problems))
+        elif (text := ", ".join(found.waiting_for)) != self._waiting_for:
             self._waiting_for = text
             self._say(Notice("waiting", text))
 
@@ -173,20 +173,30 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def waiting_for(url: str, key: str | None, timeout: float = 2.0) -> list[str]:
-    """What `/readyz` still waits for; empty when ready."""
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What `/readyz` says."""
+
+    waiting_for: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        return not self.waiting_for
+
+
+def readiness(url: str, key: str | None, timeout: float = 2.0) -> Readiness:
     host = url.removeprefix("http://")
     connection = http.client.HTTPConnection(host, timeout=timeout)
     try:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         connection.request("GET", "/readyz", headers=headers)
         answer = connection.getresponse()
-        if answer.status == 200:
-            return []
         body = json.loads(answer.read())
-        return [str(item) for item in body.get("waiting_for", [])] or ["the server"]
+        waiting = () if answer.status == 200 else tuple(body.get("waiting_for", ())) or ("the server",)
+        return Readiness(waiting, tuple(body.get("problems", ())))
     except (OSError, http.client.HTTPException, ValueError):
-        return ["the server"]
+        return Readiness(("the server",))
     finally:
         connection.close()
 

@@ -17,7 +17,7 @@ async def healthz(request: Request, services: Services) -> Response:
 
 async def readyz(request: Request, services: Services) -> Response:
     waiting = waiting_for(services)
-    return json_response(Ready(waiting), 503 if waiting else 200)
+    return json_response(Ready(waiting, services.problems), 503 if waiting else 200)
 
 
 def waiting_for(services: Services) -> list[str]:

@@ -366,3 +366,5 @@ class Health(Model, frozen=True):
 
 class Ready(Model, frozen=True):
     waiting_for: list[str]
+    problems: list[str] = []
+    """What the pipelines' files get wrong, with its place. Does not keep the rest from being ready."""

@@ -51,6 +51,8 @@ class Services:
     """For pull queries alone, so that slow ones keep nobody from sending events."""
     started: float
     """Monotonic."""
+    problems: list[str] = field(default_factory=list)
+    """What the project's pipelines get wrong, for `/readyz`."""
     applying: list[str] = field(default_factory=list)
     """What of the project's own pipelines is not applied yet, for `/readyz`."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
