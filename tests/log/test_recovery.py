@@ -146,7 +146,11 @@ def test_the_index_can_always_be_made_again(tmp_path: Path, harm: str) -> None:
     log = open_owner(folder)
     log.create_topic(VIEWS)
     for first in range(0, 5000, 500):
-        columns: dict[str, list[Any]] = {"USERID": ["u" * 300] * 500, "N": list(range(first, first + 500)), "time_": list(range(500))}
+        columns: dict[str, list[Any]] = {
+            "USERID": ["u" * 300] * 500,
+            "N": list(range(first, first + 500)),
+            "time_": list(range(500)),
+        }
         log.append([Append("pageviews", batch(**columns), 0)]).result(30)
     log.close()
     index = next((folder / "topics" / "pageviews" / "0").glob("*.idx"))

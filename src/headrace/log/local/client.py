@@ -219,6 +219,7 @@ class LocalClient(ReadingLog):
             self._pulse = None
         for connection in connections:
             connection.close()
+        self._let_go()
 
 
 class _Connection:
@@ -248,14 +249,15 @@ class _Connection:
 
     def _send(self, batches: Iterator[pa.RecordBatch]) -> None:
         first = next(batches)
-        with (
-            self._socket.makefile("wb", buffering=1024 * 1024) as sink,
-            pa.ipc.new_stream(sink, first.schema) as stream,
-        ):
-            if first.num_columns:
-                stream.write_batch(first)
-            for batch in batches:
-                stream.write_batch(batch)
+        sink = self._socket.makefile("wb", buffering=1024 * 1024)
+        # Closed only when all of it was sent: a stream that ends because its maker failed would be taken as whole.
+        stream = pa.ipc.new_stream(sink, first.schema)
+        if first.num_columns:
+            stream.write_batch(first)
+        for batch in batches:
+            stream.write_batch(batch)
+        stream.close()
+        sink.flush()
 
     def is_open(self) -> bool:
         """An idle connection has nothing to say; if it is readable, the other side has hung up."""
@@ -266,8 +268,10 @@ class _Connection:
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
             self._file.close()
-            self._socket.close()
+        self._socket.close()
 
 
 class _Channel:

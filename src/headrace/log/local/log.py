@@ -232,4 +232,5 @@ class LocalLog(ReadingLog):
             self._server.close()
         self._maintenance.close()
         self._committer.close()
+        self._let_go()
         self._lock.release()

@@ -186,6 +186,7 @@ class Committer:
         self._syncers.shutdown()
         self.transactions.close()
         self._journal.close()
+        self._stable.close()
         for topic in self.topics.values():
             _close_topic(topic, flush=self._failed is None)
 

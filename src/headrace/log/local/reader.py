@@ -49,6 +49,11 @@ class ReadingLog(Log):
             for key in [key for key in self._files if key[0] == topic_id]:
                 del self._files[key]
 
+    def _let_go(self) -> None:
+        """Unmap every file, when closing."""
+        with self._files_lock:
+            self._files.clear()
+
     def read(
         self,
         topic: str,

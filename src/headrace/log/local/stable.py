@@ -137,6 +137,10 @@ class StablePublisher:
             self._words[number] = 0
         self._finish(arrival, group, changed)
 
+    def close(self) -> None:
+        """Let go of the file; what it says stays."""
+        self._words = np.zeros((1, _WORDS), np.uint64)
+
     def _begin(self) -> None:
         self._sequence |= 1
         self._words[0, _SEQUENCE] = self._sequence
@@ -144,7 +148,8 @@ class StablePublisher:
 
     def _finish(self, arrival: int, group: int, changed: Iterable[Slot]) -> None:
         for slot in changed:
-            row = self._words[self._slot(slot.topic_id, slot.partition)]
+            number = self._slot(slot.topic_id, slot.partition)  # may map the file anew
+            row = self._words[number]
             row[_START], row[_END] = slot.start, slot.end
             row[_STREAM_TIME] = slot.stream_time & 0xFFFFFFFFFFFFFFFF
         header = self._words[0]

@@ -9,7 +9,7 @@ import os
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,10 +131,8 @@ class PartitionFiles:
             except SegmentVanished:
                 self.bases(again=True)
                 continue
-            for place in self._walk(segment, offset, end, check):
-                yield place
-                self._hint(place.header.next_offset, segment, place.position + place.header.size)
-            offset = self._limit(base, end)
+            # Not the next segment's base: if retention deleted some meanwhile, that would skip records silently.
+            offset = yield from self._walk(segment, offset, end, check)
 
     def _base_of(self, offset: int) -> int | None:
         """The segment that holds `offset`, if it is there."""
@@ -151,7 +149,8 @@ class PartitionFiles:
         number = bisect_right(bases, base)
         return min(end, bases[number]) if number < len(bases) else end
 
-    def _walk(self, segment: MappedSegment, start: int, end: int, check: bool) -> Iterator[Place]:
+    def _walk(self, segment: MappedSegment, start: int, end: int, check: bool) -> Generator[Place, None, int]:
+        """The frames of one segment; returns the offset after them."""
         position, offset = origin = self._seek(segment, start)
         limit = self._limit(segment.base, end)
         while offset < limit:
@@ -168,6 +167,8 @@ class PartitionFiles:
                     continue
                 yield Place(segment, position, header)
             position, offset = position + header.size, header.next_offset
+        self._hint(offset, segment, position)
+        return offset
 
     def _seek(self, segment: MappedSegment, start: int) -> tuple[int, int]:
         """(position, offset) of a frame at or before `start`."""
