@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import UsageError
 from headrace.log.base import TIME, TopicSpec
-from headrace.log.codecs.json_values import Mismatch, Reader, iso_array, must_be, within
+from headrace.log.codecs.json_values import THOUSAND, Mismatch, Reader, iso_array, must_be, within
 from headrace.log.codecs.times import compile_pattern, parse_iso
 from headrace.types import TIMESTAMP, BigInt, Timestamp, Varchar, display_name
 
@@ -50,36 +50,33 @@ class EventTimes:
         column = arrays.get(self._column) if self._column is not None else None
         times: pa.Array | None = None
         if column is not None and column.null_count < rows:
-            times = _bounded(self._name, self._milliseconds(column, reject), latest, reject)
+            times = self._of_column(column, latest, reject)
         if given is not None:
-            other = _bounded(TIME, _milliseconds(_moments(given, reject)), latest, reject)
+            other = _of_moments(TIME, _moments(given, reject), latest, reject)
             times = other if times is None else pc.coalesce(times, other)
         if times is None or times.null_count == rows:
             return None
-        return pc.fill_null(times, now_ms) if times.null_count else times
+        return pc.fill_null(times, pa.scalar(now_ms, pa.int64())) if times.null_count else times
 
-    @property
-    def _name(self) -> str:
-        return display_name(self._column or "")
-
-    def _milliseconds(self, column: pa.Array, reject: Reject) -> pa.Array:
+    def _of_column(self, column: pa.Array, latest: int, reject: Reject) -> pa.Array:
+        name = display_name(self._column or "")
         match self._type:
             case BigInt():
-                return column
+                return column if within(column, 0, latest) else _checked(name, column.to_pylist(), latest, reject)
             case Timestamp():
-                return _milliseconds(column)
+                return _of_moments(name, column, latest, reject)
             case _:
-                return _milliseconds(self._parsed(column.to_pylist(), reject))
+                return _of_moments(name, self._parsed(name, column.to_pylist(), reject), latest, reject)
 
-    def _parsed(self, texts: list[str | None], reject: Reject) -> pa.Array:
+    def _parsed(self, name: str, texts: list[str | None], reject: Reject) -> pa.Array:
         array = iso_array(texts, _MOMENT.arrow) if self._iso else None
         if array is not None:
             return array
         moments = [None if text is None else self._parse(text) for text in texts]
         for row, (text, moment) in enumerate(zip(texts, moments, strict=True)):
             if text is not None and moment is None:
-                reject(row, f"`{self._name}` {must_be('a timestamp', text).message}")
-        return pa.array(moments, pa.int64()).cast(_MOMENT.arrow)
+                reject(row, f"`{name}` {must_be('a timestamp', text).message}")
+        return pa.array(moments, _MOMENT.arrow)
 
 
 def _moments(values: list[Any], reject: Reject) -> pa.Array:
@@ -97,21 +94,20 @@ def _moments(values: list[Any], reject: Reject) -> pa.Array:
     return _MOMENT.array(moments)
 
 
-def _milliseconds(moments: pa.Array) -> pa.Array:
-    micros = moments.cast(pa.int64())
-    # Division rounds toward zero; a moment just before 1970 must stay before it.
-    return pc.if_else(pc.less(micros, 0), -1, pc.divide(micros, 1000))
+def _of_moments(name: str, moments: pa.Array, latest: int, reject: Reject) -> pa.Array:
+    """Microseconds → milliseconds, where they can be event times."""
+    micros = moments.view(pa.int64())
+    if within(micros, 0, latest * 1000 + 999):
+        return pc.divide(micros, THOUSAND)
+    times = [None if micro is None else micro // 1000 for micro in micros.to_pylist()]
+    return _checked(name, times, latest, reject)
 
 
-def _bounded(name: str, times: pa.Array, latest: int, reject: Reject) -> pa.Array:
+def _checked(name: str, times: list[int | None], latest: int, reject: Reject) -> pa.Array:
     """Times that can be; the others are rejected and null."""
-    if within(times, 0, latest):
-        return times
-    checked: list[int | None] = []
-    for row, time in enumerate(times.to_pylist()):
-        checked.append(time if time is None or 0 <= time <= latest else None)
+    for row, time in enumerate(times):
         if time is not None and time < 0:
             reject(row, f"`{name}` is before 1970, which no event time may be")
         elif time is not None and time > latest:
             reject(row, f"`{name}` is too far ahead of the clock: {time} is after {latest}")
-    return pa.array(checked, pa.int64())
+    return pa.array([time if time is not None and 0 <= time <= latest else None for time in times], pa.int64())

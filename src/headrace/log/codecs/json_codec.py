@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -194,13 +195,19 @@ class JsonCodec:
         kept: list[bytes | None] = []
         for row, event in enumerate(rows):
             layout = layouts[tuple(event)]
-            fields = layout.rest + tuple(
-                layout.columns[column.name]
-                for column in self._structs
-                if column.name in layout.columns and undeclared(event[layout.columns[column.name]], column.type)
-            )
+            fields = layout.rest
+            if self._structs:
+                fields += self._with_undeclared(event, layout)
             kept.append(_as_sent(slices(row), fields) if fields and row not in rejected else None)
-        return None if not any(kept) else pa.array([rest and rest.decode() for rest in kept], pa.string())
+        return None if not any(kept) else pa.array(kept, pa.binary()).cast(pa.string())
+
+    def _with_undeclared(self, event: Event, layout: Layout) -> tuple[str, ...]:
+        """Columns whose value holds more than their type declares."""
+        return tuple(
+            layout.columns[column.name]
+            for column in self._structs
+            if column.name in layout.columns and undeclared(event[layout.columns[column.name]], column.type)
+        )
 
 
 def _names(columns: tuple[Column, ...]) -> dict[str, str]:
@@ -278,7 +285,12 @@ def _event_id(value: Any) -> str | None:
 
 def _as_sent(event: bytes, fields: tuple[str, ...]) -> bytes:
     sent = _fields_as_sent.decode(event)
-    return b"{" + b",".join(msgspec.json.encode(field) + b":" + bytes(sent[field]) for field in fields) + b"}"
+    return b"{" + b",".join([_quoted(field) + bytes(sent[field]) for field in fields]) + b"}"
+
+
+@lru_cache(maxsize=4096)
+def _quoted(field: str) -> bytes:
+    return msgspec.json.encode(field) + b":"
 
 
 def _batch(arrays: dict[str, pa.Array], rows: int, rejected: Rejections) -> pa.RecordBatch | None:

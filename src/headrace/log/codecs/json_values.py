@@ -51,6 +51,8 @@ FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 DAY_MS = 86_400_000
 NULL = type(None)
+# With a type of its own: for a plain Python number Arrow looks, each time, whether pandas is there.
+THOUSAND = pa.scalar(1000, pa.int64())
 _SHOWN = 60
 
 
@@ -330,7 +332,7 @@ def _timestamps(values: list[Any], arrow: pa.DataType) -> pa.Array | None:
         array = _plain(values, {int, NULL}, pa.int64())
         if array is None or not within(array, FIRST_MS, LAST_MS):
             return None
-        return pc.cast(pc.multiply(array, 1000), arrow)
+        return pc.multiply(array, THOUSAND).view(arrow)
     return iso_array(values, arrow) if kinds == {str} else None
 
 
@@ -339,10 +341,10 @@ def iso_array(texts: list[Any], arrow: pa.DataType) -> pa.Array | None:
     array = pa.array(texts, pa.string())
     for type_ in (arrow, pa.timestamp("us")):
         try:
-            moments = pc.cast(pc.cast(array, type_), pa.int64())
+            moments = pc.cast(array, type_).view(pa.int64())
         except pa.ArrowInvalid:
             continue
-        return pc.cast(moments, arrow) if within(moments, FIRST_MS * 1000, LAST_MS * 1000 + 999) else None
+        return moments.view(arrow) if within(moments, FIRST_MS * 1000, LAST_MS * 1000 + 999) else None
     return None
 
 
