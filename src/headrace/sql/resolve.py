@@ -300,8 +300,6 @@ class Resolver:
             return Literal(None, type=node.target, span=node.span)
         if not castable(operand.type, node.target):
             raise self.scope.error(f"cannot cast {operand.type} to {node.target}", node.span)
-        if operand.type == node.target:
-            return operand
         return replace(node, operand=operand, type=node.target)
 
     def _subscript(self, node: Subscript) -> Expression:

@@ -1,0 +1,290 @@
+"""Every function of the table: its example runs, its types are what it says, nulls and wrong values give null."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from headrace.sql.datetimes import format_moment, parse_moment, parse_with
+from headrace.sql.functions import FUNCTIONS, is_aggregate
+from headrace.sql.functions.later import NOT_YET
+from headrace.types import BIGINT, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Array, DataType, Map
+from headrace.types import Decimal as DecimalType
+from tests.sql.catalog import resolved, value
+
+CALLS = [
+    ("UCASE('aé')", "AÉ"),
+    ("LCASE('AÉ')", "aé"),
+    ("LEN('añ')", 2),
+    ("LEN(X'CAFE')", 2),
+    ("SUBSTRING('stream', 1, 2)", "st"),
+    ("SUBSTRING('stream', 0, 2)", "st"),
+    ("SUBSTRING('stream', -3)", "eam"),
+    ("SUBSTRING('stream', 9)", ""),
+    ("SUBSTRING('stream', -9, 2)", "st"),
+    ("SUBSTRING('stream', 2, -1)", ""),
+    ("TRIM(' \t a b\n')", "a b"),
+    ("CONCAT('a', NULL, 'b')", "ab"),
+    ("CONCAT_WS('-', 'a', NULL, 'b')", "a-b"),
+    ("CONCAT_WS(CAST(NULL AS VARCHAR), 'a', 'b')", None),
+    ("REPLACE('a.b.c', '.', '')", "abc"),
+    ("SPLIT('a,,b', ',')", ["a", "", "b"]),
+    ("SPLIT('ab', '')", ["a", "b"]),
+    ("INSTR('corporate floor', 'or', 4)", 5),
+    ("INSTR('corporate floor', 'or', 4, 2)", 14),
+    ("INSTR('corporate floor', 'or', -3)", 5),
+    ("INSTR('a', 'b')", 0),
+    ("INSTR('corporate floor', 'or', -3, 2)", 2),
+    ("INITCAP('the QUICK fox')", "The Quick Fox"),
+    ("LPAD('7', 3, '0')", "007"),
+    ("LPAD('1234', 3, '0')", "123"),
+    ("LPAD('7', -1, '0')", None),
+    ("RPAD('7', 4, 'ab')", "7aba"),
+    ("RPAD('7', 4, '')", None),
+    ("CHR(75)", "K"),
+    ("CHR('\\u597d')", "好"),
+    ("CHR(-1)", None),
+    ("CHR('x')", None),
+    ("ABS(-3)", 3),
+    ("ABS(-3.50)", Decimal("3.50")),
+    ("ROUND(2.5E0)", 3),
+    ("ROUND(-2.5E0)", -2),
+    ("ROUND(2.345, 2)", Decimal("2.350")),
+    ("ROUND(1234.5E0, -2)", 1200.0),
+    ("ROUND(9.96)", Decimal("10")),
+    ("ROUND(7)", 7),
+    ("TRUNC(-2.7E0)", -2),
+    ("TRUNC(2.349, 2)", Decimal("2.340")),
+    ("TRUNC(2.9)", Decimal("2")),
+    ("CEIL(1.1)", Decimal("2.0")),
+    ("CEIL(-1.5E0)", -1.0),
+    ("FLOOR(-1.5E0)", -2.0),
+    ("FLOOR(1.9)", Decimal("1.0")),
+    ("FLOOR(5)", 5),
+    ("SIGN(-2.5)", -1),
+    ("SQRT(16)", 4.0),
+    ("POWER(2, 10)", 1024.0),
+    ("POWER(10, 400)", math.inf),
+    ("EXP(0)", 1.0),
+    ("EXP(1000)", math.inf),
+    ("LN(0)", -math.inf),
+    ("LOG(2, 8)", 3.0),
+    ("LOG(1)", 0.0),
+    ("COALESCE(NULL, NULL, 3)", 3),
+    ("IFNULL(NULL, 'x')", "x"),
+    ("NULLIF(1, 1)", None),
+    ("NULLIF(1, 2)", 1),
+    ("GREATEST(1, NULL, 3)", 3),
+    ("LEAST('b', 'a')", "a"),
+    ("GREATEST(1, 2.5)", Decimal("2.5")),
+    ("AS_VALUE(5)", 5),
+    ("TIMESTAMPTOSTRING(0, 'yyyy-MM-dd')", "1970-01-01"),
+    ("TIMESTAMPTOSTRING(0, 'HH:mm', 'Europe/Vienna')", "01:00"),
+    ("TIMESTAMPTOSTRING(0, 'HH:mm', 'Nowhere')", None),
+    ("STRINGTOTIMESTAMP('1970-01-02', 'yyyy-MM-dd')", 86_400_000),
+    ("STRINGTOTIMESTAMP('x', 'yyyy')", None),
+    ("FORMAT_TIMESTAMP(FROM_UNIXTIME(1500), 'ss.SSS')", "01.500"),
+    ("PARSE_TIMESTAMP('00:01', 'HH:mm')", 60_000),
+    ("FORMAT_DATE(PARSE_DATE('2026-11-15', 'yyyy-MM-dd'), 'EEEE')", "Sunday"),
+    ("UNIX_TIMESTAMP()", 1_700_000_000_000),
+    ("PARSE_DATE('2026-02-30', 'yyyy-MM-dd')", None),
+    ("UNIX_TIMESTAMP(FROM_UNIXTIME(5))", 5),
+    ("TIMESTAMPADD(HOURS, 1, FROM_UNIXTIME(0))", 3_600_000),
+    ("TIMESTAMPSUB(SECOND, 1, FROM_UNIXTIME(0))", -1000),
+    ("ARRAY_CONTAINS(ARRAY[1, 2], 2)", True),
+    ("ARRAY_CONTAINS(CAST(NULL AS ARRAY<INT>), 2)", False),
+    ("ARRAY_LENGTH(ARRAY[1, NULL])", 2),
+    ("ARRAY_DISTINCT(ARRAY[1, NULL, 1, NULL])", [1, None]),
+    ("ARRAY_DISTINCT(ARRAY[ARRAY[1], ARRAY[1]])", [[1]]),
+    ("ARRAY_MAX(ARRAY[1, NULL, 3])", 3),
+    ("ARRAY_MIN(ARRAY[CAST(NULL AS INT)])", None),
+    ("ARRAY_JOIN(ARRAY[1, NULL])", "1,null"),
+    ("ARRAY_JOIN(ARRAY['a', 'b'], '-')", "a-b"),
+    ("ARRAY_SORT(ARRAY[2, NULL, 1])", [1, 2, None]),
+    ("ARRAY_SORT(ARRAY[1, 2], 'desc')", [2, 1]),
+    ("ARRAY_SORT(ARRAY[1], 'sideways')", None),
+    ("SLICE(ARRAY[1, 2, 3, 4], 2, 3)", [2, 3]),
+    ("MAP_KEYS(MAP('a' := 1))", ["a"]),
+    ("MAP_VALUES(MAP('a' := 1))", [1]),
+    ("REDUCE(CAST(NULL AS ARRAY<INT>), 5, (s, x) => s + x)", 5),
+    ("""EXTRACTJSONFIELD('{"a":{"b":[1,2.50,true,null,"x"]}}', '$.a.b[0]')""", "1"),
+    ("""EXTRACTJSONFIELD('{"a":{"b":[1,2.50,true,null,"x"]}}', '$.a.b[1]')""", "2.5"),
+    ("""EXTRACTJSONFIELD('{"a":{"b":[1,2.50,true,null,"x"]}}', '$.a.b[2]')""", "true"),
+    ("""EXTRACTJSONFIELD('{"a":{"b":[1,2.50,true,null,"x"]}}', '$.a.b[3]')""", None),
+    ("""EXTRACTJSONFIELD('{"a":{"b":[1, "é"]}}', '$.a')""", '{"b":[1,"é"]}'),
+    ("EXTRACTJSONFIELD('nonsense', '$.a')", None),
+    ("EXTRACTJSONFIELD('{}', 'a')", None),
+    ("EXTRACTJSONFIELD('[]', '$.a')", None),
+    ("URL_EXTRACT_HOST('http://me@Example.com:80/a')", "Example.com"),
+    ("URL_EXTRACT_HOST('nothing')", None),
+    ("URL_EXTRACT_PATH('http://a.b/c/d?e=f#g')", "/c/d"),
+    ("URL_EXTRACT_PORT('http://a.b:8080/')", 8080),
+    ("URL_EXTRACT_PORT('http://a.b/')", None),
+    ("URL_EXTRACT_PROTOCOL('https://a.b')", "https"),
+    ("URL_EXTRACT_QUERY('http://a.b/?q=1#x')", "q=1"),
+    ("URL_EXTRACT_FRAGMENT('http://a.b/#x')", "x"),
+    ("URL_EXTRACT_PARAMETER('http://a.b/?q=a%20b', 'q')", "a b"),
+    ("URL_EXTRACT_PARAMETER('http://a.b/?q=1', 'r')", None),
+    ("URL_EXTRACT_HOST('http://not a url')", None),
+    ("URL_ENCODE_PARAM('a b&c')", "a+b%26c"),
+    ("URL_DECODE_PARAM('a+b')", "a b"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), CALLS)
+def test_calls(text: str, expected: Any) -> None:
+    found = value(text)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+def test_every_scalar_function_is_called_above() -> None:
+    called = {text.partition("(")[0] for text, _ in CALLS} | {"TRANSFORM", "FILTER"}
+    assert {name for name in FUNCTIONS if not is_aggregate(name)} - called == {"FROM_UNIXTIME"}
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if not is_aggregate(name)])
+def test_every_example_has_a_value_of_its_type(name: str) -> None:
+    function = FUNCTIONS[name]
+    assert function.example.startswith(f"{name}(")
+    expression = resolved(function.example)
+    assert expression.type is not None
+    assert value(function.example) is not None or name == "NULLIF"
+
+
+@pytest.mark.parametrize("name", [name for name, function in FUNCTIONS.items() if not function.nulls])
+def test_null_in_null_out(name: str) -> None:
+    for signature in FUNCTIONS[name].signatures:
+        if not signature.parameters or is_aggregate(name) or "=>" in signature.text or "UNIT" in signature.text:
+            continue
+        nulls = ", ".join(f"CAST(NULL AS {_some_type(text)})" for text in _parameters(signature.text))
+        assert value(f"{name}({nulls})") is None
+
+
+def _parameters(text: str) -> list[str]:
+    inside = text.rpartition(" -> ")[0][1:-1].replace("...", "").replace("MAP<T, U>", "MAP<VARCHAR; INTEGER>")
+    return [part.strip().replace(";", ",") for part in inside.split(",")]
+
+
+def _some_type(pattern: str) -> str:
+    return {
+        "N": "INTEGER",
+        "C": "VARCHAR",
+        "T": "VARCHAR",
+        "ARRAY<T>": "ARRAY<INTEGER>",
+        "ARRAY<C>": "ARRAY<INTEGER>",
+    }.get(pattern, pattern)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ROUND(1E0)", BIGINT),
+        ("ROUND(1.25)", DecimalType(2, 0)),
+        ("ROUND(1.25, 1)", DecimalType(3, 2)),
+        ("ABS(3000000000)", BIGINT),
+        ("CEIL(1.25)", DecimalType(3, 2)),
+        ("SQRT(4)", DOUBLE),
+        ("COALESCE(1, 2.5)", DecimalType(11, 1)),
+        ("COALESCE(NULL, 3000000000, 1)", BIGINT),
+        ("SPLIT('a', 'b')", Array(VARCHAR)),
+        ("FROM_UNIXTIME(0)", TIMESTAMP),
+        ("SIGN(1E0)", INTEGER),
+        ("TRANSFORM(MAP('a' := 1), (k, v) => v, (k, v) => k)", Map(INTEGER, VARCHAR)),
+        ("REDUCE(ARRAY[1], 0E0, (s, x) => s + x)", DOUBLE),
+    ],
+)
+def test_result_types(text: str, expected: DataType) -> None:
+    assert resolved(text).type == expected
+
+
+def test_aggregates_over_lists() -> None:
+    values = [3, None, 1, 3]
+    found = {name: FUNCTIONS[name].evaluate(values) for name in FUNCTIONS if is_aggregate(name)}
+    assert found == {"COUNT": 3, "COUNT_DISTINCT": 2, "SUM": 7, "AVG": 7 / 3, "MIN": 1, "MAX": 3}
+    nothing = {name: FUNCTIONS[name].evaluate([]) for name in FUNCTIONS if is_aggregate(name)}
+    assert nothing == {"COUNT": 0, "COUNT_DISTINCT": 0, "SUM": 0, "AVG": None, "MIN": None, "MAX": None}
+
+
+def test_what_is_not_there_yet_is_not_there() -> None:
+    assert not NOT_YET & set(FUNCTIONS)
+
+
+PATTERNS = [
+    ("yyyy-MM-dd HH:mm:ss.SSS", "2026-11-05 14:02:03.045"),
+    ("dd.MM.yy", "05.11.26"),
+    ("EEE, d MMM yyyy", "Thu, 5 Nov 2026"),
+    ("EEEE d MMMM", "Thursday 5 November"),
+    ("hh:mm a", "02:02 PM"),
+    ("K k H", "2 14 14"),
+    ("D", "309"),
+    ("Q", "4"),
+    ("yyyy-MM-dd'T'HH:mm:ssX", "2026-11-05T14:02:03Z"),
+    ("XXX xxx Z", "Z +00:00 +0000"),
+    ("SSSSSS", "045000"),
+    ("A", "50523045"),
+    ("'it''s' yyyy", "it's 2026"),
+    ("VV", "UTC"),
+    ("yyyy''MM", "2026'11"),
+    ("n", "45000000"),
+    ("G", "AD"),
+    ("z", "UTC"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "expected"), PATTERNS)
+def test_patterns(pattern: str, expected: str) -> None:
+    assert format_moment(1793887323045, pattern) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "expected"),
+    [
+        ("2026-11-05 14:02:03.045", "yyyy-MM-dd HH:mm:ss.SSS", 1793887323045),
+        ("5 nov 2026", "d MMM yyyy", 1793836800000),
+        ("05.11.26", "dd.MM.yy", 1793836800000),
+        ("20261105", "yyyyMMdd", 1793836800000),
+        ("2026-11-05T15:02+01:00", "yyyy-MM-dd'T'HH:mmXXX", 1793887320000),
+        ("2026-11-05T14:02z", "yyyy-MM-dd'T'HH:mmX", 1793887320000),
+        ("02:02 PM", "hh:mm a", 50_520_000),
+        ("12:02 AM", "hh:mm a", 120_000),
+        ("2026-309", "yyyy-DDD", 1793836800000),
+        ("2026", "yyyy[-MM]", 1767225600000),
+        ("2026-11", "yyyy[-MM]", 1793491200000),
+        ("2026-11-05 Europe/Vienna", "yyyy-MM-dd VV", 1793833200000),
+    ],
+)
+def test_parsing_by_pattern(text: str, pattern: str, expected: int) -> None:
+    assert parse_with(text, pattern) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("2026", "yyyy-MM"),
+        ("2026-13", "yyyy-MM"),
+        ("x", "b"),
+        ("2026", "yyyy["),
+        ("2026", "'yyyy"),
+        ("1", "H VV"),
+        ("25", "H"),
+    ],
+)
+def test_what_does_not_fit_the_pattern_is_refused(text: str, pattern: str) -> None:
+    with pytest.raises(ValueError):
+        parse_with(text, pattern)
+
+
+def test_moments_in_iso() -> None:
+    assert parse_moment("2026") == 1767225600000
+    assert parse_moment("2026-11-15 14:00:00,5 +0100") == 1794747600500
+    assert parse_moment("1969-12-31T23:59:59.999Z") == -1
+    for wrong in ("", "soon", "2026-13", "2026-1-1T25", "2026-11-15T14:00:00+1"):
+        with pytest.raises(ValueError):
+            parse_moment(wrong)
+    assert value("CAST('0001-01-01' AS DATE)") == datetime.date(1, 1, 1)
+    assert value("CAST('0001-01-01T00:00+01:00' AS TIMESTAMP)") is not None
