@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import headrace
@@ -29,6 +30,14 @@ def tier_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
+def walk_running(node: ast.AST) -> Iterator[ast.AST]:
+    """Every node but those under `if TYPE_CHECKING:`, which nobody runs."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING"):
+            yield from walk_running(child)
+
+
 def imports() -> dict[str, set[str]]:
     """Module → modules of ours it imports, anywhere in the file, except for type checking only."""
     found: dict[str, set[str]] = {}
@@ -36,7 +45,7 @@ def imports() -> dict[str, set[str]]:
         parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
         module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         found[module] = set()
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in walk_running(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("headrace"):
                 found[module].update({node.module, *(f"{node.module}.{alias.name}" for alias in node.names)})
             elif isinstance(node, ast.Import):
