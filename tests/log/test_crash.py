@@ -148,7 +148,7 @@ def test_killed_at_exactly_this_sync(tmp_path: Path, what: str, record: int) -> 
     fault = f"fdatasync:signal=KILL:when={nth_sync(what, record)}"
     ledger = run(folder, 0, 20, before=strace(fault, *files(folder, what)))
     assert (ledger.acknowledged, ledger.done) == (set(range(record)), False)
-    # Of the record that was not acknowledged all may have reached the disk if its journal record was written, else nothing.
+    # Of the record that was not acknowledged all may be there if its journal record was written, otherwise nothing.
     complete = [list(range(record)), list(range(record + 1))][: 2 if what == "journal" else 1]
     assert check(folder, ledger.acknowledged, 20) in complete
     again = run(folder, record, 20 - record)

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,7 @@ def frames(folder: Path, topic: str = "plain") -> list[int]:
     """Frames per segment but the last."""
     home = folder / "topics" / topic / "0"
     bases = list_segments(home)
-    return [
-        len(list(MappedSegment(home, base).frames(base, after))) for base, after in zip(bases, bases[1:], strict=False)
-    ]
+    return [len(list(MappedSegment(home, base).frames(base, after))) for base, after in pairwise(bases)]
 
 
 def one_by_one(log: LocalLog, count: int, first: int = 0, topic: str = "plain") -> None:

@@ -60,7 +60,8 @@ class Line:
     def ask(self, request: bytes | dict[str, Any], *streams: bytes) -> dict[str, Any]:
         line = request if isinstance(request, bytes) else json.dumps(request).encode()
         self.socket.sendall(line + b"\n" + b"".join(streams))
-        return json.loads(self.file.readline() or b"{}")
+        answer: dict[str, Any] = json.loads(self.file.readline() or b"{}")
+        return answer
 
     def close(self) -> None:
         self.file.close()
@@ -76,7 +77,7 @@ def line(owner: LocalLog) -> Iterator[Line]:
 
 def stream(**columns: list[Any]) -> bytes:
     made = batch(**columns)
-    return wire.encode_batches(made.schema, [made]).to_pybytes()
+    return bytes(wire.encode_batches(made.schema, [made]))
 
 
 # Who owns
@@ -323,9 +324,9 @@ def test_too_much_waiting_is_refused(tmp_path: Path) -> None:
     refused = [error for error in results if error]
     assert 0 < len(refused) < 12
     assert all(isinstance(error, Overloaded) and error.retry_after > 0 for error in refused)
+    many = [Append("plain", batch(N=list(range(50))))] * 8
     with pytest.raises(Overloaded):
-        for _ in range(12):
-            owner.append([Append("plain", batch(N=list(range(50))))])
+        [owner.append(many) for _ in range(12)]
     client.close()
     owner.close()
     again = open_owner(tmp_path / "log")

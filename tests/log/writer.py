@@ -2,8 +2,8 @@
 
     python -m tests.log.writer FOLDER FIRST COUNT [OUTSTANDING]
 
-Each record carries its number as event id; numbers from FIRST on are sent in order, so after a crash the unacknowledged ones
-can be sent again. Prints `ok N`, `failed N CODE`, and `done` at the end.
+Each record carries its number as event id; numbers from FIRST on are sent in order, so after a crash the
+unacknowledged ones can be sent again. Prints `ok N`, `failed N CODE`, and `done` at the end.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ Offsets, arrival numbers and stream times are given here and nowhere else, in th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -18,6 +19,7 @@ from headrace.log.local.ids import IdIndex, Place
 from headrace.log.local.partition import Partition
 from headrace.log.local.partitioning import Partitions
 from headrace.log.local.prepare import Prepared, Preparer, upgrade
+from headrace.log.local.segment import SegmentWriter
 from headrace.log.local.state import CommittedBatch, TopicState, batch_payload
 
 FLUSH_BYTES = 16 * 1024 * 1024
@@ -49,8 +51,10 @@ class _Pending:
 
 
 class Group:
-    def __init__(self, topics: Mapping[str, OwnedTopic], next_arrival: int) -> None:
+    def __init__(self, topics: Mapping[str, OwnedTopic], next_arrival: int, workers: Executor) -> None:
         self._topics = topics
+        self._workers = workers
+        self._writing: Future[None] | None = None
         self.next_arrival = next_arrival
         self.batches: dict[tuple[str, int], CommittedBatch] = {}
         self._pending: dict[str, _Pending] = {}
@@ -132,17 +136,45 @@ class Group:
         self.next_arrival += batch.num_rows
         self._bytes += size
         if self._bytes >= FLUSH_BYTES:
-            self.make_frames()
+            self._write_meanwhile()
 
     # Making frames
 
-    def make_frames(self) -> None:
-        """Stamp what was added and write it to the segments, in the page cache."""
+    def _make_frames(self) -> list[tuple[SegmentWriter, list[Any]]]:
+        """Stamp what was added; the frames that have to be written."""
         for name, pending in self._pending.items():
-            self._write(self._topics[name], pending)
+            self._frame(self._topics[name], pending)
         self._pending, self._bytes = {}, 0
+        return [(writer, buffers) for writer in self._dirty_writers() if (buffers := writer.take_buffers())]
 
-    def _write(self, topic: OwnedTopic, pending: _Pending) -> None:
+    def _write_meanwhile(self) -> None:
+        """Write what was added, to the page cache, while more is added."""
+        frames = self._make_frames()
+        self._written()
+        self._writing = self._workers.submit(_write, frames)
+
+    def _written(self) -> None:
+        """Wait for what is being written; raises what went wrong."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def finish(self) -> list[SegmentWriter]:
+        """Write the rest. Returns the writers that have to be synced."""
+        frames = self._make_frames()
+        self._written()
+        _write(frames)
+        return self._dirty_writers()
+
+    def settle(self) -> None:
+        """After a failure: nothing of this group is being written any more, so its files may be closed."""
+        if self._writing is not None:
+            wait([self._writing])
+
+    def _dirty_writers(self) -> list[SegmentWriter]:
+        return [writer for _, partitions in self.touched() for p in partitions for writer in p.dirty_writers()]
+
+    def _frame(self, topic: OwnedTopic, pending: _Pending) -> None:
         batch = pending.batches[0] if len(pending.batches) == 1 else pa.concat_batches(pending.batches)
         counts = [part.num_rows for part in pending.batches]
         arrivals = _spread(pending.arrivals, counts)
@@ -159,9 +191,9 @@ class Group:
             [pa.array(arrivals), pa.array(stream_times), *batch.columns], schema=schema
         )
         for number, first, last in runs:
-            partition = topic.partitions[number]
-            partition.write(stamped.slice(first, last - first), arrivals[first:last], stream_times[first:last], version)
-            partition.flush()
+            rows = slice(first, last)
+            piece = stamped.slice(first, last - first)
+            topic.partitions[number].write(piece, arrivals[rows], stream_times[rows], version)
 
     def _stamp_stream_time(self, topic: OwnedTopic, times: Any) -> Any:
         """For each row the largest time of the topic's rows before it, over all partitions, in order of arrival."""
@@ -203,6 +235,11 @@ class Group:
             if topic.ids is not None:
                 ends = {partition.number: partition.state.end for partition in partitions}
                 topic.ids.remember(self._ids.get(topic.name, {}), ends)
+
+
+def _write(frames: list[tuple[SegmentWriter, list[Any]]]) -> None:
+    for writer, buffers in frames:
+        writer.write(buffers)
 
 
 def _spread(firsts: list[int], counts: list[int]) -> Any:

@@ -37,7 +37,7 @@ class Loader:
         try:
             reconcile_topics(self._folder, state)
             for topic in state.topics.values():
-                topics[topic.topic.name] = self.own(topic)
+                topics[topic.topic.name] = self.own(topic, keep=trusted is None)
         except BaseException:
             journal.close()
             for owned in topics.values():
@@ -48,12 +48,12 @@ class Loader:
             raise
         return journal, state, topics
 
-    def own(self, state: TopicState) -> OwnedTopic:
+    def own(self, state: TopicState, *, keep: bool = True) -> OwnedTopic:
         topic = state.topic
         partitions = []
         for number, partition in enumerate(state.partitions):
             home = topic_folder(self._folder, topic.name) / str(number)
-            reconcile_segments(self._folder, home, partition)
+            reconcile_segments(self._folder, home, partition, keep=keep)
             writer = reopen_segment(home, topic.id, number, partition)
             partitions.append(Partition(home, topic.id, number, partition, writer, self._settings, self._clock))
         ids = self._open_ids(state) if topic.spec.role == "events" else None

@@ -212,6 +212,10 @@ class LocalLog(ReadingLog):
         """Seal, rewrite, retain now, instead of when the maintenance thread next does."""
         self._maintenance.run_once()
 
+    def groups(self) -> int:
+        """Groups committed so far: what one sync has carried can be told from it."""
+        return self._committer.state.group
+
     def register_call(self, name: str, handler: Callable[[Any], Any]) -> None:
         """Let other processes ask the process around the owner: op `call` on the socket."""
         self._calls[name] = handler

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
 from headrace.log.local import journal as journals
-from headrace.log.local.group import Group, OwnedTopic
+from headrace.log.local.group import OwnedTopic
 from headrace.log.local.owner import Committer
 from headrace.log.local.retention import expired_start
 from headrace.log.local.rewrite import rewrite_segment
@@ -67,7 +67,7 @@ class Maintenance:
         topic = self._committer.topics.get(name)
         if topic is None:
             return
-        group = Group(self._committer.topics, self._committer.state.next_arrival)
+        group = self._committer.new_group()
         for partition in topic.partitions:
             if partition.is_old():
                 partition.roll()

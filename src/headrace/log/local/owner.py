@@ -50,7 +50,7 @@ class AppendRequest:
     parts: list[Prepared]
     bytes: int
     acks: Acks
-    future: Future[list[Appended]] = field(default_factory=Future)
+    future: Future[Any] = field(default_factory=Future)
     result: list[Appended] = field(default_factory=list)
 
 
@@ -59,7 +59,7 @@ class CommitRequest:
     transaction: str
     tasks: Sequence[tuple[int, int]]
     identity: BatchIdentity | None
-    future: Future[Committed] = field(default_factory=Future)
+    future: Future[Any] = field(default_factory=Future)
     result: Committed | None = None
     bytes: int = 0
     taken: list[Staged] = field(default_factory=list)
@@ -71,6 +71,7 @@ class ControlRequest:
 
     action: Callable[[], Any]
     future: Future[Any] = field(default_factory=Future)
+    result: Any = None
     bytes: int = 0
 
 
@@ -104,7 +105,7 @@ class Committer:
         self._published = threading.Condition()
         self._disk_checked = -1e9
         self._disk_free = 0
-        self._syncers = ThreadPoolExecutor(4, thread_name_prefix="log-sync")
+        self._workers = ThreadPoolExecutor(4, thread_name_prefix="log-disk")
         self.snapshot = Snapshot(0, {}, {})
         self._publish_all()
         self._thread = threading.Thread(target=self._run, name="log-commit", daemon=True)
@@ -128,7 +129,8 @@ class Committer:
         request.future.set_running_or_notify_cancel()
         self.check_disk()
         self._submit(request)
-        return request.future.result()
+        committed: Committed = request.future.result()
+        return committed
 
     def control(self, action: Callable[[], T]) -> T:
         """Run something in the commit thread, between groups."""
@@ -183,7 +185,7 @@ class Committer:
         self._thread.join()
         with self._published:
             self._published.notify_all()
-        self._syncers.shutdown()
+        self._workers.shutdown()
         self.transactions.close()
         self._journal.close()
         self._stable.close()
@@ -230,27 +232,27 @@ class Committer:
         return taken
 
     def _run_group(self, requests: Sequence[Request]) -> None:
-        group = Group(self.topics, self.state.next_arrival)
-        accepted: list[AppendRequest | CommitRequest] = []
-        for request in requests:
-            assert not isinstance(request, ControlRequest)
-            try:
-                self._add(group, request)
-                accepted.append(request)
-            except HeadraceError as error:
-                _set_error(request, error)
+        group = self.new_group()
         try:
+            accepted = [request for request in requests if self._accept(group, request)]
             self.commit_group(group)
         finally:
-            for request in accepted:
+            group.settle()
+            for request in requests:
                 if isinstance(request, CommitRequest):
                     self.transactions.release(request.taken)
         for request in accepted:
-            if isinstance(request, AppendRequest):
-                request.future.set_result(request.result)
-            else:
-                assert request.result is not None
-                request.future.set_result(request.result)
+            request.future.set_result(request.result)
+
+    def _accept(self, group: Group, request: Request) -> bool:
+        assert not isinstance(request, ControlRequest)
+        try:
+            self._add(group, request)
+        except HeadraceError as error:
+            # Said before any of its rows was added, so the others are not concerned.
+            _set_error(request, error)
+            return False
+        return True
 
     def _add(self, group: Group, request: AppendRequest | CommitRequest) -> None:
         if isinstance(request, AppendRequest):
@@ -289,13 +291,15 @@ class Committer:
         if topic is None or topic.state.topic.id != part.topic_id:
             raise NotFound(f"topic `{part.topic}` was deleted", topic=part.topic)
 
+    def new_group(self) -> Group:
+        return Group(self.topics, self.state.next_arrival, self._workers)
+
     def commit_group(self, group: Group) -> None:
         """Write, sync, commit, publish. Whatever fails before the journal's sync leaves nothing behind."""
-        group.make_frames()
         if group.is_empty():
             return
+        self._sync(group.finish())
         touched = group.touched()
-        self._sync([writer for _, partitions in touched for p in partitions for writer in p.dirty_writers()])
         for _, partitions in touched:
             for partition in partitions:
                 if partition.new_files:
@@ -313,14 +317,12 @@ class Committer:
             self._reopen(error)
 
     def _sync(self, writers: Sequence[SegmentWriter]) -> None:
-        for writer in writers:
-            writer.flush()
         if len(writers) <= 2:
             for writer in writers:
                 writer.sync()
         else:
             # Side by side they share the disk's own flushes.
-            list(self._syncers.map(lambda writer: writer.sync(), writers))
+            list(self._workers.map(lambda writer: writer.sync(), writers))
 
     def journal_append(self, kind: int, payload: Any) -> None:
         """Commit one record, and make the state what it says."""

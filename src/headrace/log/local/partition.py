@@ -109,10 +109,6 @@ class Partition:
         self.new_files = True
         return self._writer
 
-    def flush(self) -> None:
-        for writer in self.dirty_writers():
-            writer.flush()
-
     def dirty_writers(self) -> list[SegmentWriter]:
         return [writer for writer in (*self._full, self._writer) if writer is not None and writer.dirty]
 

@@ -151,7 +151,10 @@ def _hash_variable(column: pa.Array) -> Any:
     h = np.uint32(_SEED) ^ lengths.astype(np.uint32)
     long = lengths > _LONGEST_VECTOR
     whole = np.where(long, 0, lengths >> 2)
-    for number in range(int(whole.max(initial=0))):
+    shortest = int(whole.min())
+    for number in range(shortest):
+        h = _mix(h, words[starts + 4 * number])
+    for number in range(shortest, int(whole.max())):
         rows = np.flatnonzero(whole > number)
         h[rows] = _mix(h[rows], words[starts[rows] + 4 * number])
     tail = np.flatnonzero(((lengths & 3) > 0) & ~long)

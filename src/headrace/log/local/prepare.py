@@ -52,6 +52,7 @@ class Preparer:
         self._clock = clock
         self._keys = [column.name for column in topic.spec.key]
         self._plans: dict[pa.Schema, list[int]] = {}
+        self._single: dict[str, pa.Array] = {}
         self._turn = 0
         self._turn_lock = threading.Lock()
 
@@ -95,11 +96,7 @@ class Preparer:
         if field.name == TIME:
             return self._times(column, rows)
         if column is None:
-            if field.name == TOMBSTONE:
-                return pa.array(np.zeros(rows, np.bool_))
-            if not field.nullable:
-                raise UsageError(f"column `{field.name}` of topic `{self.topic.name}` is missing")
-            return pa.nulls(rows, field.type)
+            return self._missing(field, rows)
         if column.type != field.type:
             column = _cast(column, field)
         if not field.nullable and column.null_count:
@@ -107,6 +104,16 @@ class Preparer:
                 raise UsageError(f"column `{field.name}` of topic `{self.topic.name}` cannot be null")
             column = column.fill_null(False)
         return column
+
+    def _missing(self, field: pa.Field, rows: int) -> pa.Array:
+        if rows == 1 and (known := self._single.get(field.name)) is not None:
+            return known
+        if not field.nullable and field.name != TOMBSTONE:
+            raise UsageError(f"column `{field.name}` of topic `{self.topic.name}` is missing")
+        filler = pa.nulls(rows, field.type) if field.nullable else pa.array(np.zeros(rows, np.bool_))
+        if rows == 1:
+            self._single[field.name] = filler
+        return filler
 
     def _times(self, column: pa.Array | None, rows: int) -> pa.Array:
         now = max(0, self._clock.now_ms())

@@ -116,14 +116,17 @@ def set_aside(folder: Path, path: Path) -> None:
     sync_folder(target.parent)
 
 
-def reconcile_segments(folder: Path, partition: Path, state: PartitionState) -> None:
-    """Segments below the start go, segments past the end are set aside, leftovers of rewriting are removed."""
+def reconcile_segments(folder: Path, partition: Path, state: PartitionState, *, keep: bool) -> None:
+    """Segments below the start go, leftovers of rewriting too. Segments past the end are set aside if they are to be
+    kept; those of a group that failed a moment ago are not, or a full disk would only get fuller."""
     for leftover in partition.glob("*.tmp"):
         leftover.unlink()
     bases = list_segments(partition)
     known = [base for base in bases if state.position and base <= state.segment]
     for base in bases[len(known) :]:
-        set_aside(folder, segment_path(partition, base))
+        if keep:
+            set_aside(folder, segment_path(partition, base))
+        segment_path(partition, base).unlink(missing_ok=True)
         index_path(partition, base).unlink(missing_ok=True)
     for base, following in pairwise(known):
         if following <= state.start:

@@ -152,7 +152,7 @@ class SegmentWriter:
         self._index = Index()
         self._indexed = 0
         self._buffers: list[Any] = []
-        self._flushed = position
+        self._written = position
         self._dirty = False
 
     @classmethod
@@ -160,7 +160,7 @@ class SegmentWriter:
         descriptor = os.open(segment_path(folder, base), os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         writer = cls(folder, base, descriptor, 0, HEADER_SIZE)
         writer._buffers.append(encode_segment_header(topic_id, partition, base, 0))
-        writer._flushed = 0
+        writer._written = 0
         writer._dirty = True
         index_path(folder, base).unlink(missing_ok=True)
         return writer
@@ -176,7 +176,7 @@ class SegmentWriter:
         return writer
 
     def add(self, header: FrameHeader, frame: list[Any]) -> None:
-        """Take a frame; it is written with `flush`."""
+        """Take a frame; it is written later."""
         if self._index.wants(self.position):
             self._index.add(header, self.position, self.max_time)
         self._buffers += frame
@@ -184,17 +184,19 @@ class SegmentWriter:
         self.max_time = max(self.max_time, header.max_time)
         self._dirty = True
 
-    def flush(self) -> None:
-        if self._buffers:
-            self._flushed = write_all(self._descriptor, self._buffers, self._flushed)
-            self._buffers = []
+    def take_buffers(self) -> list[Any]:
+        """What was added and not yet written; for `write`, which another thread may do meanwhile."""
+        taken, self._buffers = self._buffers, []
+        return taken
+
+    def write(self, buffers: list[Any]) -> None:
+        self._written = write_all(self._descriptor, buffers, self._written)
 
     @property
     def dirty(self) -> bool:
         return self._dirty
 
     def sync(self) -> None:
-        self.flush()
         os.fdatasync(self._descriptor)
         self._dirty = False
 
