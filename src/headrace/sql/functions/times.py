@@ -72,7 +72,7 @@ FUNCTIONS = (
         "(BIGINT) -> TIMESTAMP",
         lambda value: value,
         "Milliseconds since 1970 as a timestamp.",
-        "FROM_UNIXTIME(1763215200000)",
+        "FROM_UNIXTIME(1794751200000)",
     ),
     scalar(
         "UNIX_TIMESTAMP",
