@@ -94,4 +94,4 @@ def test_readers_never_see_two_moments_at_once(tmp_path: Path) -> None:
         last = view.arrival
         seen.add(number)
     assert writer.wait(30) == 0
-    assert len(seen) > 10
+    assert len(seen) > 2

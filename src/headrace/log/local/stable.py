@@ -24,6 +24,7 @@ VERSION = 1
 SLOT_SIZE = HEADER_SIZE = 64
 FIRST_SLOTS = 256
 
+_TRIES = 20
 _WORDS = SLOT_SIZE // 8
 # Words of the header, and of a slot.
 _MAGIC, _VERSION_SLOTS, _SEQUENCE, _ARRIVAL, _GROUP, _USED_PID, _STARTED = range(7)
@@ -205,8 +206,10 @@ class StableReader:
         """A consistent copy; waits while the owner recovers. `LogError` if it does not come back."""
         deadline = time.monotonic() + timeout
         while True:
-            if (view := self._try()) is not None:
-                return view
+            # Publishing takes microseconds: try again at once before giving way.
+            for _ in range(_TRIES):
+                if (view := self._try()) is not None:
+                    return view
             if time.monotonic() > deadline:
                 raise LogError(
                     "the log's owner is not publishing",
