@@ -266,6 +266,8 @@ def test_parsing_by_pattern(text: str, pattern: str, expected: int) -> None:
     ("text", "pattern"),
     [
         ("2026", "yyyy-MM"),
+        ("1" * 300, "y"),
+        ("1" * 30, "[H]" * 20),
         ("2026-13", "yyyy-MM"),
         ("x", "b"),
         ("2026", "yyyy["),

@@ -114,6 +114,7 @@ def _offset(text: str) -> timezone:
 
 # ---- patterns --------------------------------------------------------------------------------------------------------
 
+_LONGEST_TEXT, _MOST_OPTIONAL = 200, 8
 _PIECE = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 
 
@@ -142,7 +143,7 @@ def zone_of(name: str) -> tzinfo:
         return _offset(name)
     try:
         return ZoneInfo(name)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"unknown time zone `{name}`") from error
 
 
@@ -225,7 +226,7 @@ def parse_with(text: str, pattern: str, zone: str = "UTC") -> int:
     >>> parse_with("1970-01-01T00:00:01Z", "yyyy-MM-dd'T'HH:mm:ssX")
     1000
     """
-    found = _parser(pattern).fullmatch(text)
+    found = _parser(pattern).fullmatch(text) if len(text) <= _LONGEST_TEXT else None
     if found is None:
         raise ValueError(f"`{text}` does not look like `{pattern}`")
     return _assemble({name: value for name, value in found.groupdict().items() if value is not None}, zone)
@@ -233,6 +234,9 @@ def parse_with(text: str, pattern: str, zone: str = "UTC") -> int:
 
 @lru_cache(maxsize=256)
 def _parser(pattern: str) -> re.Pattern[str]:
+    # Many optional parts could be tried in very many ways.
+    if pattern.count("[") > _MOST_OPTIONAL:
+        raise ValueError(f"a pattern has at most {_MOST_OPTIONAL} optional parts")
     source, seen = "", set[str]()
     pieces = _pieces(pattern)
     for index, (letter, text, count) in enumerate(pieces):

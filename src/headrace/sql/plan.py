@@ -42,6 +42,8 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
+    """WHERE, or above an Aggregate HAVING. Only true passes. A table's row or a group that stops passing is deleted."""
+
     input: PlanNode
     predicate: Expression
 
@@ -66,7 +68,7 @@ class Project:
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """Group by `keys` (and the window) and keep `aggregates` per group: each a `Call` of an aggregate
-    function over columns of the input. Rows with a null key are skipped. With a window, `columns` also has
+    function over expressions of the input. Rows with a null key are skipped. With a window, `columns` also has
     WINDOWSTART and WINDOWEND."""
 
     input: PlanNode

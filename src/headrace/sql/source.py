@@ -19,7 +19,7 @@ WINDOW_COLUMNS = (Column("WINDOWSTART", BIGINT), Column("WINDOWEND", BIGINT))
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How a GROUP BY cuts time. Milliseconds. `grace` None means the default (see `sql.analyse`)."""
+    """How a GROUP BY cuts time. Milliseconds, with the default grace filled in (see `sql.windows`)."""
 
     kind: Literal["tumbling", "hopping", "session"]
     size_ms: int
