@@ -140,6 +140,8 @@ async def _follow(
                 ("changes", source.name, version, tuple(position.offsets.items())),
                 partial(read_changes, delivery.log, source, version, position, now, ROWS_PER_READ),
             )
+        except NotFound:
+            continue  # gone since we looked; the next look says so
         except OffsetOutOfRange:
             yield cut("too slow: the log no longer holds what comes next")
             return

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from headrace.deliver.base import Delivery, FeedEvent
 from headrace.deliver.values import to_json_rows
-from headrace.errors import OffsetOutOfRange, UsageError
+from headrace.errors import NotFound, OffsetOutOfRange, UsageError
 from headrace.log.base import TIME, TOMBSTONE, Log, Snapshot
 from headrace.sql.expressions import ColumnRef
 from headrace.sql.plan import Filter, Named, PlanNode, Project, PushQuery, Scan
@@ -100,6 +100,8 @@ async def _push(
                 ("push", id(evaluate), tuple(position.offsets.items())),
                 partial(read_rows, delivery.log, source, columns, evaluate, position, now),
             )
+        except NotFound:
+            continue  # gone since we looked; the next look says so
         except OffsetOutOfRange:
             yield end("too slow: the log no longer holds what comes next")
             return

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from headrace.deliver.base import Delivery, FeedEvent
-from headrace.errors import OffsetOutOfRange, UsageError
+from headrace.errors import NotFound, OffsetOutOfRange, UsageError
 from headrace.log.base import OFFSET, PARTITION, Log, PartitionEnds, Snapshot, Topic
 from headrace.log.codecs.event_json import record_to_json
 from headrace.store.arrivals import behind, merge, position_at_end, position_at_start, read_stretch, topic_ends
@@ -117,6 +117,8 @@ async def _tail(
                 ("tail", name, tuple(position.offsets.items())),
                 partial(read_tail, delivery.log, name, position, now),
             )
+        except NotFound:
+            continue  # gone since we looked; the next look says so
         except OffsetOutOfRange:
             yield cut("too slow: the log no longer holds what comes next")
             return
