@@ -2,18 +2,20 @@
 
 import type { Column, Topic, View } from "./types";
 
-/** An event that fits the topic. */
-export function example(topic: Pick<Topic, "columns">): string {
-  const fields = topic.columns.map(({ name, type }) => [name, valueFor(name, type)] as const);
-  return JSON.stringify(Object.fromEntries(fields));
+/** A short event that fits the topic: its key and the first columns. Its time is when it arrives. */
+export function example(topic: Pick<Topic, "columns" | "timestamp">): string {
+  const timeless = topic.columns.filter(({ name }) => name !== topic.timestamp);
+  const few = [...timeless.filter(({ key }) => key), ...timeless.filter(({ key }) => !key).slice(0, 2)];
+  return JSON.stringify(Object.fromEntries(few.map(({ name, type }) => [name, valueFor(name, type)])));
 }
 
 function valueFor(name: string, type: string): unknown {
   if (type === "BOOLEAN") return true;
   if (/^(INTEGER|BIGINT)/.test(type)) return 1;
   if (/^(DOUBLE|DECIMAL)/.test(type)) return 1.5;
-  if (type === "TIMESTAMP") return new Date().toISOString();
-  if (type === "DATE") return new Date().toISOString().slice(0, 10);
+  if (type === "TIMESTAMP") return "2026-11-15T12:00:00Z";
+  if (type === "DATE") return "2026-11-15";
+  if (type === "TIME") return "12:00:00";
   if (type.startsWith("ARRAY")) return [];
   if (type.startsWith("MAP") || type.startsWith("STRUCT")) return {};
   if (/user/.test(name)) return "you";

@@ -45,14 +45,14 @@ export function bytes(value: number | null | undefined): string {
   return `${unit === 0 ? value : digits(value)} ${units[unit]}`;
 }
 
-/** A length of time, in its two largest units: 3723000 → "1 h 2 min" */
+/** A length of time, in at most its two largest units: 3723000 → "1 h 2 min" */
 export function duration(ms: number | null | undefined): string {
   if (ms === null || ms === undefined || !Number.isFinite(ms)) return "–";
   if (ms < 0) return `-${duration(-ms)}`;
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${digits(ms / 1000)} s`;
   const minutes = Math.floor(ms / 60_000);
-  if (minutes < 60) return pair(minutes, "min", Math.floor((ms % 60_000) / 1000), "s");
+  if (minutes < 60) return pair(minutes, "min", minutes < 10 ? Math.floor((ms % 60_000) / 1000) : 0, "s");
   const hours = Math.floor(minutes / 60);
   if (hours < 48) return pair(hours, "h", minutes % 60, "min");
   return pair(Math.floor(hours / 24), "d", hours % 24, "h");
