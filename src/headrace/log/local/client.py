@@ -261,8 +261,10 @@ class _Connection:
 
     def is_open(self) -> bool:
         """An idle connection has nothing to say; if it is readable, the other side has hung up."""
+        poll = select.poll()
         try:
-            return not select.select([self._socket], [], [], 0)[0]
+            poll.register(self._socket, select.POLLIN)
+            return not poll.poll(0)
         except (OSError, ValueError):
             return False
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+_MANY_FILES = 65536
 _MOST_BUFFERS = 512
 """The kernel takes at most 1024 buffers a call."""
+
+
+def raise_file_limit() -> None:
+    """An open file per partition adds up; the usual soft limit of 1024 is for programs that use select()."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < _MANY_FILES:
+        wanted = _MANY_FILES if hard == resource.RLIM_INFINITY else min(hard, _MANY_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
 
 
 def sync_folder(folder: Path) -> None:

@@ -230,11 +230,14 @@ class Group:
         stream_times = [[self._topics[name].state.topic.id, value] for name, value in self._stream_times.items()]
         return [number, self.next_arrival, ends, stream_times, [batch_payload(b) for b in self.batches.values()]]
 
-    def remember_ids(self) -> None:
+    def remember_ids(self) -> bool:
+        """Whether an index of event ids should be written soon."""
+        crowded = False
         for topic, partitions in self.touched():
             if topic.ids is not None:
                 ends = {partition.number: partition.state.end for partition in partitions}
-                topic.ids.remember(self._ids.get(topic.name, {}), ends)
+                crowded |= topic.ids.remember(self._ids.get(topic.name, {}), ends)
+        return crowded
 
 
 def _write(frames: list[tuple[SegmentWriter, list[Any]]]) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from headrace.errors import LogError
@@ -32,7 +33,10 @@ CREATE TABLE IF NOT EXISTS watermarks (partition INTEGER PRIMARY KEY, offset INT
 
 
 class IdIndex:
-    """`known` and `remember` are called by the commit thread, `flush` and `purge` by maintenance."""
+    """`known` and `remember` are called by the commit thread, `flush` and `purge` by maintenance.
+
+    A connection costs three open files, so a topic without ids has none but for the moment it notes how far the log goes.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -43,24 +47,53 @@ class IdIndex:
         self._ends: dict[int, int] = {}
         self._flushed: dict[int, int] = {}
         self._starts: dict[int, int] = {}
+        self._reader: sqlite3.Connection | None = None
+        self._writer: sqlite3.Connection | None = None
+        self._closed = False
         path.parent.mkdir(exist_ok=True)
-        self._reader, self._writer = self._connect(), self._connect()
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=30)
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
-        connection.executescript(_SCHEMA)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute("PRAGMA mmap_size=1073741824")
+            connection.execute("PRAGMA cache_size=-16000")
+            connection.execute("PRAGMA wal_autocheckpoint=8000")
+            connection.executescript(_SCHEMA)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._writing:
+            if self._closed:
+                raise LogError("the index of event ids is closed")
+            connection = self._writer or self._connect()
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                self._writer = None
+                connection.close()
+                raise
+            if self._reader is not None:
+                self._writer = connection
+            else:
+                connection.close()
+
     def watermarks(self) -> dict[int, int]:
-        return dict(self._reader.execute("SELECT partition, offset FROM watermarks"))
+        """How much of each partition the file knows."""
+        with closing(self._connect()) as connection:
+            return dict(connection.execute("SELECT partition, offset FROM watermarks"))
 
     def catch_up(
-        self, partition: int, start: int, end: int, read: Callable[[int], Iterable[tuple[int, bytes]]]
+        self, watermark: int, partition: int, start: int, end: int, read: Callable[[int], Iterable[tuple[int, bytes]]]
     ) -> None:
-        """Learn what the log has and the index has not. `read(from)` gives (offset, digest) of records with an id."""
-        watermark = self.watermarks().get(partition, 0)
+        """Learn what the log has and the file has not. `read(from)` gives (offset, digest) of records with an id."""
         if watermark > end:
             raise LogError(f"the index of event ids `{self._path.name}` is ahead of the log")
         self._ends[partition] = max(watermark, start)
@@ -77,6 +110,8 @@ class IdIndex:
         with self._lock:
             found = {digest for digest in digests if digest in self._recent or digest in self._flushing}
             rest = [digest for digest in digests if digest not in found]
+        if self._reader is None:
+            self._reader = self._connect()
         for first in range(0, len(rest), _CHUNK):
             chunk = rest[first : first + _CHUNK]
             marks = ",".join("?" * len(chunk))
@@ -86,14 +121,15 @@ class IdIndex:
                     found.add(digest)
         return found
 
-    def remember(self, places: dict[bytes, Place], ends: dict[int, int]) -> None:
-        """After a commit: its ids, and how far the log goes now."""
+    def remember(self, places: dict[bytes, Place], ends: dict[int, int]) -> bool:
+        """After a commit: its ids, and how far the log goes now. Whether it is time to flush."""
         with self._lock:
             self._recent.update(places)
             self._ends.update(ends)
-            crowded = len(self._recent) >= MOST_RECENT
-        if crowded:
+            waiting = len(self._recent)
+        if waiting >= MOST_RECENT:
             self.flush()
+        return waiting >= FLUSH_AT
 
     def flush_if_due(self) -> None:
         """From time to time: so that little has to be read from the log after a crash."""
@@ -101,20 +137,17 @@ class IdIndex:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits in memory. Readers of the file are not held up."""
-        with self._writing:
+        """Write what waits in memory. Whoever looks ids up is not held up."""
+        with self._transaction() as connection:
             with self._lock:
-                self._flushing, self._recent = self._recent, {}
+                # What a flush that failed left behind goes with this one.
+                self._flushing, self._recent = self._flushing | self._recent, {}
                 ends = dict(self._ends)
             rows = sorted((digest, *place) for digest, place in self._flushing.items())
-            with self._transaction():
-                self._writer.executemany("INSERT OR REPLACE INTO ids VALUES (?, ?, ?)", rows)
-                self._writer.executemany("INSERT OR REPLACE INTO watermarks VALUES (?, ?)", ends.items())
-            with self._lock:
-                self._flushing, self._flushed = {}, ends
-
-    def _transaction(self) -> _Transaction:
-        return _Transaction(self._writer)
+            connection.executemany("INSERT OR REPLACE INTO ids VALUES (?, ?, ?)", rows)
+            connection.executemany("INSERT OR REPLACE INTO watermarks VALUES (?, ?)", ends.items())
+        with self._lock:
+            self._flushing, self._flushed = {}, ends
 
     def started(self, partition: int, start: int) -> None:
         """Retention moved a partition's start: ids before it may be used again."""
@@ -123,14 +156,12 @@ class IdIndex:
     def purge(self, stopped: Callable[[], bool]) -> None:
         """Delete ids of records that are gone, in small steps."""
         for first in range(256):
-            if stopped():
-                return
             low, high = bytes([first]), bytes([first + 1]) if first < 255 else b"\xff" * 17
             for partition, start in list(self._starts.items()):
-                if not start:
-                    continue
-                with self._writing, self._transaction():
-                    self._writer.execute(
+                if stopped():
+                    return
+                with self._transaction() as connection:
+                    connection.execute(
                         "DELETE FROM ids WHERE digest >= ? AND digest < ? AND partition = ? AND offset < ?",
                         (low, high, partition, start),
                     )
@@ -138,23 +169,14 @@ class IdIndex:
     def close(self, *, flush: bool = True) -> None:
         try:
             if flush:
-                self.flush()
+                self.flush_if_due()
         except sqlite3.Error as error:
             logger.warning("cannot write the index of event ids `%s`: %s", self._path, error)
-        finally:
-            self._reader.close()
-            self._writer.close()
-
-
-class _Transaction:
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def __enter__(self) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self._connection.execute("ROLLBACK" if kind else "COMMIT")
+        with self._writing:
+            self._closed = True
+            for connection in (self._writer, self._reader):
+                if connection is not None:
+                    connection.close()
 
 
 def delete_index(path: Path) -> None:

@@ -74,9 +74,11 @@ class Loader:
 
     def _catch_up(self, ids: IdIndex, state: TopicState) -> IdIndex:
         try:
+            watermarks = ids.watermarks() if state.has_records() else {}
             for number, partition in enumerate(state.partitions):
                 files = PartitionFiles(topic_folder(self._folder, state.topic.name) / str(number))
                 ids.catch_up(
+                    watermarks.get(number, 0),
                     number,
                     partition.start,
                     partition.end,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -30,7 +31,7 @@ from headrace.log.base import (
     TopicSpec,
 )
 from headrace.log.local import journal as journals
-from headrace.log.local.files import make_folder
+from headrace.log.local.files import make_folder, raise_file_limit
 from headrace.log.local.group import OwnedTopic
 from headrace.log.local.ids import delete_index
 from headrace.log.local.load import Loader
@@ -54,10 +55,12 @@ class LocalLog(ReadingLog):
 
     def __init__(self, folder: Path, settings: LogSettings, clock: Clock, serve: bool = True) -> None:
         super().__init__(folder)
+        raise_file_limit()
         make_folder(folder)
         self.settings, self.clock = settings, clock
         self._lock = OwnerLock(folder)
         self._closed = False
+        self._quarantining = threading.Lock()
         self._server: OwnerServer | None = None
         self._calls: dict[str, Callable[[Any], Any]] = {}
         with contextlib.ExitStack() as undo:
@@ -203,7 +206,8 @@ class LocalLog(ReadingLog):
     def quarantine(self, topic: str, partition: int, offset: int) -> tuple[int, int]:
         found = self.topic(topic)
         ends = self._ends(found, partition)
-        return quarantine(self.folder, self.partition_files(found, partition), found, ends, offset)
+        with self._quarantining:
+            return quarantine(self.folder, self.partition_files(found, partition), found, ends, offset)
 
     def owner_alive(self) -> bool:
         return True

@@ -29,15 +29,21 @@ class Maintenance:
     def __init__(self, log: LocalLog, committer: Committer) -> None:
         self._log, self._committer = log, committer
         self._stopping = threading.Event()
+        self._woken = threading.Event()
+        committer.on_crowded = self._woken.set
         self._running = threading.Lock()
         self._looked_at: set[tuple[int, int, int]] = set()
         self._thread = threading.Thread(target=self._run, name="log-maintenance", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._stopping.wait(EVERY_S):
+        while not self._stopping.is_set():
             try:
-                self.run_once()
+                if self._woken.wait(EVERY_S):
+                    self._woken.clear()
+                    self._flush_ids()
+                else:
+                    self.run_once()
             except (HeadraceError, OSError, sqlite3.Error) as error:
                 if not self._stopping.is_set():
                     logger.warning("housekeeping failed, it will be tried again: %s", error)
@@ -50,6 +56,11 @@ class Maintenance:
                 if self._stopping.is_set():
                     return
                 self._care_for(topic)
+
+    def _flush_ids(self) -> None:
+        for topic in list(self._committer.topics.values()):
+            if topic.ids is not None:
+                topic.ids.flush_if_due()
 
     def _care_for(self, topic: OwnedTopic) -> None:
         if any(partition.is_old() for partition in topic.partitions):
@@ -112,4 +123,5 @@ class Maintenance:
 
     def close(self) -> None:
         self._stopping.set()
+        self._woken.set()
         self._thread.join()

@@ -106,6 +106,8 @@ class Committer:
         self._disk_checked = -1e9
         self._disk_free = 0
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="log-disk")
+        self.on_crowded: Callable[[], None] = lambda: None
+        """Called when ids wait to be written; must not take long."""
         self.snapshot = Snapshot(0, {}, {})
         self._publish_all()
         self._thread = threading.Thread(target=self._run, name="log-commit", daemon=True)
@@ -311,7 +313,8 @@ class Committer:
             for _, partitions in touched:
                 for partition in partitions:
                     partition.committed()
-            group.remember_ids()
+            if group.remember_ids():
+                self.on_crowded()
         except Exception as error:
             # It is committed, so its writers are told so; what is in memory is not to be trusted any more.
             self._reopen(error)

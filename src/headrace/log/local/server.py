@@ -10,6 +10,7 @@ import queue
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import asdict
@@ -81,8 +82,10 @@ class OwnerServer:
             connections = list(self._connections)
         for connection in connections:
             connection.finish()
+        deadline = time.monotonic() + _CLOSE_S
         for connection in connections:
-            connection.join(_CLOSE_S)
+            connection.join(max(0.0, deadline - time.monotonic()))
+            connection.hang_up()
         self.path.unlink(missing_ok=True)
         if self._private is not None:
             with contextlib.suppress(OSError):
@@ -146,6 +149,11 @@ class _Connection:
     def finish(self) -> None:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RD)
+
+    def hang_up(self) -> None:
+        """On a client that does not read its answers."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def join(self, timeout: float) -> None:
         self._writer.join(timeout)

@@ -27,6 +27,9 @@ class TopicState:
     partitions: list[PartitionState]
     stream_time: int = NO_STREAM_TIME
 
+    def has_records(self) -> bool:
+        return any(partition.end for partition in self.partitions)
+
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:

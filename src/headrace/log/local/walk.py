@@ -9,7 +9,7 @@ import os
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -227,6 +227,21 @@ class PartitionFiles:
 
     def first_at_time(self, start: int, end: int, time_ms: int) -> Place | None:
         """The first frame from `start` on that holds a record with `$time` ≥ time_ms."""
+        return self._search(lambda: self._first_at_time(start, end, time_ms))
+
+    def first_at_arrival(self, start: int, end: int, arrival: int) -> Place | None:
+        """The first frame from `start` on that holds a record with an arrival number ≥ `arrival`."""
+        return self._search(lambda: self._first_at_arrival(start, end, arrival))
+
+    def _search(self, search: Callable[[], Place | None]) -> Place | None:
+        """Again if a segment was deleted under it; there are only so many."""
+        while True:
+            try:
+                return search()
+            except SegmentVanished:
+                self.bases(again=True)
+
+    def _first_at_time(self, start: int, end: int, time_ms: int) -> Place | None:
         for base in self.bases()[max(0, bisect_right(self.bases(), start) - 1) :]:
             if base >= end or self.max_time(base, end) < time_ms:
                 continue
@@ -238,8 +253,7 @@ class PartitionFiles:
                     return place
         return None
 
-    def first_at_arrival(self, start: int, end: int, arrival: int) -> Place | None:
-        """The first frame from `start` on that holds a record with an arrival number ≥ `arrival`."""
+    def _first_at_arrival(self, start: int, end: int, arrival: int) -> Place | None:
         bases = [base for base in self.bases() if base < end]
         low, high = max(0, bisect_right(bases, start) - 1), len(bases)
         while high - low > 1:
