@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { compare, holdOrder, LiveRows, matches } from "../src/lib/rows";
 import type { Answer } from "../src/lib/types";
-import { chartable, labelOf, resultChartable, resultRows, topBars, windowSeries, windowWords } from "../src/lib/windows";
+import { chartable, keepPlaces, labelOf, resultChartable, resultRows, topBars, windowSeries, windowWords } from "../src/lib/windows";
 
 const answer = (rows: Answer["rows"]): Answer => ({
   columns: [
@@ -86,6 +86,13 @@ describe("charts of a view", () => {
     });
     expect(windowSeries(rows, columns, of, "views", { key: "/c" }).series).toEqual([{ label: "/c", values: [1, null] }]);
     expect(windowSeries(rows, columns, of, "views", { windows: 1 }).xs).toEqual([60_000]);
+  });
+
+  it("keep each line's place, and colour, while others come and go", () => {
+    expect(keepPlaces(["a", "b", "c"], ["c", "d", "a"])).toEqual(["a", "d", "c"]);
+    expect(keepPlaces([], ["b", "a"])).toEqual(["b", "a"]);
+    expect(keepPlaces(["a", "b", "c"], ["b"])).toEqual(["b"]);
+    expect(keepPlaces(["a"], ["x", "a", "y"])).toEqual(["a", "x", "y"]);
   });
 
   it("rank what has no windows", () => {

@@ -57,10 +57,10 @@ export class ViewFeed {
     this.#draw();
   }
 
-  /** With more rows than are held, another order needs other rows. */
-  reorder(order: Order): void {
+  /** With more rows than are held, `total` of them, another order needs other rows. */
+  reorder(order: Order, total: number): void {
     this.order = order;
-    if (this.#view.rows > this.rows.length) void this.#load();
+    if (total > this.rows.length) void this.#load();
   }
 
   async #load(): Promise<void> {

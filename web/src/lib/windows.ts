@@ -45,6 +45,17 @@ export function labelOf(row: LiveRow, columns: Column[], keys: string[]): string
   return columns.flatMap(({ name }, at) => (keys.includes(name) ? [raw(row.cells[at])] : [])).join(" · ") || "all";
 }
 
+/**
+ * The same labels in an order that does not jump: one that was there keeps its place, and with it its colour; a new one
+ * takes the place of one that left.
+ */
+export function keepPlaces(before: readonly string[], now: readonly string[]): string[] {
+  const wanted = new Set(now);
+  const fresh = now.filter((label) => !before.includes(label));
+  const kept = before.flatMap((label) => (wanted.has(label) ? [label] : fresh.length > 0 ? [fresh.shift()!] : []));
+  return [...kept, ...fresh];
+}
+
 /** The largest values now, for a table without windows. */
 export function topBars(rows: LiveRow[], columns: Column[], of: Chartable, value: string, most: number): { label: string; value: number }[] {
   const at = columns.findIndex(({ name }) => name === value);
