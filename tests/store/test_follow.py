@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 import random
 import shutil
@@ -24,8 +25,8 @@ from headrace.errors import NotFound
 from headrace.log.base import Append, TopicSpec
 from headrace.log.local.open import LocalLog
 from headrace.sql.source import Source
-from headrace.store.sqlite import SqliteStore
-from headrace.types import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, Column
+from headrace.store.sqlite import SqliteStore, SqliteView
+from headrace.types import BIGINT, DATE, DOUBLE, TIMESTAMP, VARCHAR, Column
 from tests.store.changelog import COUNTS, PER_MINUTE, everything
 from tests.store.project import Project, batch_of, create_topic, write
 from tests.support import wait_for
@@ -250,6 +251,53 @@ def test_columns_added_to_a_topic_are_seen(project: Project) -> None:
     project.log.alter_topic(TopicSpec("counts", wide.key, wide.value, role="derived"))
     write(project.log, wide, {"PAGE": "/b", "VIEWS": 1, "USERS": 3})
     assert served(project, "COUNTS") == [("/a", 1, None), ("/b", 1, 3)]
+
+
+def test_a_full_disk_loses_nothing(project: Project) -> None:
+    create_topic(project.log, COUNTS)
+    project.serve(COUNTS)
+    write(project.log, COUNTS, {"PAGE": "/a", "VIEWS": 1})
+    project.caught_up("COUNTS")
+    view = project.followers.view("COUNTS")
+    assert isinstance(view, SqliteView)
+    [pages] = view._writer.execute("PRAGMA page_count").fetchone()
+    view._writer.execute(f"PRAGMA max_page_count = {pages + 1}")
+    write(project.log, COUNTS, *({"PAGE": f"/{n}" * 50, "VIEWS": n} for n in range(1_000)))
+    wait_for(lambda: "disk is full" in (project.followers.error("COUNTS") or ""), 10, "it to say so")
+    assert everything(view) == [("/a", 1)]
+    view._writer.execute("PRAGMA max_page_count = 1000000")
+    assert len(served(project, "COUNTS")) == 1_001
+    assert project.followers.view("COUNTS") is view
+
+
+def test_a_view_that_could_not_be_opened_is_tried_again(
+    project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("headrace.store.follow.OPEN_AGAIN_SECONDS", 0.0)
+    create_topic(project.log, COUNTS)
+    in_the_way = tmp_path / "views" / "COUNTS" / "v1.sqlite"
+    in_the_way.mkdir(parents=True)
+    project.serve(COUNTS)
+    assert project.followers.error("COUNTS") is not None
+    in_the_way.rmdir()
+    write(project.log, COUNTS, {"PAGE": "/a", "VIEWS": 1})
+    wait_for(lambda: project.followers.names() == ["COUNTS"], 10, "it to be opened")
+    assert served(project, "COUNTS") == [("/a", 1)]
+
+
+def test_a_value_python_cannot_hold_does_not_stop_a_view(project: Project) -> None:
+    source = Source("ODD", "table", "odd", (Column("K", BIGINT),), (Column("T", VARCHAR), Column("D", DATE)))
+    create_topic(project.log, source)
+    batch = pa.record_batch(
+        {
+            "K": pa.array([1, 2], pa.int64()),
+            "T": pa.array([b"a\xff", b"b"], pa.binary()).view(pa.utf8()),
+            "D": pa.array([10_000_000, 0], pa.int32()).view(pa.date32()),
+        }
+    )
+    project.log.append([Append("odd", batch)]).result()
+    project.serve(source)
+    assert served(project, "ODD") == [(1, "a\ufffd", None), (2, "b", datetime.date(1970, 1, 1))]
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from headrace.log.base import OFFSET, PARTITION, Log, PartitionEnds, Snapshot, T
 from headrace.log.codecs.event_json import record_to_json
 from headrace.store.arrivals import behind, merge, position_at_end, position_at_start, read_stretch, topic_ends
 from headrace.store.base import Position
+from headrace.store.columns import arrow_rows
 
 From: TypeAlias = Literal["newest", "oldest"] | int
 """Where to begin: at an offset if it is a number (then a partition must be named, or the topic has only one)."""
@@ -75,7 +76,7 @@ def _events(log: Log, topic: Topic, number: int, first: int, last: int) -> list[
 
 
 def _to_json(batch: Any, topic: Topic) -> list[dict[str, Any]]:
-    return [record_to_json(row, topic, row[PARTITION], row[OFFSET]) for row in batch.to_pylist()]
+    return [record_to_json(row, topic, row[PARTITION], row[OFFSET]) for row in arrow_rows(batch)]
 
 
 def check_partition(partition: int, partitions: int) -> int:

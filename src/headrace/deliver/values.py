@@ -1,5 +1,5 @@
 """Values of the evaluator and the stores → JSON. `log.codecs.json_encode` decides how a type looks; here moments are
-milliseconds, there they are microseconds."""
+milliseconds, there they are microseconds. Moments after the year 9999, which have no ISO form, are null."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from headrace.log.codecs.json_encode import rows_to_json
+from headrace.log.codecs.json_values import FIRST_MS, LAST_MS
 from headrace.types import Array, Column, DataType, Map, Struct, Timestamp
 
 Convert = Callable[[Any], Any]
@@ -29,7 +30,7 @@ def in_microseconds(type_: DataType) -> Convert | None:
     """What turns the milliseconds in a value into microseconds; None if there can be none in it."""
     match type_:
         case Timestamp():
-            return lambda moment: moment * 1000
+            return lambda moment: moment * 1000 if FIRST_MS <= moment <= LAST_MS else None
         case Array(element):
             inner = in_microseconds(element)
             return None if inner is None else lambda values: [_apply(inner, value) for value in values]

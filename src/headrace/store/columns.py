@@ -51,8 +51,29 @@ def python_values(array: pa.Array, type_: DataType) -> list[Any]:
 
 
 def _list(array: pa.Array) -> list[Any]:
-    values: list[Any] = array.to_pylist()
-    return values
+    """As Arrow gives them. A value Python cannot hold (text that is no UTF-8, a date after the year 9999) must not stop
+    a view or a feed: it is looked at alone, and is null if nothing better can be made of it."""
+    try:
+        values: list[Any] = array.to_pylist()
+        return values
+    except (ValueError, OverflowError):
+        return [_alone(array.slice(place, 1)) for place in range(len(array))]
+
+
+def _alone(array: pa.Array) -> Any:
+    try:
+        return array.to_pylist()[0]
+    except UnicodeDecodeError:
+        return array.view(pa.binary()).to_pylist()[0].decode("utf-8", "replace") if array.type == pa.utf8() else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def arrow_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """All columns of all rows by name, as Arrow gives them."""
+    columns = [_list(column) for column in batch.columns]
+    names = batch.schema.names
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def nested_converter(type_: DataType) -> Convert | None:

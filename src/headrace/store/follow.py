@@ -10,6 +10,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.clock import Clock, SystemClock
@@ -26,6 +27,7 @@ WAIT_SECONDS = 0.1
 """How long an idle follower sleeps before it looks whether it should stop."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 RATE_SECONDS = 5.0
+OPEN_AGAIN_SECONDS = 5.0
 
 logger = logging.getLogger("headrace.store")
 
@@ -95,8 +97,8 @@ class Follower:
         return self._decoder
 
     def verify(self, log: Log, snapshot: Snapshot) -> None:
-        """Throw away rows that are damaged, or whose position is not one of this log. The position is looked at once, as
-        soon as the topic is there; damage whenever a reader found it."""
+        """Throw away rows that are damaged, or whose position is not one of this log. The position is looked at once,
+        as soon as the topic is there; damage whenever a reader found it."""
         if self.view.damaged:
             self._refill("its file is damaged")
         elif not self._trusted and self.source.topic in snapshot.ends:
@@ -157,13 +159,21 @@ def _from_start(position: Position, snapshot: Snapshot, topic: str) -> Position:
     return Position(position.arrival, offsets)
 
 
+@dataclass(frozen=True, slots=True)
+class Unopened:
+    view: ViewLike
+    source: Source | None
+    reason: str
+
+
 class Followers:
     """All views being served. Implements `deliver.base.Views`."""
 
     def __init__(self, log: Log, store: Store, clock: Clock | None = None) -> None:
         self._log, self._store, self._clock = log, store, clock or SystemClock()
         self._followers: dict[str, Follower] = {}
-        self._unopened: dict[str, str] = {}
+        self._unopened: dict[str, Unopened] = {}
+        self._next_try = 0.0
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-followers", daemon=True)
@@ -191,10 +201,19 @@ class Followers:
             follower = Follower(self._store, source, view.version, self._clock)
             follower.verify(self._log, self._log.snapshot())
             self._followers[view.name] = follower
+            self._unopened.pop(view.name, None)
         except (HeadraceError, OSError) as error:
-            # One view that cannot be opened must not keep the others from being served.
-            logger.error("view `%s` cannot be opened: %s", view.name, error)
-            self._unopened[view.name] = str(error)
+            # One view that cannot be opened must not keep the others from being served. It is tried again.
+            if view.name not in self._unopened:
+                logger.error("view `%s` cannot be opened: %s", view.name, error)
+            self._unopened[view.name] = Unopened(view, source, str(error))
+            self._next_try = self._clock.monotonic() + OPEN_AGAIN_SECONDS
+
+    def _open_again(self) -> None:
+        if self._unopened and self._clock.monotonic() >= self._next_try:
+            with self._lock:
+                for waiting in list(self._unopened.values()):
+                    self._open(waiting.view, waiting.source)
 
     def view(self, name: str) -> ViewStore:
         return self._follower(name).view
@@ -212,7 +231,8 @@ class Followers:
 
     def error(self, name: str) -> str | None:
         """Why a view is not getting on; None if it is."""
-        return self._unopened.get(name) or self._follower(name).error
+        unopened = self._unopened.get(name)
+        return unopened.reason if unopened else self._follower(name).error
 
     def close(self) -> None:
         """Stops following and closes the views. The store is its owner's to close."""
@@ -226,9 +246,11 @@ class Followers:
     def _follower(self, name: str) -> Follower:
         follower = self._followers.get(name)
         if follower is None:
-            reason = self._unopened.get(name)
+            unopened = self._unopened.get(name)
             raise NotFound(
-                f"table `{display_name(name)}` is not served", detail=reason, hint="SHOW TABLES lists what is"
+                f"table `{display_name(name)}` is not served",
+                detail=unopened.reason if unopened else None,
+                hint="SHOW TABLES lists what is",
             )
         return follower
 
@@ -238,6 +260,7 @@ class Followers:
             try:
                 snapshot = self._log.wait(seen, WAIT_SECONDS)
                 seen = snapshot.arrival
+                self._open_again()
                 while self._turn(snapshot) and not self._stop.is_set():
                     snapshot = self._log.snapshot()
             except Exception:

@@ -78,7 +78,7 @@ class SqliteStore(Store):
     def keep_only(self, views: Collection[tuple[str, int]]) -> None:
         kept = {self.path(name, version) for name, version in views}
         for file in self._folder.glob("*/v*.sqlite"):
-            if file not in kept:
+            if file not in kept and file.is_file():
                 remove(file)
         for folder in self._folder.glob("*"):
             if folder not in {path.parent for path in kept}:
@@ -241,19 +241,17 @@ def open_writer(path: Path, layout: Layout, definition: bytes) -> sqlite3.Connec
     fresh = not path.exists()
     if fresh:
         remove(path)
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    try:
-        if fresh:
-            _create(connection, layout, definition)
-        _check(connection, definition)
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA busy_timeout = 100")
-    except sqlite3.DatabaseError as error:
-        connection.close()
-        raise translate(error) from error
-    except StoreDamaged:
-        connection.close()
-        raise
+    with _translated():
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            if fresh:
+                _create(connection, layout, definition)
+            _check(connection, definition)
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA busy_timeout = 100")
+        except BaseException:
+            connection.close()
+            raise
     return connection
 
 
