@@ -28,7 +28,8 @@ def expand_windows(frame: DataFrame, window: Window, free_state: bool = True) ->
         raise UsageError("session windows are not supported yet", hint="use WINDOW TUMBLING or WINDOW HOPPING")
     timed = frame.withColumn(EVENT_TIME, F.timestamp_millis(F.least(column(TIME), F.lit(LAST_TIME_MS))))
     if free_state:
-        timed = timed.withWatermark(EVENT_TIME, _milliseconds(window.grace_ms))
+        # Spark parses the name as SQL.
+        timed = timed.withWatermark(f"`{EVENT_TIME}`", _milliseconds(window.grace_ms))
     expanded = timed.withColumn(
         WINDOW, F.window(column(EVENT_TIME), _milliseconds(window.size_ms), _milliseconds(window.advance_ms))
     )
