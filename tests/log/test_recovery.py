@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import pytest
 
 from headrace.errors import CorruptFrame, LogError
 from headrace.log.base import Append
+from headrace.log.local import owner
+from headrace.log.local.segment import SegmentWriter
 from tests.log.support import PLAIN, VIEWS, batch, numbers, open_owner, put, rows, segments
 
 
@@ -192,6 +196,57 @@ def test_an_active_segment_that_lost_bytes_is_damage_and_writing_goes_on(tmp_pat
     assert lost == ((2, 3) if what == "truncated" else (0, 3))
     assert log.quarantine("plain", 0, 2) == lost
     assert numbers(log) == [*range(lost[0]), 3]
+    log.close()
+
+
+@pytest.mark.parametrize("partitions", [1, 6])
+def test_a_sync_that_fails_in_one_partition_fails_the_group(
+    tmp_path: Path, partitions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_owner(tmp_path / "log")
+    log.create_topic(replace(PLAIN, partitions=partitions))
+    put(log, "plain", N=list(range(12)))
+    before, sync = rows(log, "plain"), SegmentWriter.sync
+
+    def fail_in_the_last(writer: SegmentWriter) -> None:
+        if writer.folder.name == str(partitions - 1):
+            raise OSError(errno.EIO, "Input/output error")
+        sync(writer)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SegmentWriter, "sync", fail_in_the_last)
+        with pytest.raises(LogError, match="nothing of it was stored"):
+            put(log, "plain", N=list(range(12, 24)))
+    assert rows(log, "plain") == before
+    put(log, "plain", N=list(range(24, 36)))
+    assert sorted(row["N"] for row in rows(log, "plain")) == [*range(12), *range(24, 36)]
+    assert log.snapshot().arrival == 24
+    log.close()
+
+
+def test_a_log_that_cannot_be_opened_again_says_so_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, "_RETRY_S", 0.0)
+    log = open_owner(tmp_path / "log")
+    log.create_topic(PLAIN)
+    put(log, "plain", N=[1])
+    journal, aside = tmp_path / "log" / "journal", tmp_path / "journal"
+
+    def lose_the_journal(_: SegmentWriter) -> None:
+        journal.rename(aside)
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SegmentWriter, "sync", lose_the_journal)
+        with pytest.raises(LogError):
+            put(log, "plain", N=[2])
+    with pytest.raises(LogError, match="journal is missing"):
+        put(log, "plain", N=[3])
+    assert numbers(log) == [1]
+    aside.rename(journal)
+    put(log, "plain", N=[4])
+    assert numbers(log) == [1, 4]
     log.close()
 
 

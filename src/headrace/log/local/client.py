@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import select
-import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import LogError, NotFound, NotRunning, OwnerLost, UsageError, error_from_json
+from headrace.errors import NotFound, NotRunning, OwnerLost, error_from_json
 from headrace.log.base import (
     Acks,
     Append,
@@ -30,7 +26,7 @@ from headrace.log.base import (
     TopicSpec,
 )
 from headrace.log.local import wire
-from headrace.log.local.lock import read_holder
+from headrace.log.local.connection import AppendChannel, Connection, not_running
 from headrace.log.local.reader import ReadingLog
 from headrace.log.local.stable import StableReader, StableView
 from headrace.log.local.topics import TopicFiles, no_topic
@@ -48,12 +44,12 @@ class LocalClient(ReadingLog):
         super().__init__(folder)
         self._topics = TopicFiles(folder)
         self._by_id: dict[int, Topic] = {}
-        self._channel = _Channel(folder)
-        self._idle: list[_Connection] = []
+        self._channel = AppendChannel(folder)
+        self._idle: list[Connection] = []
         self._lock = threading.Lock()
-        self._pulse: _Connection | None = None
+        self._pulse: Connection | None = None
         if not self.owner_alive():
-            raise _not_running(folder)
+            raise not_running(folder)
         self._stable = StableReader(folder / "stable")
         self._snapshot: tuple[int, Snapshot] | None = None
 
@@ -183,7 +179,7 @@ class LocalClient(ReadingLog):
             if self._pulse is not None:
                 self._pulse.close()
             try:
-                self._pulse = _Connection(self.folder, timeout=_HELLO_S)
+                self._pulse = Connection(self.folder, timeout=_HELLO_S)
                 self._pulse.ask({"op": "hello"})
             except (NotRunning, OwnerLost):
                 self._pulse = None
@@ -203,14 +199,14 @@ class LocalClient(ReadingLog):
             raise error_from_json(answer["error"])
         return answer
 
-    def _take(self) -> _Connection:
+    def _take(self) -> Connection:
         with self._lock:
             while self._idle:
                 connection = self._idle.pop()
                 if connection.is_open():
                     return connection
                 connection.close()
-        return _Connection(self.folder)
+        return Connection(self.folder)
 
     def close(self) -> None:
         self._channel.close()
@@ -222,150 +218,6 @@ class LocalClient(ReadingLog):
         self._let_go()
 
 
-class _Connection:
-    """One request at a time."""
-
-    def __init__(self, folder: Path, timeout: float | None = None) -> None:
-        holder = read_holder(folder)
-        if holder is None or not holder.socket:
-            raise _not_running(folder)
-        try:
-            self._socket = wire.connect(holder.socket, timeout)
-        except OSError:
-            raise _not_running(folder) from None
-        self._file: IO[bytes] = self._socket.makefile("rb")
-
-    def ask(self, request: dict[str, Any], batches: Iterator[pa.RecordBatch] | None = None) -> dict[str, Any]:
-        try:
-            self._socket.sendall(wire.encode_line(request))
-            if batches is not None:
-                self._send(batches)
-            answer = wire.read_line(self._file)
-        except OSError as error:
-            raise _lost() from error
-        if answer is None:
-            raise _lost()
-        return answer
-
-    def _send(self, batches: Iterator[pa.RecordBatch]) -> None:
-        first = next(batches)
-        sink = self._socket.makefile("wb", buffering=1024 * 1024)
-        # Closed only when all of it was sent: a stream that ends because its maker failed would be taken as whole.
-        stream = pa.ipc.new_stream(sink, first.schema)
-        if first.num_columns:
-            stream.write_batch(first)
-        for batch in batches:
-            stream.write_batch(batch)
-        stream.close()
-        sink.flush()
-
-    def is_open(self) -> bool:
-        """An idle connection has nothing to say; if it is readable, the other side has hung up."""
-        poll = select.poll()
-        try:
-            poll.register(self._socket, select.POLLIN)
-            return not poll.poll(0)
-        except (OSError, ValueError):
-            return False
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        with contextlib.suppress(OSError):
-            self._file.close()
-        self._socket.close()
-
-
-class _Channel:
-    """The connection for appends: sent one after the other without waiting, answered in the same order."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
-        self._waiting: deque[Future[list[Appended]]] = deque()
-        self._closed = False
-
-    def send(self, request: dict[str, Any], streams: Sequence[pa.Buffer]) -> Future[list[Appended]]:
-        future: Future[list[Appended]] = Future()
-        future.set_running_or_notify_cancel()
-        with self._lock:
-            if self._closed:
-                raise LogError("the log is closed")
-            connection = self._socket or self._connect()
-            self._waiting.append(future)
-            try:
-                connection.sendall(wire.encode_line(request))
-                for stream in streams:
-                    connection.sendall(memoryview(stream))
-            except OSError:
-                # The receiver notices too, and tells everyone who waits.
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
-        return future
-
-    def _connect(self) -> socket.socket:
-        holder = read_holder(self._folder)
-        if holder is None or not holder.socket:
-            raise _not_running(self._folder)
-        try:
-            connection = wire.connect(holder.socket)
-        except OSError:
-            raise _not_running(self._folder) from None
-        self._socket, self._waiting = connection, deque()
-        threading.Thread(
-            target=self._receive, args=(connection, self._waiting), name="log-appends", daemon=True
-        ).start()
-        return connection
-
-    def _receive(self, connection: socket.socket, waiting: deque[Future[list[Appended]]]) -> None:
-        try:
-            with connection.makefile("rb") as file:
-                while (answer := wire.read_line(file)) is not None:
-                    _resolve(waiting.popleft(), answer)
-        except (OSError, IndexError, UsageError):
-            pass
-        finally:
-            with self._lock:
-                if self._socket is connection:
-                    self._socket = None
-                left = list(waiting)
-            connection.close()
-            for future in left:
-                future.set_exception(_lost())
-
-    def close(self) -> None:
-        """No more appends; those that were sent are still answered."""
-        with self._lock:
-            self._closed = True
-            if self._socket is not None:
-                with contextlib.suppress(OSError):
-                    self._socket.shutdown(socket.SHUT_WR)
-
-
-def _resolve(future: Future[list[Appended]], answer: dict[str, Any]) -> None:
-    if not answer["ok"]:
-        future.set_exception(error_from_json(answer["error"]))
-        return
-    future.set_result(
-        [
-            Appended(tuple((p, first, last) for p, first, last in one["positions"]), tuple(one["duplicates"]))
-            for one in answer["results"]
-        ]
-    )
-
-
 def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield first
     yield from rest
-
-
-def _not_running(folder: Path) -> NotRunning:
-    return NotRunning(f"nobody owns the log in `{folder}`", hint="start it:  headrace up")
-
-
-def _lost() -> OwnerLost:
-    return OwnerLost(
-        "the log's owner went away before it answered",
-        hint="the write may or may not be stored; an event id makes a repeat harmless",
-    )

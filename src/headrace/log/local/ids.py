@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS watermarks (partition INTEGER PRIMARY KEY, offset INT
 class IdIndex:
     """`known` and `remember` are called by the commit thread, `flush` and `purge` by maintenance.
 
-    A connection costs three open files, so a topic without ids has none but for the moment it notes how far the log goes.
+    A connection costs three open files, so a topic without ids has one only while it notes how far the log goes.
     """
 
     def __init__(self, path: Path) -> None:

@@ -39,6 +39,7 @@ from headrace.log.local.lock import Holder, OwnerLock
 from headrace.log.local.maintenance import Maintenance
 from headrace.log.local.owner import Committer
 from headrace.log.local.prepare import Preparer
+from headrace.log.local.publication import Publication
 from headrace.log.local.quarantine import quarantine
 from headrace.log.local.reader import ReadingLog
 from headrace.log.local.recovery import prepare_folder
@@ -69,7 +70,11 @@ class LocalLog(ReadingLog):
             started_ms = clock.now_ms()
             self._loader = Loader(folder, settings, clock)
             self._committer = Committer(
-                folder, settings, clock, lambda: StablePublisher(folder / "stable", started_ms), self._loader.load
+                folder,
+                settings,
+                clock,
+                lambda: Publication(StablePublisher(folder / "stable", started_ms)),
+                self._loader.load,
             )
             undo.callback(self._committer.close)
             self._maintenance = Maintenance(self, self._committer)
@@ -129,7 +134,7 @@ class LocalLog(ReadingLog):
         topic = owned.state.topic
         committer.journal_append(journals.TOPIC, {"op": "deleted", "id": topic.id})
         committer.topics = {key: value for key, value in committer.topics.items() if key != name}
-        committer.publish([], removed=[(topic.id, number) for number in range(topic.spec.partitions)])
+        committer.publish([], removed=[topic])
         for partition in owned.partitions:
             partition.close()
         if owned.ids is not None:

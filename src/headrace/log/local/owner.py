@@ -7,32 +7,38 @@ opened again from its files, exactly as after a crash; a sync is never tried twi
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
-import sqlite3
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.clock import Clock
 from headrace.config import LogSettings
-from headrace.errors import BatchConflict, DiskFull, HeadraceError, LogError, NotFound, Overloaded
-from headrace.log.base import Acks, Appended, BatchIdentity, Committed, PartitionEnds, Snapshot
+from headrace.errors import BatchConflict, HeadraceError, LogError, NotFound, Overloaded
+from headrace.log.base import Acks, Appended, BatchIdentity, Committed, Snapshot, Topic
 from headrace.log.local import journal as journals
 from headrace.log.local.files import sync_folder
 from headrace.log.local.group import Group, OwnedTopic
 from headrace.log.local.journal import Journal
 from headrace.log.local.prepare import Prepared
+from headrace.log.local.publication import Publication
+from headrace.log.local.requests import (
+    AppendRequest,
+    CommitRequest,
+    ControlRequest,
+    Request,
+    disk_full,
+    fail,
+    named,
+)
 from headrace.log.local.segment import SegmentWriter
-from headrace.log.local.stable import Slot, StablePublisher
 from headrace.log.local.state import CommittedBatch, LogState
-from headrace.log.local.transactions import Staged, Transactions, is_repeat
+from headrace.log.local.transactions import Transactions, is_repeat
 
 logger = logging.getLogger(__name__)
 
@@ -45,39 +51,6 @@ _DISK_CHECK_S = 0.5
 _RETRY_S = 1.0
 
 
-@dataclass(slots=True)
-class AppendRequest:
-    parts: list[Prepared]
-    bytes: int
-    acks: Acks
-    future: Future[Any] = field(default_factory=Future)
-    result: list[Appended] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class CommitRequest:
-    transaction: str
-    tasks: Sequence[tuple[int, int]]
-    identity: BatchIdentity | None
-    future: Future[Any] = field(default_factory=Future)
-    result: Committed | None = None
-    bytes: int = 0
-    taken: list[Staged] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class ControlRequest:
-    """Anything else that changes the log: runs alone in the commit thread."""
-
-    action: Callable[[], Any]
-    future: Future[Any] = field(default_factory=Future)
-    result: Any = None
-    bytes: int = 0
-
-
-Request = AppendRequest | CommitRequest | ControlRequest
-
-
 class Committer:
     """The commit thread and what it alone may touch. `load` reads the log's files and gives topics and state."""
 
@@ -86,7 +59,7 @@ class Committer:
         folder: Path,
         settings: LogSettings,
         clock: Clock,
-        stable: Callable[[], StablePublisher],
+        publication: Callable[[], Publication],
         load: Callable[[int | None], tuple[Journal, LogState, dict[str, OwnedTopic]]],
     ) -> None:
         self.folder, self.settings, self.clock = folder, settings, clock
@@ -94,7 +67,7 @@ class Committer:
         self._load = load
         self._journal, self.state, self.topics = load(None)
         # Only now: opening compares the journal with what the last owner published.
-        self._stable = stable()
+        self._publication = publication()
         self._failed: HeadraceError | None = None
         self._failed_at = 0.0
         self._trusted: int | None = None
@@ -102,14 +75,12 @@ class Committer:
         self._waiting = threading.Condition()
         self._pending_bytes = 0
         self._closing = False
-        self._published = threading.Condition()
         self._disk_checked = -1e9
         self._disk_free = 0
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="log-disk")
         self.on_crowded: Callable[[], None] = lambda: None
         """Called when ids wait to be written; must not take long."""
-        self.snapshot = Snapshot(0, {}, {})
-        self._publish_all()
+        self._publication.show_all(self.state, self.topics.values())
         self._thread = threading.Thread(target=self._run, name="log-commit", daemon=True)
         self._thread.start()
 
@@ -117,7 +88,6 @@ class Committer:
 
     def append(self, parts: list[Prepared], acks: Acks) -> Future[list[Appended]]:
         request = AppendRequest(parts, sum(part.bytes for part in parts), acks)
-        request.future.set_running_or_notify_cancel()
         self.check_disk()
         taken = request.future
         if acks != "all":
@@ -128,7 +98,6 @@ class Committer:
 
     def commit(self, transaction: str, tasks: Sequence[tuple[int, int]], identity: BatchIdentity | None) -> Committed:
         request = CommitRequest(transaction, tasks, identity)
-        request.future.set_running_or_notify_cancel()
         self.check_disk()
         self._submit(request)
         committed: Committed = request.future.result()
@@ -137,7 +106,6 @@ class Committer:
     def control(self, action: Callable[[], T]) -> T:
         """Run something in the commit thread, between groups."""
         request = ControlRequest(action)
-        request.future.set_running_or_notify_cancel()
         self._submit(request)
         result: T = request.future.result()
         return result
@@ -169,15 +137,18 @@ class Committer:
             status = os.statvfs(self.folder)
             self._disk_free, self._disk_checked = status.f_bavail * status.f_frsize, now
         if self._disk_free < self.settings.min_free_bytes:
-            raise _disk_full(self.folder, f"{self._disk_free // 1_000_000} MB are free")
+            raise disk_full(self.folder, f"{self._disk_free // 1_000_000} MB are free")
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._publication.snapshot
 
     def wait(self, arrival: int, timeout: float) -> Snapshot:
-        with self._published:
-            self._published.wait_for(lambda: self.snapshot.arrival > arrival or self._closing, timeout)
-            return self.snapshot
+        return self._publication.wait(arrival, timeout)
 
-    def pending_bytes(self) -> int:
-        return self._pending_bytes
+    def publish(self, topics: Sequence[OwnedTopic], removed: Sequence[Topic] = ()) -> None:
+        """Make visible what the state says of these topics. For control requests."""
+        self._publication.show(self.state, topics, removed)
 
     def close(self) -> None:
         """Commit what was taken, then stop."""
@@ -185,12 +156,10 @@ class Committer:
             self._closing = True
             self._waiting.notify()
         self._thread.join()
-        with self._published:
-            self._published.notify_all()
         self._workers.shutdown()
         self.transactions.close()
         self._journal.close()
-        self._stable.close()
+        self._publication.close()
         for topic in self.topics.values():
             _close_topic(topic, flush=self._failed is None)
 
@@ -252,7 +221,7 @@ class Committer:
             self._add(group, request)
         except HeadraceError as error:
             # Said before any of its rows was added, so the others are not concerned.
-            _set_error(request, error)
+            fail(request, error)
             return False
         return True
 
@@ -309,7 +278,7 @@ class Committer:
                     sync_folder(partition.folder)
         self.journal_append(journals.GROUP, group.payload(self.state.group + 1))
         try:
-            self.publish([topic for topic, _ in touched])
+            self._publication.show(self.state, [topic for topic, _ in touched])
             for _, partitions in touched:
                 for partition in partitions:
                     partition.committed()
@@ -323,9 +292,12 @@ class Committer:
         if len(writers) <= 2:
             for writer in writers:
                 writer.sync()
-        else:
-            # Side by side they share the disk's own flushes.
-            list(self._workers.map(lambda writer: writer.sync(), writers))
+            return
+        # Side by side they share the disk's own flushes. All must be done before a failure closes their files.
+        syncing = [self._workers.submit(writer.sync) for writer in writers]
+        wait(syncing)
+        for done in syncing:
+            done.result()
 
     def journal_append(self, kind: int, payload: Any) -> None:
         """Commit one record, and make the state what it says."""
@@ -345,34 +317,6 @@ class Committer:
         self._journal.close()
         self._journal = replaced
 
-    # Publishing
-
-    def publish(self, topics: Sequence[OwnedTopic], removed: Sequence[tuple[int, int]] = ()) -> None:
-        """Make visible what the state says of these topics."""
-        slots = [slot for topic in topics for slot in _slots(topic)]
-        self._stable.publish(self.state.next_arrival, self.state.group, slots, removed)
-        ends, stream_times = dict(self.snapshot.ends), dict(self.snapshot.stream_times)
-        gone = {topic_id for topic_id, _ in removed}
-        if gone:
-            ends = {name: value for name, value in ends.items() if name in self.topics}
-            stream_times = {name: value for name, value in stream_times.items() if name in self.topics}
-        for topic in topics:
-            ends[topic.name], stream_times[topic.name] = _ends(topic), topic.state.stream_time
-        self._show(ends, stream_times)
-
-    def _publish_all(self) -> None:
-        slots = [slot for topic in self.topics.values() for slot in _slots(topic)]
-        self._stable.publish_all(self.state.next_arrival, self.state.group, slots)
-        self._show(
-            {topic.name: _ends(topic) for topic in self.topics.values()},
-            {topic.name: topic.state.stream_time for topic in self.topics.values()},
-        )
-
-    def _show(self, ends: dict[str, tuple[PartitionEnds, ...]], stream_times: dict[str, int]) -> None:
-        with self._published:
-            self.snapshot = Snapshot(self.state.next_arrival, ends, stream_times)
-            self._published.notify_all()
-
     # Failing
 
     def _run_control(self, request: ControlRequest) -> None:
@@ -386,20 +330,20 @@ class Committer:
 
     def _fail(self, requests: Sequence[Request], error: Exception) -> None:
         """The group's writers get the error; everything is opened again before the next group."""
-        named = _named(self.folder, error)
+        reason = named(self.folder, error)
         if not isinstance(error, HeadraceError) or self._failed is None:
             logger.error(
-                "a write to the log failed: %s", named, exc_info=not isinstance(error, (OSError, HeadraceError))
+                "a write to the log failed: %s", reason, exc_info=not isinstance(error, (OSError, HeadraceError))
             )
         for request in requests:
             if not request.future.done():
-                _set_error(request, named)
+                fail(request, reason)
         if self._failed is None:
-            self._reopen(named)
+            self._reopen(reason)
 
     def _reopen(self, error: Exception, trusted: int | None = -1) -> None:
         """Open everything again now; if that does not work either, before the next group."""
-        self._failed, self._failed_at = _named(self.folder, error), -1e9
+        self._failed, self._failed_at = named(self.folder, error), -1e9
         self._trusted = self._journal.length if trusted == -1 else trusted
         try:
             self._recover()
@@ -419,10 +363,10 @@ class Committer:
         try:
             self._journal, self.state, self.topics = self._load(self._trusted)
         except Exception as error:
-            self._failed = _named(self.folder, error)
+            self._failed = named(self.folder, error)
             raise self._failed from error
         self._failed = None
-        self._publish_all()
+        self._publication.show_all(self.state, self.topics.values())
         logger.warning("the log was opened again; %d groups are committed", self.state.group)
 
 
@@ -431,41 +375,3 @@ def _close_topic(topic: OwnedTopic, *, flush: bool) -> None:
         partition.close()
     if topic.ids is not None:
         topic.ids.close(flush=flush)
-
-
-def _ends(topic: OwnedTopic) -> tuple[PartitionEnds, ...]:
-    return tuple(PartitionEnds(partition.start, partition.end) for partition in topic.state.partitions)
-
-
-def _slots(topic: OwnedTopic) -> list[Slot]:
-    state = topic.state
-    return [
-        Slot(state.topic.id, number, partition.start, partition.end, state.stream_time)
-        for number, partition in enumerate(state.partitions)
-    ]
-
-
-def _set_error(request: Request, error: HeadraceError) -> None:
-    if isinstance(request, AppendRequest) and request.acks != "all":
-        logger.error("records that were taken could not be written: %s", error)
-    request.future.set_exception(error)
-
-
-def _disk_full(folder: Path, detail: str) -> DiskFull:
-    return DiskFull(
-        "the disk is full", detail=f"{detail} in `{folder}`", hint="free some space; what was sent is not stored"
-    )
-
-
-def _named(folder: Path, error: Exception) -> HeadraceError:
-    if isinstance(error, HeadraceError):
-        return error
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return _disk_full(folder, "a write failed")
-    if isinstance(error, sqlite3.Error):
-        return LogError("the index of event ids failed", detail=str(error), hint="send again")
-    return LogError(
-        "a write to the log failed",
-        detail=f"{type(error).__name__}: {error}",
-        hint="nothing of it was stored; send again",
-    )
