@@ -77,6 +77,19 @@ def test_from_the_beginning(serving: Serving) -> None:
     assert [row.data["row"] for row in rows] == [[number] for number in range(1_200)]
 
 
+def test_one_query_never_gets_anothers_rows(serving: Serving) -> None:
+    click(serving, 1)
+
+    async def story() -> list[object]:
+        found = []
+        for number in range(30):
+            events = start(serving, f"SELECT {number} AS n FROM clicks EMIT CHANGES LIMIT 1;", from_beginning=True)
+            found.append((await take_all(events))[1].data["row"])
+        return found
+
+    assert asyncio.run(story()) == [[number] for number in range(30)]
+
+
 def test_nothing_to_say_is_a_heartbeat(serving: Serving) -> None:
     async def story() -> list[str]:
         events = start(serving, "SELECT * FROM clicks EMIT CHANGES;", heartbeat_s=0.01)

@@ -109,6 +109,22 @@ def test_one_partition(serving: Serving) -> None:
     assert shown([event.data for event in asyncio.run(story())]) == [1, 3, 5]
 
 
+def test_another_topic_of_the_same_name_is_another_topic(serving: Serving) -> None:
+    async def story() -> list[FeedEvent]:
+        send(serving, 1)
+        events = tail(serving.delivery, "clicks", from_beginning=True, heartbeat_s=0.05)
+        old = await take(events, 1)
+        serving.log.delete_topic("clicks")
+        serving.log.create_topic(SPEC)
+        send(serving, 2)
+        new = await take(tail(serving.delivery, "clicks", from_beginning=True), 1)
+        return [*old, *new, *await take_all(events)]
+
+    old, new, end = asyncio.run(story())
+    assert shown([old.data, new.data]) == [1, 2]
+    assert end.event == "cut"
+
+
 def test_a_topic_that_goes(serving: Serving) -> None:
     async def story() -> list[FeedEvent]:
         events = tail(serving.delivery, "clicks", heartbeat_s=0.05)

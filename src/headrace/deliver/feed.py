@@ -7,6 +7,7 @@ continued has neither a gap nor a repeat, whoever was restarted in between.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
@@ -99,11 +100,7 @@ def parse_id(text: str) -> tuple[int, int]:
 async def _snapshot(delivery: Delivery, view: ViewStore, options: FeedOptions) -> AsyncIterator[FeedEvent]:
     """The rows as they are, then what follows the very position they were read at."""
     names = [column.name for column in snapshot_columns(view.source)]
-    read = delivery.tails.share(
-        ("snapshot", id(view), view.position().arrival),
-        lambda: view.select(names, limit=options.snapshot_rows + 1)[0],
-    )
-    rows = await read
+    rows, _ = await asyncio.to_thread(view.select, names, limit=options.snapshot_rows + 1)
     if len(rows.rows) > options.snapshot_rows:
         yield cut(f"the view has more than {options.snapshot_rows} rows: query it, and follow it from now")
         return

@@ -6,9 +6,9 @@ is followed the same way, by `push_from_topic`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
 from headrace.deliver.base import Delivery, FeedEvent
@@ -96,10 +96,7 @@ async def _push(
             yield FeedEvent("heartbeat", {})
             continue
         try:
-            pushed = await delivery.tails.share(
-                ("push", id(evaluate), tuple(position.offsets.items())),
-                partial(read_rows, delivery.log, source, columns, evaluate, position, now),
-            )
+            pushed = await asyncio.to_thread(read_rows, delivery.log, source, columns, evaluate, position, now)
         except NotFound:
             continue  # gone since we looked; the next look says so
         except OffsetOutOfRange:

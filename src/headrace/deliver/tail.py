@@ -94,20 +94,21 @@ def tail(
     heartbeat_s: float = HEARTBEAT_SECONDS,
 ) -> AsyncIterator[FeedEvent]:
     """Records as they arrive, each an `event`; `heartbeat` when idle, `cut` at the end. `NotFound` at once."""
-    delivery.log.topic(name)
+    topic = delivery.log.topic(name)
     now = delivery.log.snapshot()
     if partition is not None:
         check_partition(partition, len(topic_ends(now, name)))
     position = position_at_start(now, name) if from_beginning else position_at_end(now, name)
-    return _tail(delivery, name, position, partition, heartbeat_s)
+    return _tail(delivery, topic, position, partition, heartbeat_s)
 
 
 async def _tail(
-    delivery: Delivery, name: str, position: Position, partition: int | None, heartbeat_s: float
+    delivery: Delivery, topic: Topic, position: Position, partition: int | None, heartbeat_s: float
 ) -> AsyncIterator[FeedEvent]:
+    name = topic.name
     while True:
         now = await delivery.tails.wait(name, position, heartbeat_s)
-        if delivery.tails.closed or name not in now.ends:
+        if delivery.tails.closed or not _is_there(delivery.log, topic):
             yield cut("the server is stopping" if delivery.tails.closed else "the topic is gone")
             return
         if not behind(now, name, position):
@@ -115,7 +116,7 @@ async def _tail(
             continue
         try:
             events, position = await delivery.tails.share(
-                ("tail", name, tuple(position.offsets.items())),
+                ("tail", topic.id, tuple(position.offsets.items())),
                 partial(read_tail, delivery.log, name, position, now),
             )
         except NotFound:
@@ -126,6 +127,14 @@ async def _tail(
         for event in events:
             if partition is None or event.data["partition"] == partition:
                 yield event
+
+
+def _is_there(log: Log, topic: Topic) -> bool:
+    """Another topic of the same name is another topic."""
+    try:
+        return log.topic(topic.name).id == topic.id
+    except NotFound:
+        return False
 
 
 def cut(reason: str) -> FeedEvent:
