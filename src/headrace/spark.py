@@ -36,9 +36,9 @@ def read_topic(
 ) -> DataFrame:
     """A topic: what is there now, or with `stream` that and what comes.
 
-    `starting` and `ending` (of a batch) are `earliest`, `latest`, `{"partitions": {"0": 12}}` or `{"arrival": 34}`: everything
-    that arrived in the whole log before that number. A stream reads at most `max_rows` per batch; streams of one query
-    that name the same `cut` read up to the same arrival number. `name` is the source's name in the checkpoint.
+    `starting` and `ending` (of a batch) are `earliest`, `latest`, `{"partitions": {"0": 12}}` or `{"arrival": 34}`:
+    everything that arrived in the whole log before that number. A stream reads at most `max_rows` per batch; streams of
+    one query that name the same `cut` read up to the same arrival number. `name` is the source's in the checkpoint.
     """
     options = {"path": str(log), "topic": topic, "startingOffsets": _offsets(starting)}
     if columns is not None:
@@ -66,8 +66,9 @@ def write_topic(
 ) -> StreamingQuery | None:
     """Append the rows of a DataFrame to a topic, each batch as one transaction.
 
-    `columns` maps the topic's columns to the frame's; by default each to the one of the same name. A streaming frame needs
-    `query`, a name of your own, and `checkpoint`: by them the owner knows a batch that it already has. The query is returned.
+    `columns` maps the topic's columns to the frame's; by default each to the one of the same name. A streaming frame
+    needs `query`, a name of your own, and `checkpoint`: by them the owner knows a batch that it already has. The query
+    is returned.
     """
     options = {"path": str(log), "routes": json.dumps([{"topic": topic, "columns": _columns(frame, columns)}])}
     if not frame.isStreaming:

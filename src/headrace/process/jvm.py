@@ -43,7 +43,9 @@ def connector_conf() -> dict[str, str]:
         # State in RocksDB, of which each batch writes only what changed.
         _STREAMING + "stateStore.providerClass": _ROCKSDB,
         _STREAMING + "stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # Sources have names in the checkpoint, so that a query can be changed later; a checkpoint made without refuses it.
+        # A snapshot costs two child processes (Spark's own `rm -rf`); without one, changes are replayed at the start.
+        _STREAMING + "stateStore.minDeltasForSnapshot": "30",
+        # Sources have names in the checkpoint, so that a query can change; one made without refuses them later.
         _STREAMING + "queryEvolution.enableSourceEvolution": "true",
         # How long an idle query sleeps before it looks for new data; looking is reading a few bytes of mapped memory.
         _STREAMING + "pollingDelay": "5ms",

@@ -26,7 +26,9 @@ final class FrameCursor implements Closeable {
   private SegmentFile segment;
   private long position;
   private boolean searching;
+  private long damagedAt = -1;
   private FrameHeader frame;
+  private long wanted;
 
   FrameCursor(PartitionFolder folder, long from, long to, BufferAllocator allocator, int readAhead) throws IOException {
     this.folder = folder;
@@ -48,10 +50,12 @@ final class FrameCursor implements Closeable {
       }
       FrameHeader found = FrameHeader.parse(chunk.bytes(position, FrameHeader.SIZE), position);
       if (searching && (found == null || !intact(found))) {
+        damagedAt = damagedAt < 0 ? position : damagedAt;
         position += FrameHeader.ALIGNMENT;
-      } else if (found == null) {
-        throw corrupt(position, "there is no frame");
+      } else if (found == null || (!searching && found.baseOffset() < offset)) {
+        throw corrupt(position, "there is no frame with it");
       } else if (found.endOffset() <= offset) {
+        damagedAt = -1;
         position = found.next();
       } else {
         accept(found);
@@ -63,20 +67,25 @@ final class FrameCursor implements Closeable {
 
   private long advanceOverQuarantined() {
     long outside = quarantined.firstOutside(offset);
-    // Nothing can be said about damaged bytes, not even their length: look for the next frame that is whole.
-    searching |= outside != offset;
-    offset = outside;
+    if (outside != offset) {
+      // Nothing can be said about damaged bytes, not even their length: look for the next frame that is whole.
+      searching = true;
+      offset = outside;
+    }
     return offset;
   }
 
   private void accept(FrameHeader found) {
     if (found.baseOffset() > offset && !found.hasOffsets()) {
-      throw corrupt(found.position(), "offsets up to %d are missing".formatted(found.baseOffset()));
+      long at = damagedAt < 0 ? found.position() : damagedAt;
+      throw corrupt(at, "offsets up to %d cannot be read".formatted(found.baseOffset() - 1));
     }
     frame = found;
+    wanted = offset;
     offset = found.endOffset();
     position = found.next();
     searching = false;
+    damagedAt = -1;
   }
 
   private void enter(SegmentFile next) throws IOException {
@@ -84,8 +93,9 @@ final class FrameCursor implements Closeable {
     segment = next;
     long indexed = segment.index().positionOfOffset(offset);
     position = startsFrame(indexed) ? indexed : SegmentFile.HEADER;
-    // The walk from here to `offset` may cross damage that was set aside.
-    searching = !quarantined.isEmpty();
+    // The way from here to `offset`, some 64 KiB, may cross damage that is not in the range that was asked for.
+    searching = true;
+    damagedAt = -1;
   }
 
   /** An index may be wrong, then it is as good as none. */
@@ -101,7 +111,7 @@ final class FrameCursor implements Closeable {
     SegmentFile next = folder.open(offset);
     if (next.baseOffset() <= segment.baseOffset() && next.generation() == segment.generation()) {
       close(next);
-      throw corrupt(position, "the segment ends too early");
+      throw corrupt(damagedAt < 0 ? position : damagedAt, "the rest of the segment cannot be read");
     }
     enter(next);
   }
@@ -114,7 +124,7 @@ final class FrameCursor implements Closeable {
   /** The frame's batch message, checked. Valid until the next call of `next` unless retained. */
   ArrowBuf body() throws IOException {
     if (!intact(frame)) {
-      throw corrupt(frame.position(), "the checksum does not match");
+      throw LogException.corruptFrame(folder, wanted, segment.file(), frame.position(), "the checksum does not match");
     }
     return chunk.buffer(frame.position() + FrameHeader.SIZE, frame.bodyLength());
   }
@@ -130,8 +140,7 @@ final class FrameCursor implements Closeable {
   }
 
   private LogException corrupt(long at, String what) {
-    long damaged = frame != null && frame.position() == at ? frame.baseOffset() : offset;
-    return LogException.corruptFrame(folder, damaged, segment.file(), at, what);
+    return LogException.corruptFrame(folder, offset, segment.file(), at, what);
   }
 
   private static void close(SegmentFile file) throws IOException {

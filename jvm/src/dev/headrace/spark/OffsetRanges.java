@@ -22,10 +22,6 @@ final class OffsetRanges {
     return new OffsetRanges(ranges);
   }
 
-  boolean isEmpty() {
-    return endByStart.isEmpty();
-  }
-
   /** The first offset from `offset` on that is in none of the ranges. */
   long firstOutside(long offset) {
     Map.Entry<Long, Long> range = endByStart.floorEntry(offset);

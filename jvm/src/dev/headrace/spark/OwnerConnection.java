@@ -79,7 +79,9 @@ final class OwnerConnection implements Closeable {
     }
     if (!body.path("ok").asBoolean(false)) {
       JsonNode problem = body.path("error");
-      throw LogException.fromOwner(problem.path("code").asText("error"), problem.path("message").asText("unknown error"));
+      String detail = problem.has("detail") ? " (" + problem.get("detail").asText() + ")" : "";
+      throw LogException.fromOwner(
+          problem.path("code").asText("error"), problem.path("message").asText("unknown error") + detail);
     }
     return body;
   }
