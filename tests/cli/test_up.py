@@ -1,0 +1,228 @@
+"""The real thing: `headrace` as a user types it, with server, engine and Spark, and kill -9 in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.config import Project, load_project
+from headrace.coordinate.child import leftovers
+from headrace.coordinate.local import holder, is_held
+from headrace.coordinate.supervisor import supervised_mark
+from tests.support import free_port, wait_for
+
+pytestmark = pytest.mark.slow
+
+EVENTS = [
+    {"userid": "ann", "pageid": "/hello", "viewtime": "2026-11-15T12:00:00Z"},
+    {"userid": "bob", "pageid": "/hello", "viewtime": "2026-11-15T12:00:05Z"},
+    {"userid": "bob", "pageid": "/pricing", "viewtime": "2026-11-15T12:00:30Z"},
+]
+WRONG = "CREATE TABLE wrong AS SELECT usr, COUNT(*) AS n FROM pageviews GROUP BY usr;\n"
+
+
+class Shop:
+    """A project made by `headrace init`, driven by the command."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+
+    @property
+    def project(self) -> Project:
+        return load_project(self.folder)
+
+    def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "headrace.cli.main", *arguments]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=150)
+        assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.logs()}"
+        return done
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.run(*arguments, "--json").stdout)
+
+    def sql(self, text: str) -> list[list[Any]]:
+        rows: list[list[Any]] = self.json("sql", "-e", text)["rows"]
+        return rows
+
+    def up(self) -> subprocess.CompletedProcess[str]:
+        return self.run("up", "--detach", "--port", str(self.port))
+
+    def views(self) -> dict[str, int]:
+        return dict(self.sql("SELECT pageid, views FROM views_by_page;"))
+
+    def pid(self, role: str) -> int | None:
+        """The child that runs this module for this project."""
+        module = {"server": "headrace.server.main", "engine": "headrace.coordinate.engine"}[role]
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                except OSError:
+                    continue
+                if module in words and str(self.folder) in words:
+                    return int(entry.name)
+        return None
+
+    def ready(self) -> bool:
+        """Ready, by the word of the engine that lives, not of one that was killed a moment ago."""
+        command = [sys.executable, "-m", "headrace.cli.main", "status", "--json"]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True)
+        return done.returncode == 0 and json.loads(done.stdout)["overview"]["engine"]["pid"] == self.pid("engine")
+
+    def logs(self) -> str:
+        files = sorted((self.folder / ".headrace" / "logs").glob("*.log"))
+        return "\n".join(f"== {file.name}\n{file.read_text(errors='replace')[-3000:]}" for file in files)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    folder = tmp_path_factory.mktemp("up")
+    subprocess.run([sys.executable, "-m", "headrace.cli.main", "init", "shop"], cwd=folder, check=True)
+    shop = Shop(folder / "shop")
+    (shop.folder / "pipelines" / "wrong.sql").write_text(WRONG)
+    try:
+        started = shop.up()
+        assert f"http://127.0.0.1:{shop.port}" in started.stdout
+        assert "pipelines/wrong.sql:1:73: column `usr` does not exist" in started.stderr
+        yield shop
+    finally:
+        if is_held(shop.project.data):
+            shop.run("down")
+
+
+def test_events_become_rows(shop: Shop) -> None:
+    for event in EVENTS:
+        shop.run("topic", "put", "pageviews", json.dumps(event))
+    wait_for(lambda: shop.views() == {"/hello": 2, "/pricing": 1}, 30, "the table")
+    minutes = "SELECT pageid, views, visitors FROM views_per_minute WHERE pageid = '/hello';"
+    wait_for(lambda: shop.sql(minutes) == [["/hello", 2, 2]], 30, "the windowed table")
+
+
+def test_every_looking_command_finds_something(shop: Shop) -> None:
+    rejected = shop.run("topic", "put", "pageviews", '{"userid": 7}', code=1)
+    assert "`userid` must be a string, got 7" in rejected.stderr
+    assert "must be a string" in shop.run("dlq", "list").stdout
+    assert next(topic["name"] for topic in shop.json("topic", "list")["topics"]) == "pageviews"
+    assert shop.json("topic", "show", "pageviews")["records"] == 3
+    assert "userid=bob" in shop.run("topic", "tail", "pageviews", "--no-follow").stdout
+    queries = {query["sink"]: query for query in shop.json("query", "list")["queries"]}
+    assert {query["state"] for query in queries.values()} == {"running"}
+    assert "Aggregate" in shop.run("query", "show", queries["views_by_page"]["id"]).stdout
+    assert {view["name"] for view in shop.json("view", "list")["views"]} == {"views_by_page", "views_per_minute"}
+    assert shop.json("view", "get", "views_by_page", "pageid=/hello")["rows"] == [["/hello", 2]]
+    assert "views=2" in shop.run("view", "watch", "views_by_page", "--snapshot", "--limit", "2").stdout
+    assert "state         ready" in shop.run("status").stdout
+    assert shop.run("doctor").returncode == 0
+    assert "engine" in shop.run("logs", "-n", "1").stdout
+
+
+def test_sql_from_files_pipes_and_wrong_ones(shop: Shop) -> None:
+    (shop.folder / "ask.sql").write_text("SHOW TABLES;\nSELECT views FROM views_by_page\n  WHERE pagid = '/hello';\n")
+    failed = shop.run("sql", "-f", "ask.sql", code=1)
+    assert "views_by_page" in failed.stdout
+    assert failed.stderr.startswith(
+        "  WHERE pagid = '/hello';\n        ^^^^^\nline 3, column 9: column `pagid` does not exist"
+    )
+    push = shop.run("sql", "-e", "SELECT pageid FROM pageviews EMIT CHANGES LIMIT 0;", code=0)
+    assert push.stdout.splitlines()[:1] == ["pageid"]
+
+
+def test_a_query_is_stopped_and_goes_on_where_it_was(shop: Shop) -> None:
+    [query] = [query["id"] for query in shop.json("query", "list")["queries"] if query["sink"] == "views_by_page"]
+
+    def state() -> str:
+        found: str = shop.json("query", "show", query)["state"]
+        return found
+
+    shop.run("query", "stop", query)
+    wait_for(lambda: state() == "stopped", 30, "the query to stop")
+    assert shop.ready()
+    shop.run("topic", "put", "pageviews", json.dumps(EVENTS[0]))
+    shop.run("query", "start", query)
+    wait_for(lambda: shop.views() == {"/hello": 3, "/pricing": 1}, 30, "the query to go on")
+
+
+def test_a_dropped_table_leaves_nothing_behind(shop: Shop) -> None:
+    shop.run("sql", "-e", "CREATE TABLE by_user AS SELECT userid, COUNT(*) AS n FROM pageviews GROUP BY userid;")
+    wait_for(lambda: dict(shop.sql("SELECT userid, n FROM by_user;")) == {"ann": 2, "bob": 2}, 30, "the new table")
+    checkpoints, views = shop.project.checkpoints_folder, shop.project.views_folder
+    before = {folder.name for folder in checkpoints.iterdir()}
+    shop.run("sql", "-e", "DROP TABLE by_user DELETE TOPIC;")
+    wait_for(lambda: len({f.name for f in checkpoints.iterdir()}) == len(before) - 1, 30, "the checkpoint to go")
+    wait_for(lambda: not list(views.glob("BY_USER/*")), 10, "the rows to go")
+    assert shop.run("view", "get", "by_user", code=1)
+
+
+def test_a_second_up_is_refused_with_the_holder_s_pid(shop: Shop) -> None:
+    held = holder(shop.project.data)
+    assert held is not None
+    refused = shop.run("up", code=1)
+    assert f"already up (pid {held.pid}, http://127.0.0.1:{shop.port})" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_port_in_use_names_the_project_that_has_it(shop: Shop, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "headrace.cli.main", "init", "other"], cwd=tmp_path, check=True)
+    other = Shop(tmp_path / "other")
+    refused = other.run("up", "--port", str(shop.port), code=1)
+    assert refused.stderr.startswith(f"port {shop.port} is in use by pid {shop.pid('server')} (headrace, ")
+    assert f"headrace down --project {shop.folder}" in refused.stderr
+
+
+@pytest.mark.parametrize("role", ["engine", "server"])
+def test_what_is_killed_is_started_again(shop: Shop, role: str) -> None:
+    before, count = shop.pid(role), shop.views()["/hello"]
+    assert before is not None
+    os.kill(before, signal.SIGKILL)
+    wait_for(lambda: shop.pid(role) not in (None, before), 30, f"another {role}")
+    wait_for(shop.ready, 90, "it to be ready again")
+    shop.run("topic", "put", "pageviews", json.dumps(EVENTS[0]))
+    wait_for(lambda: shop.views()["/hello"] == count + 1, 60, "the event to be counted, once")
+
+
+def test_a_killed_supervisor_takes_its_children_with_it(shop: Shop) -> None:
+    held, mark = holder(shop.project.data), supervised_mark(shop.project)
+    views = shop.views()
+    assert held is not None
+    os.kill(held.pid, signal.SIGKILL)
+    wait_for(lambda: shop.pid("server") is None and shop.pid("engine") is None, 10, "the children to die")
+    assert shop.run("status", code=3)
+    shop.up()
+    assert shop.views() == views
+    assert shop.pid("server") in set(leftovers(mark))
+
+
+def test_down_stops_everything_and_events_can_still_be_put(shop: Shop) -> None:
+    mark = supervised_mark(shop.project)
+    views = shop.views()
+    started = time.monotonic()
+    shop.run("down")
+    assert time.monotonic() - started < 30
+    assert list(leftovers(mark)) == []
+    shop.run("down", code=3)
+    shop.run("topic", "put", "pageviews", json.dumps(EVENTS[0]))
+    assert shop.json("topic", "show", "pageviews")["records"] == sum(views.values()) + 1
+    again = json.loads(shop.run("up", "--detach", "--json", "--port", str(shop.port)).stdout)
+    assert again["url"] == f"http://127.0.0.1:{shop.port}"
+    wait_for(lambda: shop.views() == views | {"/hello": views["/hello"] + 1}, 60, "what was put meanwhile")
+
+
+def test_a_server_that_cannot_start_shows_its_last_words(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "headrace.cli.main", "init", "ill"], cwd=tmp_path, check=True)
+    ill = Shop(tmp_path / "ill")
+    (ill.folder / ".headrace" / "log").mkdir(parents=True)
+    (ill.folder / ".headrace" / "log" / "format").write_text("headrace-log 99\n")
+    done = ill.run("up", "--port", str(ill.port), code=1)
+    assert "the server does not start" in done.stderr
+    assert "99" in done.stderr
+    assert "Traceback" not in done.stdout
