@@ -100,13 +100,13 @@ def test_many_bodies_at_once_share_the_memory(tmp_path: Path) -> None:
     with running_server(tmp_path, toml) as server, connect(server) as first:
         first.sendall((HEAD + "Content-Length: 99000\r\n\r\n").encode() + b" " * 90_000)
 
-        def full() -> bool:
-            return server.send("users", b" " * 50_000 + b"{}").status_code == 429
-
-        wait_for(full, 4, "the first body to have arrived")
+        budget = server.services.budget
+        wait_for(lambda: budget.left == 10_000, 4, "the first body to have arrived")
+        refused = server.send("users", b" " * 50_000 + b"{}")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "overloaded")
         first.sendall(b" " * 8998 + b"{}")
         assert first.recv(65536).startswith(b"HTTP/1.1 200 ")
-        wait_for(lambda: not full(), 4, "its share to be given back")
+        wait_for(lambda: budget.left == 100_000, 4, "its share to be given back")
 
 
 def test_http2_without_tls(server: Running) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -80,6 +81,15 @@ def test_ready_when_all_wanted_queries_run(pipeline: Running) -> None:
     assert pipeline.http.get("/readyz").json()["waiting_for"] == [f"query `{PAID}` (not started)"]
     report(pipeline, QueryStatus(BY_PAGE, "running"), QueryStatus(PAID, "running"))
     assert pipeline.http.get("/readyz").status_code == 200
+
+
+def test_a_bad_pipeline_is_a_problem_and_stops_nothing(tmp_path: Path) -> None:
+    sql = "CREATE STREAM a (b INT) WITH (KAFKA_TOPIC='a', PARTITIONS=1);\nCREATE TABLE c AS SELECT nothing;"
+    with running_server(tmp_path, sql=sql) as server:
+        ready = server.http.get("/readyz").json()
+        assert ready["waiting_for"] == ["the engine"]
+        [problem] = ready["problems"]
+        assert problem.startswith("pipelines/all.sql:2:")
 
 
 def test_a_stopped_query_is_no_reason_to_wait(pipeline: Running) -> None:

@@ -63,6 +63,10 @@ class BodyBudget:
     def __init__(self, max_bytes: int) -> None:
         self._left = max_bytes
 
+    @property
+    def left(self) -> int:
+        return self._left
+
     @contextmanager
     def share(self) -> Iterator[Share]:
         share = Share(self)
