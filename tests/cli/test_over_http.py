@@ -1,0 +1,169 @@
+"""Commands against a real server in this process: everything but Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.document import Document
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from headrace.cli.api import Api
+from headrace.cli.repl import SqlCompleter, repl
+from headrace.cli.sql import SqlSession
+from headrace.errors import Refused
+from tests.cli.conftest import Headrace, Said
+from tests.server.running import Running, running_server
+from tests.support import wait_for
+
+KEYS = """
+[[auth.keys]]
+key = "reader"
+[[auth.keys]]
+key = "boss"
+role = "admin"
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running_server(tmp_path_factory.mktemp("http")) as server:
+        yield server
+
+
+@pytest.fixture
+def url(server: Running) -> str:
+    return f"http://127.0.0.1:{server.port}"
+
+
+@pytest.fixture
+def run(headrace: Headrace, url: str) -> Headrace:
+    def run(*arguments: str) -> Said:
+        return headrace(*arguments, "--url", url)
+
+    return run
+
+
+def test_events_are_put_counted_and_tailed(run: Headrace) -> None:
+    first = run("topic", "put", "pageviews", '{"userid":"ann","pageid":"/a","viewtime":"2026-11-15T12:00:00Z"}')
+    assert (first.code, first.out) == (0, "1 accepted\n")
+    several = run("topic", "put", "pageviews", '{"userid":"ann"}', '{"userid":7}', "nonsense", "--json")
+    assert several.code == 1
+    body = json.loads(several.out)
+    assert (body["accepted"], [rejected["index"] for rejected in body["rejected"]]) == (1, [1, 2])
+    once = ("topic", "put", "pageviews", '{"userid":"eve"}', "--idempotency-key", "k")
+    assert run(*once).out == "1 accepted\n"
+    assert run(*once).out == "0 accepted, 1 were there already\n"
+    tail = run("topic", "tail", "pageviews", "--no-follow", "-n", "2")
+    assert "userid=eve" in tail.out.splitlines()[-1]
+    [newest] = [
+        json.loads(line)
+        for line in run("topic", "tail", "pageviews", "--no-follow", "-n", "1", "--json").out.splitlines()
+    ]
+    assert newest["key"] == {"userid": "eve"}
+    assert newest["time"].endswith("Z")
+    letters = json.loads(run("dlq", "list", "--json").out)
+    assert letters["total"] == 2
+    assert "nonsense" in run("dlq", "list", "pageviews").out
+
+
+def test_a_topic_is_made_and_deleted(run: Headrace) -> None:
+    made = run("topic", "create", "orders", "--columns", "id VARCHAR KEY, total DOUBLE", "--partitions", "3")
+    assert (made.code, made.out) == (0, "topic `orders` has 3 partitions\n")
+    shown = run("topic", "show", "orders")
+    assert "total" in shown.out
+    assert run("topic", "delete", "orders", "--yes").out == "deleted `orders`\n"
+    gone = run("topic", "show", "orders")
+    assert (gone.code, "topic `orders` does not exist" in gone.err) == (1, True)
+    refused = run("topic", "delete", "pageviews", "--yes")
+    assert refused.code == 1
+    assert "pageviews" in refused.err
+
+
+def test_tables_are_asked_and_watched(run: Headrace, server: Running) -> None:
+    run("sql", "-e", "INSERT INTO users VALUES ('u1', 'Ann', 30), ('u2', 'Bob', NULL);")
+    wait_for(lambda: server.http.get("/v1/views/users").json()["rows"] == 2, 10, "the rows")
+    got = json.loads(run("view", "get", "users", "id=u1", "--json").out)
+    assert got["rows"] == [["u1", "Ann", 30]]
+    assert run("view", "get", "users", "--order=-id", "--limit", "1").out.splitlines()[1].split() == ["u2", "Bob"]
+    assert run("view", "get", "users", "nonsense").err.startswith("`nonsense` is not COLUMN=VALUE")
+    assert "users" in run("view", "list").out
+    watched = run("view", "watch", "users", "--snapshot", "--limit", "2").out
+    assert "name=Ann" in watched
+    asked = run("sql", "-e", "SELECT name, age FROM users WHERE id = 'u1'; SHOW TABLES;")
+    assert asked.out.splitlines()[:2] == ["name  age", "Ann    30"]
+
+
+def test_an_unknown_view_is_named(run: Headrace) -> None:
+    said = run("view", "watch", "user")
+    assert said.code == 1
+    assert "user" in said.err
+
+
+def test_a_push_query_ends_at_its_limit(run: Headrace) -> None:
+    said = run("sql", "-e", "SELECT name FROM users EMIT CHANGES LIMIT 0;")
+    assert (said.code, said.out.splitlines()) == (0, ["name"])
+
+
+def test_an_error_points_into_the_whole_text(run: Headrace, tmp_path: Path) -> None:
+    (tmp_path / "ask.sql").write_text("SHOW TABLES;\n\n  SELECT nam\n  FROM users;\n")
+    said = run("sql", "-f", "ask.sql")
+    assert said.code == 1
+    assert said.err.startswith(
+        "  SELECT nam\n         ^^^\nline 3, column 10: column `nam` does not exist\n  did you mean `name`?"
+    )
+    (tmp_path / "ask.sql").write_text("SHOW TABLES; DROP STREAM pageview;")
+    said = run("sql", "-f", "ask.sql")
+    assert "users" in said.out
+    assert said.err.startswith(
+        "SHOW TABLES; DROP STREAM pageview;\n                         ^^^^^^^^\nline 1, column 26:"
+    )
+    assert run("sql", "-f", "nowhere.sql").code == 1
+
+
+def test_measuring_leaves_nothing_behind(run: Headrace, server: Running) -> None:
+    said = run("bench", "--seconds", "0.2", "--json")
+    assert said.code == 0
+    measures = json.loads(said.out)["measures"]
+    assert [measure["batch"] for measure in measures] == [1, 100, 1000]
+    assert all(measure["events_per_second"] > 0 for measure in measures)
+    assert "headrace_bench" not in server.http.get("/v1/topics").text
+
+
+def test_the_prompt_runs_what_is_typed_until_it_ends(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    typed = "SHOW\nTABLES;\nSELECT nobody FROM users;\nhelp\nexit\n".replace("\n", "\r")
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()), Api(url) as api:
+        keys.send_text(typed)
+        repl(SqlSession(api))
+    said = capsys.readouterr()
+    assert "users" in said.out
+    assert "Statements end with `;`" in said.out
+    assert "column `nobody` does not exist" in said.err
+
+
+def test_completion_knows_columns_sources_functions_and_keywords(url: str) -> None:
+    def completed(text: str) -> list[str]:
+        with Api(url) as api:
+            completer = SqlCompleter(SqlSession(api))
+            return [found.text for found in completer.get_completions(Document(text), None)]  # type: ignore[arg-type]
+
+    assert "pageviews" in completed("SELECT * FROM pagev")
+    assert "COUNT_DISTINCT" in completed("SELECT count_d")
+    assert "SELECT" in completed("sel")
+    assert completed("SELECT id FROM users WHERE nam")[0] == "name"
+    assert completed("") == []
+
+
+def test_the_project_s_strongest_key_is_used(headrace: Headrace, tmp_path: Path) -> None:
+    with running_server(tmp_path / "locked", KEYS, key="boss") as server:
+        url = f"http://127.0.0.1:{server.port}"
+        assert headrace("view", "list", "--url", url).code == 1
+        assert headrace("view", "list", "--url", url, "--key", "reader").code == 0
+        refused = headrace("sql", "-e", "DROP TABLE users;", "--url", url, "--key", "reader")
+        assert refused.code == 1
+        with Api(url, "reader") as api, pytest.raises(Refused):
+            api.post("/v1/statements", {"sql": "SHOW TABLES;"})
