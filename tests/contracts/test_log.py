@@ -73,6 +73,13 @@ def test_columns_of_a_topic_do_not_begin_with_a_dollar(log: Log) -> None:
         log.create_topic(TopicSpec("t", value=(Column("$x", BIGINT),)))
 
 
+@pytest.mark.parametrize("name", ["../plain", "", ".", "x" * 300, "a\0b"])
+def test_what_is_no_topic_name_is_never_found(log: Log, name: str) -> None:
+    log.create_topic(PLAIN)
+    with pytest.raises(NotFound):
+        log.topic(name)
+
+
 def test_a_missing_topic_is_named_with_the_nearest(log: Log) -> None:
     log.create_topic(VIEWS)
     with pytest.raises(NotFound, match="did you mean `pageviews`"):
@@ -203,6 +210,12 @@ def test_taken_is_answered_before_it_is_durable(log: Log) -> None:
     assert appended.positions == ()
     assert log.wait(0, 30).arrival == 1
     assert numbers(log) == [1]
+
+
+def test_other_acks_are_refused(log: Log) -> None:
+    log.create_topic(PLAIN)
+    with pytest.raises(UsageError, match="acks"):
+        log.append([Append("plain", batch(N=[1]))], acks="2").result(30)  # type: ignore[arg-type]
 
 
 def test_an_empty_batch_is_nothing(log: Log) -> None:

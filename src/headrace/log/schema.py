@@ -131,9 +131,13 @@ def frame_schema(spec: TopicSpec, version: SchemaVersion | None = None) -> pa.Sc
     return pa.schema(system_fields(spec) + [pa.field(column.name, arrow_type(column.type)) for column in key + value])
 
 
+def is_topic_name(name: str) -> bool:
+    return bool(_TOPIC_NAME.fullmatch(name)) and name not in (".", "..")
+
+
 def normalize_spec(spec: TopicSpec) -> TopicSpec:
     """The spec as it is stored; `UsageError` if it cannot be a topic."""
-    if not _TOPIC_NAME.fullmatch(spec.name) or spec.name in (".", ".."):
+    if not is_topic_name(spec.name):
         raise UsageError(
             f"`{spec.name}` is not a topic name", hint="letters, digits, `.`, `_` and `-`, at most 249 of them"
         )

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 
 from headrace.clock import Clock
 from headrace.config import LogSettings
-from headrace.errors import Conflict, NotFound
+from headrace.errors import Conflict, NotFound, UsageError
 from headrace.log.base import (
     Acks,
     Append,
@@ -170,6 +170,8 @@ class LocalLog(ReadingLog):
     # Writing
 
     def append(self, appends: Sequence[Append], acks: Acks = "all") -> Future[list[Appended]]:
+        if acks not in get_args(Acks):
+            raise UsageError(f"acks must be `0`, `1` or `all`, got `{acks}`")
         parts = [self._owned(one.topic).preparer.prepare(one.batch, one.partition) for one in appends]
         return self._committer.append(parts, acks)
 

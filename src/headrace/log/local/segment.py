@@ -104,13 +104,22 @@ class MappedSegment:
 
     def next_valid(self, position: int, above: int, below: int) -> tuple[int, FrameHeader] | None:
         """The first intact frame after `position` whose base offset is in (above, below): where reading can go on."""
-        found = self.raw.find(FRAME_MAGIC, position + 1)
+        end = self._readable()
+        found = self.raw.find(FRAME_MAGIC, position + 1, end)
         while found >= 0:
             header = self.header_at(found) if found % ALIGNMENT == 0 else None
             if header and above < header.base_offset < below and self.is_valid(found, header):
                 return found, header
-            found = self.raw.find(FRAME_MAGIC, found + 1)
+            found = self.raw.find(FRAME_MAGIC, found + 1, end)
         return None
+
+    def _readable(self) -> int:
+        """How far the bytes go now: the owner may have cut a group that failed, and what is past the end of a mapped
+        file must not be touched."""
+        try:
+            return min(self.size, os.stat(self.path).st_size)
+        except FileNotFoundError:
+            return self.size
 
     def frames(self, offset: int, end: int) -> Iterator[tuple[int, FrameHeader]]:
         """All frames from the start of the segment, checked; for walks that must not skip anything."""

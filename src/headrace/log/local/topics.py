@@ -12,7 +12,7 @@ import msgspec
 from headrace.errors import LogError, NotFound
 from headrace.log.base import Topic
 from headrace.log.local.files import make_folder, replace_file
-from headrace.log.schema import topic_from_json, topic_to_json
+from headrace.log.schema import is_topic_name, topic_from_json, topic_to_json
 
 DEFINITION = "topic.json"
 
@@ -49,10 +49,11 @@ class TopicFiles:
         self._known: dict[str, tuple[tuple[int, int], Topic]] = {}
 
     def get(self, name: str) -> Topic | None:
-        file = self._folder / name / DEFINITION
+        if not is_topic_name(name):
+            return None
         try:
-            status = os.stat(file)
-        except (OSError, ValueError):
+            status = os.stat(self._folder / name / DEFINITION)
+        except OSError:
             self._known.pop(name, None)
             return None
         stamp = (status.st_ino, status.st_mtime_ns)
