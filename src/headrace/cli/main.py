@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -50,6 +51,13 @@ def main() -> None:
     except HeadraceError as error:
         print_error(error, as_json="--json" in sys.argv)
         sys.exit(exit_code(error))
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python must not complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        print(f"{(error.strerror or str(error)).lower()}: `{error.filename or '?'}`", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
 

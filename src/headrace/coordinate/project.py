@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from headrace.config import Project
+from headrace.coordinate.definitions import drop_text, same_definition
 from headrace.coordinate.result import StatementResult
-from headrace.coordinate.statements import StatementExecutor, drop_text, same_definition
+from headrace.coordinate.statements import StatementExecutor
 from headrace.errors import HeadraceError, SqlError
 from headrace.sql.api import parse
 from headrace.sql.statements import CreateAsSelect, CreateSource, Statement

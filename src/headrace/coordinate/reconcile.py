@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headrace.clock import Clock
 from headrace.coordinate.base import QueryDefinition
-from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.catalog import Catalog, query_number
 from headrace.coordinate.planning import checkpoint_name, query_spec
 from headrace.errors import HeadraceError
 from headrace.process.base import QueryError, QueryRunner, QueryStatus
@@ -60,12 +60,15 @@ class Reconciler:
         return found + [s for s in refused if s.id not in running and s.id not in stopped]
 
     def sweep_checkpoints(self) -> None:
-        """Remove checkpoints of queries that were dropped while nobody was looking."""
+        """Remove checkpoints of queries that were dropped while nobody was looking. Only of those the catalog has
+        known: a checkpoint lost by mistake would cost a query its life."""
         if not self._checkpoints.is_dir():
             return
         alive = {checkpoint_name(query) for query in self._catalog.queries()}
+        newest = self._catalog.state.last_query_number
         for folder in self._checkpoints.iterdir():
-            if folder.name not in alive:
+            query_id, _, version = folder.name.rpartition("-v")
+            if folder.name not in alive and version.isdigit() and 0 < query_number(query_id) <= newest:
                 logger.info("removing the checkpoint of a query that is gone: %s", folder.name)
                 shutil.rmtree(folder, ignore_errors=True)
 

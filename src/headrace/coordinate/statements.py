@@ -7,7 +7,6 @@ what was begun.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -17,6 +16,7 @@ from headrace.clock import Clock
 from headrace.config import ProjectSettings
 from headrace.coordinate.base import QueryDefinition, ViewDefinition, late_topic
 from headrace.coordinate.catalog import BUILT_IN, Catalog, create_internal_topics
+from headrace.coordinate.definitions import drop_text, same_definition, substitute
 from headrace.coordinate.events import (
     Event,
     QueryCreated,
@@ -55,7 +55,7 @@ from headrace.sql.statements import (
 )
 from headrace.types import display_name
 
-__all__ = ["StatementExecutor", "StatementResult", "drop_text", "same_definition"]
+__all__ = ["StatementExecutor", "StatementResult"]
 
 TRANSIENT_PREFIX, LATE_PREFIX = "_transient.", late_topic("")
 
@@ -90,7 +90,7 @@ class StatementExecutor:
 
     def run(self, sql: str, variables: Mapping[str, str] | None = None) -> Iterator[StatementResult]:
         """The same, one result at a time. Nothing runs if the text as a whole cannot be parsed."""
-        for statement in parse(_substitute(sql, variables or {}), variables):
+        for statement in parse(substitute(sql, variables or {}), variables):
             yield self.run_statement(statement)
 
     def run_statement(self, statement: Statement) -> StatementResult:
@@ -330,29 +330,3 @@ class StatementExecutor:
             for prefix in (LATE_PREFIX, TRANSIENT_PREFIX):
                 if topic.name.startswith(prefix) and topic.name.removeprefix(prefix) not in alive:
                     self._log.delete_topic(topic.name)
-
-
-def same_definition(text: str, statement: CreateSource | CreateAsSelect) -> bool:
-    """Whether a stored statement means the same: layout, comments and the words around it do not count."""
-    try:
-        [stored] = parse(text)
-    except (SqlError, ValueError):
-        return False
-    if not isinstance(stored, CreateSource | CreateAsSelect):
-        return False
-    return replace(stored, or_replace=False, if_not_exists=False) == replace(
-        statement, or_replace=False, if_not_exists=False
-    )
-
-
-def _substitute(sql: str, variables: Mapping[str, str]) -> str:
-    """Variables are gone before a statement is kept: whoever plans it again does not have them. Unknown ones stay, and
-    the parser complains."""
-    values = {name.upper(): value for name, value in variables.items()}
-    return re.sub(r"\$\{([^}]*)\}", lambda found: values.get(found[1].upper(), found[0]), sql) if values else sql
-
-
-def drop_text(source: Source) -> str:
-    # What a query wrote is computed again; what was sent from outside is not.
-    delete = " DELETE TOPIC" if source.query else ""
-    return f"DROP {source.kind.upper()} {display_name(source.name)}{delete};"

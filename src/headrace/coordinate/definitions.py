@@ -1,0 +1,40 @@
+"""Definitions as text: are two the same, and how is one taken back?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from headrace.errors import SqlError
+from headrace.sql.api import parse
+from headrace.sql.source import Source
+from headrace.sql.statements import CreateAsSelect, CreateSource
+from headrace.types import quote_name
+
+
+def same_definition(text: str, statement: CreateSource | CreateAsSelect) -> bool:
+    """Whether a stored statement means the same: layout, comments and the words around it do not count."""
+    try:
+        [stored] = parse(text)
+    except (SqlError, ValueError):
+        return False
+    if not isinstance(stored, CreateSource | CreateAsSelect):
+        return False
+    return replace(stored, or_replace=False, if_not_exists=False) == replace(
+        statement, or_replace=False, if_not_exists=False
+    )
+
+
+def substitute(sql: str, variables: Mapping[str, str]) -> str:
+    """Variables are gone before a statement is kept: whoever plans it again does not have them. Unknown ones stay, and
+    the parser complains."""
+    values = {name.upper(): value for name, value in variables.items()}
+    return re.sub(r"\$\{([^}]*)\}", lambda found: values.get(found[1].upper(), found[0]), sql) if values else sql
+
+
+def drop_text(source: Source) -> str:
+    """The statement that drops it, to be copied. What a query wrote is computed again; what was sent is not."""
+    name = quote_name(source.name)
+    delete = " DELETE TOPIC" if source.query else ""
+    return f"DROP {source.kind.upper()} {name.lower() if name == source.name else name}{delete};"
