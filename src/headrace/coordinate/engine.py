@@ -25,7 +25,7 @@ from headrace.clock import Clock, SystemClock
 from headrace.config import Project, load_project
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.child import MARK
-from headrace.coordinate.reconcile import Reconciler
+from headrace.coordinate.reconcile import Reconciler, sweep_checkpoints
 from headrace.coordinate.status import ENGINE_STATUS, EngineReport
 from headrace.coordinate.supervisor import EXIT_HOPELESS
 from headrace.errors import ConfigError, HeadraceError, NotFound
@@ -132,7 +132,7 @@ class Engine:
         catalog = Catalog(log)
         self._reconciler = Reconciler(catalog, runner, self._project.checkpoints_folder, self._clock)
         try:
-            self._reconciler.sweep_checkpoints()
+            sweep_checkpoints(catalog, self._project.checkpoints_folder)
             self._reconciler.reconcile()
             reporter.say("running")
             while not self._done():

@@ -59,19 +59,6 @@ class Reconciler:
         running = {status.id for status in found}
         return found + [s for s in refused if s.id not in running and s.id not in stopped]
 
-    def sweep_checkpoints(self) -> None:
-        """Remove checkpoints of queries that were dropped while nobody was looking. Only of those the catalog has
-        known: a checkpoint lost by mistake would cost a query its life."""
-        if not self._checkpoints.is_dir():
-            return
-        alive = {checkpoint_name(query) for query in self._catalog.queries()}
-        newest = self._catalog.state.last_query_number
-        for folder in self._checkpoints.iterdir():
-            query_id, _, version = folder.name.rpartition("-v")
-            if folder.name not in alive and version.isdigit() and 0 < query_number(query_id) <= newest:
-                logger.info("removing the checkpoint of a query that is gone: %s", folder.name)
-                shutil.rmtree(folder, ignore_errors=True)
-
     def _start(self, query: QueryDefinition) -> None:
         logger.info("starting %s", query.id)
         try:
@@ -109,3 +96,17 @@ class Reconciler:
         failed = QueryStatus(query.id, "failed", last_error=QueryError(error.message, now, detail), updated_ms=now)
         with self._lock:
             self._refused[query.id] = failed
+
+
+def sweep_checkpoints(catalog: Catalog, folder: Path) -> None:
+    """Remove checkpoints of queries that were dropped while nobody was looking. Only of those the catalog has known: a
+    checkpoint removed by mistake would cost a query its life."""
+    if not folder.is_dir():
+        return
+    alive = {checkpoint_name(query) for query in catalog.queries()}
+    newest = catalog.state.last_query_number
+    for checkpoint in folder.iterdir():
+        query_id, _, version = checkpoint.name.rpartition("-v")
+        if checkpoint.name not in alive and version.isdigit() and 0 < query_number(query_id) <= newest:
+            logger.info("removing the checkpoint of a query that is gone: %s", checkpoint.name)
+            shutil.rmtree(checkpoint, ignore_errors=True)
