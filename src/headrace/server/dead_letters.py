@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter, deque
 from typing import Any
 
 from headrace.collect.dead_letters import DEAD_LETTERS_TOPIC
-from headrace.errors import OffsetOutOfRange
+from headrace.errors import CorruptFrame, OffsetOutOfRange
 from headrace.log.base import TIME, Log
+
+logger = logging.getLogger("headrace.server")
 
 NEWEST = 1000
 """How many of a topic can be looked at here; all of them can be queried with SQL."""
@@ -48,19 +51,23 @@ class DeadLetterIndex:
                 for records in self._log.read(DEAD_LETTERS_TOPIC, 0, offset, offset + 1, columns)
                 for row in records.batch.to_pylist()
             ]
-        except OffsetOutOfRange:
+        except (OffsetOutOfRange, CorruptFrame):
             return []
 
     def _catch_up(self) -> None:
         ends = self._log.snapshot().ends.get(DEAD_LETTERS_TOPIC)
         if not ends or ends[0].end <= self._next:
             return
-        start = max(self._next, ends[0].start)
-        for records in self._log.read(DEAD_LETTERS_TOPIC, 0, start, ends[0].end, ["TOPIC"]):
-            offset = records.first_offset
-            for topic in records.batch.column("TOPIC").to_pylist():
+        try:
+            self._read_new(max(self._next, ends[0].start), ends[0].end)
+        except CorruptFrame as damage:
+            # The overview shows these counts: a damaged dead letter must not hide everything else.
+            logger.warning("dead letters from offset %d on are not counted: %s", self._next, damage)
+        self._next = ends[0].end
+
+    def _read_new(self, start: int, end: int) -> None:
+        for records in self._log.read(DEAD_LETTERS_TOPIC, 0, start, end, ["TOPIC"]):
+            for offset, topic in enumerate(records.batch.column("TOPIC").to_pylist(), records.first_offset):
                 self._counts[topic] += 1
                 self._newest.setdefault(topic, deque(maxlen=NEWEST)).append(offset)
-                offset += 1
             self._next = records.next_offset
-        self._next = max(self._next, ends[0].end)

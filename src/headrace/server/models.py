@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
+Sql = Annotated[str, msgspec.Meta(max_length=1_000_000)]
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -143,7 +144,7 @@ class DeadLetters(Model, frozen=True):
 
 
 class StatementsRequest(Model, frozen=True):
-    sql: str
+    sql: Sql
     variables: dict[str, str] = {}
 
 
@@ -163,7 +164,7 @@ class StatementsAnswer(Optional, frozen=True, kw_only=True):
 
 
 class QueryRequest(Model, frozen=True):
-    sql: str
+    sql: Sql
     limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
     deadline_ms: Annotated[int, msgspec.Meta(gt=0)] | None = None
 
@@ -184,7 +185,7 @@ class QueryAnswer(Model, frozen=True):
 
 
 class ValidateRequest(Model, frozen=True):
-    sql: str
+    sql: Sql
 
 
 class StatementSpan(Model, frozen=True):

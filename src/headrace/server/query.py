@@ -23,6 +23,9 @@ from headrace.sql.statements import SelectStatement
 from headrace.store.base import Position
 from headrace.types import display_name
 
+KEPT_SQL = 4000
+"""Nobody asks something longer than this again and again."""
+
 
 class Plans:
     """Plans of SELECTs, kept as long as the catalog they were made for: dashboards ask the same again and again."""
@@ -32,13 +35,17 @@ class Plans:
         self._events = -1
         self._plans: dict[str, PullQuery | PushQuery] = {}
 
-    def plan(self, sql: str) -> PullQuery | PushQuery:
+    async def plan(self, sql: str, services: Services) -> PullQuery | PushQuery:
         events = self._catalog.state.events
         if events != self._events or len(self._plans) >= self._size:
             self._events, self._plans = events, {}
-        found = self._plans.get(sql)
+        plans = self._plans
+        found = plans.get(sql)
         if found is None:
-            found = self._plans[sql] = plan_one(sql, self._catalog)
+            found = await services.run(plan_one, sql, self._catalog)
+            # Into the plans of before: if the catalog changed meanwhile, they are forgotten already.
+            if len(sql) <= KEPT_SQL:
+                plans[sql] = found
         return found
 
 
@@ -54,7 +61,7 @@ def plan_one(sql: str, catalog: Catalog) -> PullQuery | PushQuery:
 
 async def run_query(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, QueryRequest)
-    plan = request.app.state.plans.plan(wanted.sql)
+    plan = await request.app.state.plans.plan(wanted.sql, services)
     if isinstance(plan, PullQuery):
         return json_response(await pull_plan(services, plan, wanted.limit, wanted.deadline_ms))
     if wanted.limit is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from headrace.coordinate.base import QueryDefinition
 from headrace.deliver.base import FeedEvent
 from headrace.deliver.push import push, push_from_topic
-from headrace.errors import NotRunning, Overloaded, QueryFailed
+from headrace.errors import HeadraceError, NotRunning, Overloaded, QueryFailed
 from headrace.server.services import Services
 from headrace.sql.plan import PushQuery
 
@@ -98,5 +98,8 @@ class PushQueries:
 
     async def _drop(self, shared: _Shared) -> None:
         # Also when the listener left before the query had started: then as soon as it has.
-        definition = await shared.definition
+        try:
+            definition = await shared.definition
+        except HeadraceError:
+            return  # it never started, and whoever waited for it was told
         await self._services.run(self._services.statements.drop_transient, definition.id)
