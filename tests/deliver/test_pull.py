@@ -78,6 +78,21 @@ def test_any_predicate(pages: Serving) -> None:
     ]
 
 
+def test_thousands_of_constants(pages: Serving) -> None:
+    many = ", ".join(f"'/{n}'" for n in range(5, 2_000))
+    assert pages.rows(f"SELECT page FROM counts WHERE page IN ({many}) AND views > 3 ORDER BY page;") == [
+        ["/5"],
+        ["/9"],
+    ]
+
+
+def test_as_deep_as_the_parser_lets_through(pages: Serving) -> None:
+    either = " OR ".join(f"views = {n}" for n in range(4, 90))
+    assert pages.rows(f"SELECT page FROM counts WHERE {either} ORDER BY page;") == [["/2"], ["/5"], ["/9"]]
+    both = " AND ".join("views = 4" for _ in range(90))
+    assert pages.rows(f"SELECT page FROM counts WHERE {both} ORDER BY page;") == [["/2"], ["/5"], ["/9"]]
+
+
 @pytest.mark.parametrize(
     ("order", "expected"),
     [

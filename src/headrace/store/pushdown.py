@@ -130,6 +130,8 @@ class Pusher:
         raise NotPushable
 
     def _parameter(self, value: Any, type_: DataType) -> Parameter:
+        if len(self.parameters) >= MAX_PARAMETERS:
+            raise NotPushable
         try:
             self.parameters.append(self.encode(value, type_))
         except ValueError:
@@ -151,6 +153,8 @@ class Pusher:
         return Operation("AND", (Operation("PREFIX", bounds), matches))
 
 
+MAX_PARAMETERS = 1_000
+"""Stores have limits: a condition with more constants is for the evaluator."""
 DIFFERENT_EACH_TIME = {"RANDOM", "UUID"}
 _COMPARISONS = {"IS DISTINCT FROM": "IS NOT", "IS NOT DISTINCT FROM": "IS"}
 

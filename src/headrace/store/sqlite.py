@@ -126,10 +126,10 @@ class SqliteView(ViewStore):
         return self._position
 
     def apply(self, changes: Sequence[Records], position: Position) -> int:
-        batch = merge(changes, self._position.arrival)
-        net = None if batch is None else net_changes(batch, self.source, self._key)
         if position.arrival <= self._position.arrival:
             return 0
+        batch = merge(changes, self._position.arrival)
+        net = None if batch is None else net_changes(batch, self.source, self._key)
         with self._lock, _translated():
             try:
                 self._writer.execute("BEGIN IMMEDIATE")
@@ -148,12 +148,12 @@ class SqliteView(ViewStore):
         # A unique index takes two nulls for two values, so a key with a null in it is removed first.
         stale = net.deleted + [key for key in net.keys if None in key]
         if stale:
-            self._writer.executemany(self._layout.delete(), stale)
+            self._writer.executemany(self._layout.delete, stale)
         if net.keys:
             columns = (
                 encoded_values(net.batch, self.source, self._layout.columns[name]) for name in self._layout.names
             )
-            self._writer.executemany(self._layout.upsert(), zip(*columns, strict=True))
+            self._writer.executemany(self._layout.upsert, zip(*columns, strict=True))
 
     def _checkpoint(self) -> None:
         """SQLite brings its log into the file by itself, but starts it anew only when no reader is in it: under

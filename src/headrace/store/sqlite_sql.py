@@ -74,6 +74,7 @@ class Layout:
             statements.append(f"CREATE INDEX rows_by_window ON rows ({self._sql('WINDOWSTART')})")
         return statements
 
+    @cached_property
     def upsert(self) -> str:
         names = [name for name, _ in self._in_order()]
         columns, values = ", ".join(map(self._sql, names)), ", ".join("?" * len(names))
@@ -81,6 +82,7 @@ class Layout:
         sets = ", ".join(f"{self._sql(name)} = excluded.{self._sql(name)}" for name in names if name not in self.key)
         return f"INSERT INTO rows ({columns}) VALUES ({values}) ON CONFLICT ({key}) DO UPDATE SET {sets}"
 
+    @cached_property
     def delete(self) -> str:
         """By key. `IS`, because a key column may be null; an index serves it as well as `=`."""
         return "DELETE FROM rows WHERE " + " AND ".join(f"{self._sql(name)} IS ?" for name in self.key)
