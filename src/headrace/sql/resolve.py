@@ -163,8 +163,8 @@ class Resolver:
         """All of one type: the one they have in common. Text constants become what the others are."""
         if not nodes:
             raise self.scope.error(f"{what} cannot be empty", whole.span)
-        constants = [node for node in nodes if isinstance(node, Literal) and node.type == VARCHAR]
-        deciding = [node for node in nodes if node.type is not None and node not in constants] or constants
+        typed = [node for node in nodes if node.type is not None]
+        deciding = [node for node in typed if not (isinstance(node, Literal) and node.type == VARCHAR)] or typed
         if any(node.type == VARCHAR for node in deciding):
             # Beside text that is not constant, other constants become text.
             deciding = [node for node in deciding if node.type == VARCHAR or not isinstance(node, Literal)]
