@@ -118,13 +118,21 @@ def test_a_websocket_says_the_same(tmp_path: Path) -> None:
 
 def test_everybody_is_told_when_the_server_stops(tmp_path: Path) -> None:
     ends: dict[str, Any] = {}
-    ready = threading.Barrier(3)
+    ready = threading.Barrier(4)
 
     def sse(server: Running) -> None:
         url = f"http://127.0.0.1:{server.port}"
         with httpx.Client(base_url=url, timeout=20, trust_env=False) as http, follow(http, FEED) as feed:
             ready.wait(10)
             ends["sse"] = [event.data for event in feed]
+
+    def push(server: Running) -> None:
+        url = f"http://127.0.0.1:{server.port}"
+        body = {"sql": "SELECT userid FROM pageviews EMIT CHANGES;"}
+        http = httpx.Client(base_url=url, timeout=20, trust_env=False)
+        with http, follow(http, "/v1/query", "POST", json=body) as rows:
+            ready.wait(10)
+            ends["push"] = [(event.event, event.data) for event in rows][-1]
 
     def socket(server: Running) -> None:
         with websockets.sync.client.connect(f"ws://127.0.0.1:{server.port}{FEED}", proxy=None) as connection:
@@ -137,7 +145,7 @@ def test_everybody_is_told_when_the_server_stops(tmp_path: Path) -> None:
                 ends["socket"] = messages[-1]
 
     with running_server(tmp_path) as server:
-        threads = [threading.Thread(target=work, args=(server,)) for work in (sse, socket)]
+        threads = [threading.Thread(target=work, args=(server,)) for work in (sse, push, socket)]
         for thread in threads:
             thread.start()
         ready.wait(10)
@@ -145,6 +153,7 @@ def test_everybody_is_told_when_the_server_stops(tmp_path: Path) -> None:
     for thread in threads:
         thread.join(10)
     assert ends["sse"] == [{"reason": "stopping"}]
+    assert ends["push"] == ("end", {"reason": "stopped"})
     assert (ends["socket"]["event"], ends["socket"]["data"]) == ("cut", {"reason": "stopping"})
 
 

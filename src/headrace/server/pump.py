@@ -45,6 +45,11 @@ def line(event: FeedEvent) -> bytes:
     return message(event) + b"\n"
 
 
+def _stopped(kind: str) -> FeedEvent:
+    """A query ends; a feed is cut, and continued later."""
+    return FeedEvent("end", {"reason": "stopped"}) if kind == "push" else FeedEvent("cut", {"reason": "stopping"})
+
+
 class Pump:
     """Runs `events` in a task of its own, at most `GATHER` ahead of the client: beyond that the source waits, and
     nobody else."""
@@ -76,7 +81,7 @@ class Pump:
                 return
             last = batch.pop() if batch and not isinstance(batch[-1], FeedEvent) else None
             if last is None and stopping.done():
-                last = FeedEvent("cut", {"reason": "stopping"})
+                last = _stopped(self._kind)
                 self._services.metrics.feed_cuts.labels("stopping").inc()
             if isinstance(last, Exception):
                 last = FeedEvent("error", {"error": error_body(last)})

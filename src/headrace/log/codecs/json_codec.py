@@ -7,6 +7,7 @@ the converting.
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +18,8 @@ import pyarrow as pa
 
 from headrace.log.base import HEADERS, ID, REST, TIME, TOMBSTONE, Topic
 from headrace.log.codecs.event_time import EventTimes
-from headrace.log.codecs.json_values import Mismatch, Reader, has_decimal, has_struct, must_be, shown, undeclared
+from headrace.log.codecs.json_values import Mismatch, Reader, must_be, shown
+from headrace.log.codecs.nested import has_decimal, has_struct, undeclared
 from headrace.types import BOOLEAN, Column, display_name
 
 Event: TypeAlias = dict[str, Any]
@@ -28,6 +30,8 @@ RESERVED = (ID, TIME, HEADERS, TOMBSTONE)
 MAX_ID_BYTES = 1024
 _MAX_LAYOUTS = 1024
 _fields_as_sent = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_plain_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+_exact_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=decimal.Decimal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,12 +307,3 @@ def _batch(arrays: dict[str, pa.Array], rows: int, rejected: Rejections) -> pa.R
     if not rejected:
         return batch
     return batch.filter(pa.array([row not in rejected for row in range(rows)], pa.bool_()))
-
-
-def _decoder(exact: bool) -> msgspec.json.Decoder[Any]:
-    import decimal
-
-    return msgspec.json.Decoder(float_hook=decimal.Decimal) if exact else msgspec.json.Decoder()
-
-
-_plain_decoder, _exact_decoder = _decoder(False), _decoder(True)
