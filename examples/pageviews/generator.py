@@ -43,6 +43,7 @@ REFERRERS = [
 COUNTRIES = [("DE", 30), ("US", 26), ("FR", 11), ("GB", 9), ("IN", 8), ("BR", 6), ("JP", 5), ("NG", 3), ("AU", 2)]
 DEVICES = [("phone", 55), ("desktop", 38), ("tablet", 7)]
 
+USERS = 20_000
 BURST_EVERY_S, BURST_S, BURST_FACTOR = 90.0, 8.0, 4.0
 OUT_OF_ORDER, LATE = 0.03, 0.002
 BATCH_S = 0.1
@@ -97,8 +98,8 @@ class Website:
         return visitor
 
     def _newcomer(self) -> Visitor:
-        # A few people come again and again, most rarely.
-        number = int(min(self.chance.paretovariate(0.6), 50_000))
+        # Some people come again and again, most rarely.
+        number = int(USERS * self.chance.random() ** 3)
         return Visitor(
             userid=f"u{number:05d}",
             sessionid=f"{self.chance.getrandbits(48):012x}",

@@ -13,6 +13,7 @@ from headrace.errors import HeadraceError, NotRunning, SqlError
 if TYPE_CHECKING:
     from rich.console import Console
 
+MOMENT_COLUMNS = {"windowstart", "windowend", "rowtime"}
 # Points in time among the API's `_ms` fields (the others are durations).
 MOMENTS = {
     "time_ms",
@@ -89,6 +90,15 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]], empty: s
         table.add_row(*(Text(cell(value)) for value in row))
     for line in _rendered(table):
         print(line)
+
+
+def print_rows(columns: Sequence[dict[str, str]], rows: Sequence[Sequence[Any]]) -> None:
+    """A query's answer. Windows and row times are moments, though SQL has them as numbers."""
+    moments = {place for place, column in enumerate(columns) if column["name"].lower() in MOMENT_COLUMNS}
+    shown = [
+        [local_time(v) if place in moments and isinstance(v, int) else v for place, v in enumerate(row)] for row in rows
+    ]
+    print_table([column["name"] for column in columns], shown, empty="no rows")
 
 
 def _rendered(table: Any) -> list[str]:

@@ -32,7 +32,7 @@ def list_queries(
                 ", ".join(q["sources"]),
                 state_of(q),
                 q["lag"],
-                q["rows_per_second"],
+                round(q["rows_per_second"]),
                 q["rows"],
                 q["late_rows"],
             ]

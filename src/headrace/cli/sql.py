@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
-from headrace.cli.output import print_json, print_table
+from headrace.cli.output import print_json, print_rows, print_table
 from headrace.errors import SqlError, UsageError, error_from_json
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class SqlSession:
         if self._as_json:
             print_json(body)
             return
-        print_table([column["name"] for column in body["columns"]], body["rows"], empty="no rows")
+        print_rows(body["columns"], body["rows"])
         if body.get("truncated"):
             print(f"… only the first {len(body['rows']):,} rows; LIMIT or --limit says how many")
 

@@ -86,7 +86,7 @@ def list_topics(
                 len(t["partitions"]),
                 t["records"],
                 bytes_text(t["bytes"]),
-                t["rate"],
+                round(t["rate"]),
                 t["dead_letters"],
             ]
             for t in found

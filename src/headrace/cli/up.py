@@ -233,7 +233,7 @@ def _print_status(body: dict[str, Any]) -> None:
         print_table(
             ["query", "state", "lag", "rows/s", "last error"],
             [
-                [q["id"], q["state"], q["lag"], q["rows_per_second"], (q["last_error"] or {}).get("message")]
+                [q["id"], q["state"], q["lag"], round(q["rows_per_second"]), (q["last_error"] or {}).get("message")]
                 for q in queries
             ],
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
-from headrace.cli.output import cell, local_time, print_json, print_table
+from headrace.cli.output import cell, local_time, print_json, print_rows, print_table
 from headrace.errors import HeadraceError, NotRunning, UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def list_views(
         return
     print_table(
         ["view", "version", "rows", "lag", "changes/s", "written by"],
-        [[v["name"], v["version"], v["rows"], v["lag"], v["rate"], v["query_id"]] for v in body["views"]],
+        [[v["name"], v["version"], v["rows"], v["lag"], round(v["rate"]), v["query_id"]] for v in body["views"]],
         empty="no views; CREATE TABLE … AS SELECT makes one",
     )
 
@@ -58,7 +58,7 @@ def get_view(
     if as_json:
         print_json(body)
         return
-    print_table([column["name"] for column in body["columns"]], body["rows"], empty="no rows")
+    print_rows(body["columns"], body["rows"])
     if body.get("truncated"):
         print(f"… only the first {len(body['rows']):,}; --limit gives more")
 
