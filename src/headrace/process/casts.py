@@ -28,7 +28,11 @@ BLANK = r"[\s\x1c-\x1f]*"
 WHOLE_NUMBER = rf"^{BLANK}[+-]?[0-9]+{BLANK}$"
 NUMBER = rf"^{BLANK}[+-]?(?i:[0-9]+\.?[0-9]*(?:e[+-]?[0-9]+)?|\.[0-9]+(?:e[+-]?[0-9]+)?|inf|infinity|nan){BLANK}$"
 # Spark reads these as we do; without the check it would also take a time alone for a time today.
-MOMENT = r"^\s*[0-9]{4}(?:-[0-9]{1,2}(?:-[0-9]{1,2}(?:[Tt ].*)?)?)?\s*$"
+MOMENT = (
+    r"^\s*[0-9]{1,4}(?:-[0-9]{1,2}(?:-[0-9]{1,2})?)?"
+    r"(?:[Tt ](?:[0-9]{1,2}(?::[0-9]{1,2}(?::[0-9]{1,2}(?:[.,][0-9]{1,9})?)?)?)?)?"
+    r"\s*(?:[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?\s*$"
+)
 TIME_OF_DAY = r"^\s*([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:[.,]([0-9]{1,9}))?)?)?\s*$"
 TRUE = ("t", "tr", "tru", "true", "y", "ye", "yes")
 NUMBERS = (Integer, BigInt, Double, Decimal)
@@ -85,6 +89,9 @@ def _moment(text: Column) -> Column:
     spelled = F.regexp_replace(text, r"(:[0-9]{1,2}(?:[.,][0-9]+)?)\s*([+-][0-9]{2})([0-9]{2})\s*$", "$1$2:$3")
     spelled = F.regexp_replace(spelled, r"(:[0-9]{1,2}),([0-9])", "$1.$2")
     spelled = F.regexp_replace(spelled, r"\s+([+-][0-9:]+|[Zz])\s*$", "$1")
+    # Spark wants four digits of a year.
+    year = F.lpad(F.regexp_extract(text, r"^\s*([0-9]{1,4})", 1), 4, "0")
+    spelled = F.concat(year, F.regexp_replace(spelled, r"^\s*[0-9]{1,4}", ""))
     return F.timestamp_millis(F.unix_millis(F.when(text.rlike(MOMENT), F.upper(spelled).try_cast("timestamp"))))
 
 

@@ -39,8 +39,8 @@ def _describe_conflict(error: BaseException, spec: QuerySpec, now_ms: int) -> Qu
         time_ms=now_ms,
         detail=(
             f"the checkpoint `{spec.checkpoint}` was deleted, rolled back or replaced, so going on would lose or "
-            "repeat rows; nothing was written. Put the checkpoint back as it was and start the query again, or drop the "
-            f"{spec.plan.sink.kind} and create it again, which computes it from the beginning.\n"
+            "repeat rows; nothing was written. Put the checkpoint back as it was and start the query again, "
+            f"or drop the {spec.plan.sink.kind} and create it again, which computes it from the beginning.\n"
             + _short(full_text(error))
         ),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import Column
@@ -16,7 +17,7 @@ Scope = Mapping[str, Column]
 Lower = Callable[[Expression, Scope], Column]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Arguments:
     call: Call
     scope: Scope
@@ -34,12 +35,15 @@ class Arguments:
     def __len__(self) -> int:
         return len(self.call.arguments)
 
-    @property
+    @cached_property
     def columns(self) -> list[Column]:
-        return [self[place] for place in range(len(self))]
+        """All arguments but lambdas, each lowered once."""
+        plain = (argument for argument in self.call.arguments if not isinstance(argument, Lambda))
+        return [self.lower(argument, self.scope) for argument in plain]
 
     def __getitem__(self, place: int) -> Column:
-        return self.lower(self.call.arguments[place], self.scope)
+        """Lambdas come last, so places do not shift."""
+        return self.columns[place]
 
     def type(self, place: int) -> DataType:
         type_ = self.call.arguments[place].type
@@ -61,7 +65,13 @@ class Arguments:
             inner = self.lower(body, {**self.scope, **dict(zip(argument.parameters, values, strict=True))})
             return inner if body.type is None else inner.cast(spark_type(body.type))
 
-        return apply
+        # Spark asks a function how many parameters it has.
+        arity: dict[int, Callable[..., Column]] = {
+            1: lambda a: apply(a),
+            2: lambda a, b: apply(a, b),
+            3: lambda a, b, c: apply(a, b, c),
+        }
+        return arity[len(argument.parameters)]
 
 
 Lowering = Callable[[Arguments], "Column | None"]

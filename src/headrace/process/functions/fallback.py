@@ -24,25 +24,25 @@ def lower_in_python(of: Arguments) -> Column:
         raise UsageError(f"function `{of.name}` does not exist", hint="SHOW FUNCTIONS lists what does")
     if any(isinstance(argument, Lambda) for argument in of.call.arguments):
         raise UsageError(f"function `{of.name}` cannot run in a query: its lambda has no Spark form")
+    name, result = of.name, of.result
     types = tuple(of.type(place) for place in range(len(of)))
+
+    def evaluate(*arrays: pa.Array) -> pa.Array:
+        return evaluate_arrays(name, types, result, arrays)
+
+    # Spark would try to make sense of the annotations; without any, it is a function from arrays to an array.
+    evaluate.__annotations__ = {}
     # Spark wants a batch to know its length by; a function without arguments gets one.
-    columns = of.columns or [F.lit(0)]
-    evaluate = F.arrow_udf(_Evaluate(of.name, types, of.result), spark_type(of.result))
-    return evaluate(*columns)
+    return F.arrow_udf(evaluate, spark_type(result))(*(of.columns or [F.lit(0)]))
 
 
-class _Evaluate:
-    """Sent to Spark's Python workers, so it holds names and types only."""
-
-    def __init__(self, name: str, types: tuple[DataType, ...], result: DataType) -> None:
-        self.name, self.types, self.result = name, types, result
-
-    def __call__(self, *arrays: pa.Array) -> pa.Array:
-        columns = [to_values(array, type_) for array, type_ in zip(arrays, self.types, strict=False)]
-        rows = zip(*columns, strict=True) if columns else ((),) * len(arrays[0])
-        function = FUNCTIONS[self.name]
-        call = partial(function.evaluate, time.time_ns() // 1_000_000) if function.clock else function.evaluate
-        return from_values([_value(call, function.nulls, row) for row in rows], self.result)
+def evaluate_arrays(name: str, types: tuple[DataType, ...], result: DataType, arrays: tuple[pa.Array, ...]) -> pa.Array:
+    """Runs in Spark's Python workers."""
+    columns = [to_values(array, type_) for array, type_ in zip(arrays, types, strict=False)]
+    rows = zip(*columns, strict=True) if columns else ((),) * len(arrays[0])
+    function = FUNCTIONS[name]
+    call = partial(function.evaluate, time.time_ns() // 1_000_000) if function.clock else function.evaluate
+    return from_values([_value(call, function.nulls, row) for row in rows], result)
 
 
 def _value(call: Any, nulls: bool, row: tuple[Any, ...]) -> Any:
@@ -56,14 +56,22 @@ def _value(call: Any, nulls: bool, row: tuple[Any, ...]) -> Any:
 
 def to_values(array: pa.Array, type_: DataType) -> list[Any]:
     """As the Python evaluator has them: timestamps are milliseconds, maps and structs dictionaries."""
-    values = array.to_pylist(maps_as_pydicts="lossy")
-    return [_in(value, type_) for value in values] if _has_timestamp(type_) else values
+    if not _has_timestamp(type_):
+        return _plain(array)
+    # Not through Python's own moments, which end with the year 9999.
+    numbers = array.cast(_with_numbers(arrow_type(type_)))
+    return [_convert(value, type_, lambda micros: micros // 1000) for value in _plain(numbers)]
+
+
+def _plain(array: pa.Array) -> list[Any]:
+    values: list[Any] = array.to_pylist(maps_as_pydicts="lossy")
+    return values
 
 
 def from_values(values: list[Any], type_: DataType) -> pa.Array:
     arrow = arrow_type(type_)
     if _has_timestamp(type_):
-        values = [_out(value, type_) for value in values]
+        values = [_convert(value, type_, lambda milliseconds: milliseconds * 1000) for value in values]
     try:
         return pa.array(values, arrow)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
@@ -93,12 +101,17 @@ def _has_timestamp(type_: DataType) -> bool:
             return False
 
 
-def _in(value: Any, type_: DataType) -> Any:
-    return _convert(value, type_, lambda moment: int(moment.timestamp() * 1_000_000) // 1000)
-
-
-def _out(value: Any, type_: DataType) -> Any:
-    return _convert(value, type_, lambda milliseconds: milliseconds * 1000)
+def _with_numbers(arrow: pa.DataType) -> pa.DataType:
+    """The same with a number in place of every timestamp."""
+    if pa.types.is_timestamp(arrow):
+        return pa.int64()
+    if pa.types.is_list(arrow):
+        return pa.list_(_with_numbers(arrow.value_type))
+    if pa.types.is_map(arrow):
+        return pa.map_(_with_numbers(arrow.key_type), _with_numbers(arrow.item_type))
+    if pa.types.is_struct(arrow):
+        return pa.struct([field.with_type(_with_numbers(field.type)) for field in arrow])
+    return arrow
 
 
 def _convert(value: Any, type_: DataType, moment: Any) -> Any:

@@ -6,7 +6,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from headrace.errors import UsageError
-from headrace.log.base import STREAM_TIME, TIME, TOMBSTONE, WINDOW_END, WINDOW_START
+from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START
 from headrace.process.aggregates import lower_aggregate
 from headrace.process.expressions import lower_expression
 from headrace.process.lower.rows import Rows, column
@@ -46,12 +46,6 @@ def groupable(node: Aggregate, rows: Rows) -> Rows:
         raise UsageError(
             "an aggregate over a table is not supported yet",
             hint="group the stream that the table was made from",
-        )
-    if node.window is not None and STREAM_TIME not in rows.frame.columns:
-        raise UsageError(
-            "windows need the topic's own event time",
-            detail="the stream names another TIMESTAMP column than its topic, so no stream time was recorded for it",
-            hint="make a stream of it first: CREATE STREAM … AS SELECT, then window that",
         )
     frame = rows.frame
     if rows.tombstones:

@@ -29,7 +29,7 @@ from headrace.process.raw_keys import raw_key
 from headrace.process.spark_types import spark_type
 from headrace.sql.plan import Scan
 from headrace.sql.source import WINDOW_COLUMNS, Source
-from headrace.types import BigInt, Column, Timestamp, display_name
+from headrace.types import Column, display_name
 
 FIELDS = "$fields"
 RAW_KEY, RAW_VALUE = "KEY", "VALUE"
@@ -59,8 +59,10 @@ def lower_scan(node: Scan, inputs: Inputs, min_lag: int | None = None) -> Rows:
         bounds = (WINDOW_START, WINDOW_END)
         found += [column(ours).alias(theirs.name) for ours, theirs in zip(bounds, WINDOW_COLUMNS, strict=True)]
         system += [column(bound) for bound in bounds]
+    pseudo = {"ROWTIME": column(TIME), "ROWPARTITION": column(PARTITION).cast("long"), "ROWOFFSET": column(OFFSET)}
+    system += [value.alias(name) for name, value in pseudo.items()]
     return Rows(
-        _with_time(frame.select(*found, *system, column(TIME), column(STREAM_TIME)), topic, source),
+        frame.select(*found, *system, column(TIME), column(STREAM_TIME)),
         changelog=source.kind == "table",
         tombstones=True,
     )
@@ -103,37 +105,3 @@ def _find_raw(source: Source, declared: Column) -> SparkColumn:
     if source.key_format.upper() == "JSON" and len(source.key) > 1:
         return json_field(json_fields(column(RAW_KEY).cast("string")), declared)
     return raw_key(column(RAW_KEY), declared, source.key_format)
-
-
-def _with_time(frame: DataFrame, topic: TopicSpec, source: Source) -> DataFrame:
-    """Event time is the topic's, unless the stream names another column; then the stream time stamped on arrival says
-    nothing about it and is left out, which windows refuse. Adds the pseudo columns."""
-    owned = topic.timestamp.column if topic.timestamp else None
-    if source.timestamp is not None and source.timestamp != owned:
-        moment = _moment(source)
-        # A record without one keeps the time it arrived with.
-        frame = frame.withColumn(TIME, F.coalesce(moment, column(TIME))).drop(STREAM_TIME)
-    return frame.withColumns(
-        {
-            "ROWTIME": column(TIME),
-            "ROWPARTITION": column(PARTITION).cast("long"),
-            "ROWOFFSET": column(OFFSET),
-        }
-    )
-
-
-def _moment(source: Source) -> SparkColumn:
-    """The declared timestamp column in milliseconds; null before 1970, which no event time may be."""
-    types = {c.name: c.type for c in source.key + source.value}
-    value = column(source.timestamp or "")
-    match types.get(source.timestamp or ""):
-        case BigInt():
-            milliseconds = value
-        case Timestamp():
-            milliseconds = F.unix_millis(value)
-        case _:
-            raise UsageError(
-                f"`{display_name(source.timestamp or '')}` cannot be the event time of `{display_name(source.name)}`",
-                hint="over a topic with another event time, a column of type BIGINT (milliseconds) or TIMESTAMP can",
-            )
-    return F.when(milliseconds >= 0, milliseconds)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from headrace.errors import UsageError
 from headrace.log.base import ROUTE, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Route
 from headrace.process.base import LATE_COLUMNS
 from headrace.process.lower.rows import Rows, column
 from headrace.process.spark_types import spark_type
 from headrace.sql.plan import PersistentQuery
+from headrace.sql.source import Source
+from headrace.types import BigInt, Timestamp, display_name
 
 MAIN, LATE = 0, 1
 
@@ -31,6 +34,8 @@ def route_rows(query: PersistentQuery, rows: Rows, late: DataFrame | None, late_
         *(column(theirs).alias(ours) for theirs, ours in zip(projected, names, strict=True)),
         *(column(name) for name in system),
     )
+    if query.sink.timestamp is not None:
+        main = main.withColumn(TIME, _event_time(query.sink))
     main_route = Route(query.sink.topic, {name: name for name in names + system})
     if late is None or late_topic is None:
         return Routed(main, (main_route,))
@@ -38,6 +43,23 @@ def route_rows(query: PersistentQuery, rows: Rows, late: DataFrame | None, late_
         late_topic, {c.name: _late_name(c.name) for c in LATE_COLUMNS} | {TIME: TIME, TOMBSTONE: TOMBSTONE}
     )
     return Routed(_union(main, late), (main_route, late_route))
+
+
+def _event_time(sink: Source) -> Column:
+    """WITH (TIMESTAMP='column'): the rows' own time. One that is null, or before 1970, which no event time may be,
+    leaves the row the time of the record it was made from."""
+    value = column(sink.timestamp or "")
+    match {c.name: c.type for c in sink.key + sink.value}.get(sink.timestamp or ""):
+        case BigInt():
+            milliseconds = value
+        case Timestamp():
+            milliseconds = F.unix_millis(value)
+        case _:
+            raise UsageError(
+                f"`{display_name(sink.timestamp or '')}` cannot be the event time of `{display_name(sink.name)}` yet",
+                hint="a column of type BIGINT (milliseconds) or TIMESTAMP can",
+            )
+    return F.coalesce(F.when(milliseconds >= 0, milliseconds), column(TIME))
 
 
 def _union(main: DataFrame, late: DataFrame) -> DataFrame:
