@@ -217,6 +217,28 @@ def test_down_stops_everything_and_events_can_still_be_put(shop: Shop) -> None:
     wait_for(lambda: shop.views() == views | {"/hello": views["/hello"] + 1}, 60, "what was put meanwhile")
 
 
+@pytest.mark.parametrize("project", ["template", "demo"])
+def test_the_projects_that_we_ship_pass_their_own_tests(project: str, tmp_path: Path) -> None:
+    if project == "template":
+        subprocess.run([sys.executable, "-m", "headrace.cli.main", "init", "shop"], cwd=tmp_path, check=True)
+        shop = Shop(tmp_path / "shop")
+    else:
+        shop = Shop(Path(__file__).parents[2] / "examples" / "pageviews")
+    done = shop.run("test")
+    assert done.stdout.splitlines()[-1].endswith(" passed, 0 failed"), done.stdout
+
+
+def test_a_failing_test_says_what_differs(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "headrace.cli.main", "init", "shop"], cwd=tmp_path, check=True)
+    shop = Shop(tmp_path / "shop")
+    file = shop.folder / "tests" / "pageviews.toml"
+    file.write_text(file.read_text().replace("views = 2", "views = 3"))
+    done = shop.run("test", "by page", "--json", code=1)
+    body = json.loads(done.stdout)
+    assert (body["passed"], body["failed"]) == (0, 1)
+    assert 'views_by_page: missing     {"pageid":"/hello","views":3}' in body["tests"][0]["differences"]
+
+
 def test_a_server_that_cannot_start_shows_its_last_words(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "headrace.cli.main", "init", "ill"], cwd=tmp_path, check=True)
     ill = Shop(tmp_path / "ill")

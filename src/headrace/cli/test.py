@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    app.command("test", epilog="Example:  headrace test pageviews")(run_tests)
+    app.command("test", epilog='Example:  headrace test "by page"')(run_tests)
 
 
 def run_tests(
@@ -26,36 +26,32 @@ def run_tests(
 ) -> None:
     """Run tests/*.toml: events in, rows expected, on a log of their own."""
     found = open_project(project)
-    if not as_json:
-        console(stderr=True).print("[dim]starting Spark …[/dim]" if console(stderr=True).is_terminal else "", end="\r")
     from headrace.testing import run_project_tests
 
-    results = run_project_tests(found, only or [], report=_say_nothing if as_json else _say)
-    failed = sum(not result.passed for result in results)
+    results = run_project_tests(found, only or [], report=(lambda result: None) if as_json else _print)
+    failed = [result for result in results if not result.passed]
     if as_json:
         tests = [
             {
-                "file": r.file,
-                "name": r.name,
-                "passed": r.passed,
-                "differences": list(r.differences),
-                "seconds": r.seconds,
+                "file": result.file,
+                "name": result.name,
+                "passed": result.passed,
+                "differences": result.differences,
+                "seconds": round(result.seconds, 3),
             }
-            for r in results
+            for result in results
         ]
-        print_json({"passed": len(results) - failed, "failed": failed, "tests": tests})
+        print_json({"passed": len(results) - len(failed), "failed": len(failed), "tests": tests})
     else:
-        console().print(f"{len(results) - failed} passed, {failed} failed")
+        print(f"{len(results) - len(failed)} passed, {len(failed)} failed")
     raise typer.Exit(1 if failed else 0)
 
 
-def _say(result: TestResult) -> None:
-    mark = "[green]✓[/green]" if result.passed else "[red]✗[/red]"
-    out = console()
-    out.print(f"  {mark} {result.name}  [dim]{result.file}, {result.seconds:.1f} s[/dim]")
-    for line in result.differences:
-        out.print(f"      {line}", markup=False)
+def _print(result: TestResult) -> None:
+    from rich.text import Text
 
-
-def _say_nothing(result: TestResult) -> None:
-    return
+    mark = Text("✓ ", style="green") if result.passed else Text("✗ ", style="red")
+    target = console()
+    target.print(mark + Text(f"{result.name}  ({result.file}, {result.seconds:.1f} s)"))
+    for difference in result.differences:
+        target.print(Text(f"    {difference}"))
