@@ -55,7 +55,7 @@ describe("queries", () => {
 });
 
 it("views say what is not in them", () => {
-  expect(viewSays(view(), query({ late_rows: 3 })).text).toBe("Yes: every change up to arrival 1,234 is in it. 3 rows came too late and are not in it.");
+  expect(viewSays(view(), query({ late_rows: 3 })).text).toBe("Yes: every change up to arrival 1,233 is in it. 3 rows came too late and are not in it.");
   expect(viewSays(view(), query({ state: "failed" })).tone).toBe("bad");
   expect(viewsSays([view({ lag: 5000 })], [query()])).toEqual({ tone: "warn", text: "v has not applied all changes yet." });
   expect(viewsSays([view()], [query()]).text).toContain("No row came too late.");

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { compare, holdOrder, LiveRows, matches } from "../src/lib/rows";
+import { compare, holdOrder, idAfter, LiveRows, matches } from "../src/lib/rows";
 import type { Answer } from "../src/lib/types";
 import { chartable, keepPlaces, labelOf, resultChartable, resultRows, topBars, windowSeries, windowWords } from "../src/lib/windows";
 
@@ -16,6 +16,12 @@ const answer = (rows: Answer["rows"]): Answer => ({
   through: { arrival: 9, offsets: {} },
   truncated: false,
   took_ms: 1,
+});
+
+it("follows from right behind the rows it read: they include what is below `through`", () => {
+  expect(idAfter(answer([]))).toBe("1-8");
+  expect(idAfter({ version: 2, through: { arrival: 0, offsets: {} } })).toBe("2--1");
+  expect(idAfter({ version: null, through: null })).toBeNull();
 });
 
 describe("LiveRows", () => {

@@ -1,6 +1,7 @@
 /** What each room says first: one question, answered in words. */
 
 import { ago, bytes, count, duration, list, plural, rate, short } from "./format";
+import { lastIncluded } from "./rows";
 import type { Overview, Query, Topic, TopologyNode, View } from "./types";
 
 export type Tone = "ok" | "warn" | "bad" | "idle";
@@ -148,5 +149,5 @@ export function viewSays(view: View, query: Query | null): Said {
   if (view.lag > 1000) return said("warn", `It has ${plural(view.lag, "change")} still to apply.`);
   const late = query?.late_rows ?? 0;
   const left = late > 0 ? ` ${plural(late, "row")} came too late and ${late === 1 ? "is" : "are"} not in it.` : "";
-  return said("ok", `Yes: every change up to arrival ${count(view.through?.arrival ?? 0)} is in it.${left}`);
+  return said("ok", `Yes: every change ${view.through ? `up to arrival ${count(lastIncluded(view.through))} ` : ""}is in it.${left}`);
 }

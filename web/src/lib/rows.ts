@@ -1,7 +1,17 @@
 /** A view's rows, kept current by its feed. */
 
 import { json } from "./format";
-import type { Answer, Change, Column, Fields, Value } from "./types";
+import type { Answer, Change, Column, Fields, Through, Value } from "./types";
+
+/** The last arrival number that an answer includes: `through` names the first that it does not. */
+export function lastIncluded(through: Through): number {
+  return through.arrival - 1;
+}
+
+/** The feed's id right after which an answer ends, so that following from there neither misses nor repeats a change. */
+export function idAfter(answer: Pick<Answer, "version" | "through">): string | null {
+  return answer.through && answer.version !== null ? `${answer.version}-${lastIncluded(answer.through)}` : null;
+}
 
 export interface LiveRow {
   id: string;

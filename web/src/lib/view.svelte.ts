@@ -4,7 +4,7 @@
  */
 
 import { api, open, parseJson } from "./api";
-import { LiveRows, type LiveRow } from "./rows";
+import { idAfter, LiveRows, type LiveRow } from "./rows";
 import { openStream, type LiveStream } from "./streams.svelte";
 import type { StreamState } from "./sse";
 import type { Change, Column, View } from "./types";
@@ -78,7 +78,7 @@ export class ViewFeed {
       this.loaded = true;
       this.#dirty = true;
       this.#draw();
-      this.#follow(answer.through ? `${answer.version ?? this.#view.version}-${answer.through.arrival}` : null);
+      this.#follow(idAfter(answer));
     } catch (error) {
       if (turn !== this.#turn) return;
       this.error = error as Error;

@@ -2,6 +2,7 @@
 
 import { api, ApiError, call, open, parseJson, post, type ErrorBody } from "./api";
 import { plural } from "./format";
+import { lastIncluded } from "./rows";
 import { errorRange, steps, type Step } from "./sql";
 import { readEvents } from "./sse";
 import type { Answer, Column, StatementResult, Value } from "./types";
@@ -98,7 +99,7 @@ export class Workbench {
 
   async #pull(step: Step, signal: AbortSignal): Promise<void> {
     const answer = await call<Answer>("/v1/query", post({ sql: step.text, limit: SHOWN }, signal));
-    const fresh = answer.through ? `, up to arrival ${answer.through.arrival}` : "";
+    const fresh = answer.through ? `, up to arrival ${lastIncluded(answer.through)}` : "";
     const note = `${plural(answer.rows.length, "row")}${answer.truncated ? ` (the first; there are more)` : ""} in ${answer.took_ms.toFixed(1)} ms${fresh}`;
     this.#add({ sql: step.text, kind: "rows", columns: answer.columns, rows: numbered(answer.rows), note, total: answer.rows.length });
   }
