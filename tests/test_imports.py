@@ -13,7 +13,8 @@ PACKAGE = Path(headrace.__file__).parent
 # Highest first. Tiers of one storey may not import each other.
 STOREYS = (
     {"cli", "server"},
-    {"coordinate", "testing"},
+    {"testing"},
+    {"coordinate"},
     {"views", "deliver"},
     {"process", "collect", "spark"},
     {"store"},

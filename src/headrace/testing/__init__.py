@@ -1,1 +1,6 @@
 """What users need to test their own pipelines."""
+
+from headrace.testing.cases import Case, load_cases
+from headrace.testing.run import TestResult, run_project_tests
+
+__all__ = ["Case", "TestResult", "load_cases", "run_project_tests"]
