@@ -53,10 +53,13 @@ def bury(letters: Sequence[DeadLetter]) -> Append:
     return Append(DEAD_LETTERS_TOPIC, pa.record_batch(columns))
 
 
-def letter_id(letter: DeadLetter) -> str:
-    """The same for the same event, however often it is sent. Not the event's own: that stays free for the mended."""
+def letter_id(letter: DeadLetter) -> str | None:
+    """The same for the same event, however often it is sent. Not the event's own: that stays free for the mended. An
+    event without an id may well have been sent twice on purpose: each is a letter."""
+    if letter.event_id is None:
+        return None
     digest = hashlib.blake2b(digest_size=16)
-    for part in (letter.topic.encode(), (letter.event_id or "").encode(), letter.payload):
+    for part in (letter.topic.encode(), letter.event_id.encode(), letter.payload):
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return digest.hexdigest()
