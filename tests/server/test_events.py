@@ -112,6 +112,12 @@ def test_a_body_that_is_not_json_is_one_dead_letter(server: Running, topic: str)
     assert "text" not in letter
 
 
+def test_the_same_wrong_event_twice_is_two_dead_letters(server: Running, topic: str) -> None:
+    for _ in range(2):
+        assert server.send(topic, b'{"userid": 7}').status_code == 422
+    assert [letter["text"] for letter in server.dead_letters(topic)] == ['{"userid": 7}'] * 2
+
+
 def test_only_the_broken_line_is_lost(server: Running, topic: str) -> None:
     answer = server.send(topic, b'{"userid":"a"}\n{"userid":\n{"userid":"b"}\n', headers=NDJSON)
     assert (answer.json()["accepted"], [each["index"] for each in answer.json()["rejected"]]) == (2, [1])
