@@ -33,6 +33,8 @@ describe("the overview", () => {
     expect(nodeSays(node({ message: "no memory", detail: { lag: 3 } }))).toBe("no memory");
     expect(nodeSays(node({ detail: { lag: 3 } }))).toBe("3 records to go");
     expect(nodeSays(node({ kind: "topic", detail: { records: 1 } }))).toBe("1 record");
+    expect(nodeSays(node({ kind: "view", detail: { lag: 0 } }))).toBe("up to date");
+    expect(nodeSays(node({ kind: "collector", detail: { rejected: 2 } }))).toBe("2 rejected");
     expect(nodeSays(node({ state: "idle" }))).toBe("quiet");
   });
 });

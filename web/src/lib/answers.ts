@@ -38,7 +38,7 @@ export function collectSays(topics: Topic[]): Said {
   const taking = topics.filter((topic) => topic.role !== "derived");
   const arriving = taking.filter((topic) => topic.rate > 0);
   const dead = taking.reduce((sum, topic) => sum + topic.dead_letters, 0);
-  const rejected = dead > 0 ? ` ${plural(dead, "event was", "events were")} set aside as dead letters.` : " None was rejected.";
+  const rejected = dead > 0 ? ` ${plural(dead, "event was set aside as a dead letter", "events were set aside as dead letters")}.` : " None was rejected.";
   if (taking.length === 0) return said("idle", "There is no topic yet that could take events.");
   if (arriving.length === 0) return said("idle", `Nothing in the last seconds.${dead > 0 ? rejected : ""}`);
   const sum = arriving.reduce((total, topic) => total + topic.rate, 0);
@@ -130,10 +130,13 @@ export function nodeSays(node: TopologyNode): string {
   const rows = number("rows");
   const records = number("records");
   const lag = number("lag");
+  const rejected = number("rejected");
   if (node.state !== "ok" && node.state !== "idle") return node.state;
   if (node.kind === "query" && lag !== null) return lag > 0 ? `${plural(lag, "record")} to go` : "keeps up";
   if (node.kind === "view" && rows !== null) return plural(rows, "row");
+  if (node.kind === "view" && lag !== null) return lag > 0 ? `${plural(lag, "change")} to apply` : "up to date";
   if (node.kind === "topic" && records !== null) return plural(records, "record");
+  if (node.kind === "collector" && rejected !== null) return rejected > 0 ? `${count(rejected)} rejected` : "none rejected";
   return node.state === "idle" ? "quiet" : "ok";
 }
 
