@@ -33,7 +33,7 @@ class Child:
     def __init__(self, name: str, arguments: Sequence[str], log: Path, mark: str, clock: Clock) -> None:
         self.name = name
         self.log = log
-        self.deaths = 0
+        self.failures = 0
         self._command = [sys.executable, "-m", *arguments]
         self._mark = mark
         self._clock = clock
@@ -79,7 +79,8 @@ class Child:
             self._backoff = FIRST_BACKOFF_S
         self._start_after = now + self._backoff
         self._backoff = min(self._backoff * 2, LONGEST_BACKOFF_S)
-        self.deaths += 1
+        # Killed from outside says nothing about what it would have done.
+        self.failures += code >= 0
         return code
 
     def due(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import ipaddress
 import json
@@ -22,8 +23,8 @@ from headrace.errors import Conflict, Refused
 
 POLL_S = 0.1
 ENGINE_STOP_S, SERVER_STOP_S = 20.0, 15.0
-START_DEATHS = 3
-"""A child that dies this often before everything was ready once will not get better by itself."""
+START_FAILURES = 3
+"""A child that fails this often before everything was ready once will not get better by itself."""
 EXIT_HOPELESS = 78
 """What a child exits with when trying again cannot help: settings, keys, a damaged log. (EX_CONFIG of sysexits.h.)"""
 
@@ -45,7 +46,7 @@ class Supervisor:
         self._project = project
         self._lock = lock
         self._clock = clock
-        self._say = say
+        self._listener = say
         self._stop_signals = 0
         host = project.settings.server.host
         self._holder = Holder(pid=os.getpid(), port=port, started_ms=clock.now_ms(), host=host)
@@ -92,7 +93,7 @@ class Supervisor:
         code = child.died()
         if code is not None:
             lines = tuple(child.last_lines())
-            if not self._ready and (child.deaths >= START_DEATHS or code == EXIT_HOPELESS):
+            if not self._ready and (child.failures >= START_FAILURES or code == EXIT_HOPELESS):
                 self._say(Notice("failed", f"the {child.name} does not start ({_exit_text(code)})", lines))
                 return False
             again = f"starting it again in {child.wait_s:.1f} s" if child.wait_s else "starting it again"
@@ -123,6 +124,11 @@ class Supervisor:
             child.kill()
         self._lock.release()
         self._say(Notice("stopped", "stopped"))
+
+    def _say(self, notice: Notice) -> None:
+        # A terminal that went away is no reason to stop.
+        with contextlib.suppress(OSError):
+            self._listener(notice)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stop_signals += 1

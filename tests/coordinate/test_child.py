@@ -1,0 +1,127 @@
+"""Children: their logs, their deaths, their back-off, and that nobody is left over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.clock import ManualClock
+from headrace.coordinate import child as children
+from headrace.coordinate.child import Child, leftovers, sweep, tail
+from tests.support import wait_for
+
+SLEEPER = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print("up", flush=True)
+time.sleep(600)
+"""
+PARENT = """
+import sys
+from pathlib import Path
+from headrace.clock import SystemClock
+from headrace.coordinate.child import Child
+folder = Path(sys.argv[1])
+child = Child("sleeper", ["sleeper"], folder / "sleeper.log", str(folder), SystemClock())
+child.start()
+print(child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Makes `python -m sleeper`, which starts a child of its own, runnable."""
+    (tmp_path / "sleeper.py").write_text(SLEEPER)
+    (tmp_path / "failing.py").write_text("import sys; print('last words'); sys.exit(3)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path
+
+
+def make(folder: Path, name: str, clock: ManualClock) -> Child:
+    return Child(name, [name], folder / f"{name}.log", str(folder), clock)
+
+
+def gone(folder: Path) -> bool:
+    return not list(leftovers(str(folder)))
+
+
+def test_what_a_child_starts_ends_with_it(module: Path, clock: ManualClock) -> None:
+    child = make(module, "sleeper", clock)
+    child.start()
+    wait_for(lambda: child.last_lines() == ["up"] and len(list(leftovers(str(module)))) == 2, 20, "both to run")
+    assert child.died() is None
+    child.kill()
+    wait_for(lambda: gone(module), 10, "both to be gone")
+    assert child.pid is None
+
+
+def test_back_off_doubles_and_is_forgotten_after_a_good_run(module: Path, clock: ManualClock) -> None:
+    child = make(module, "failing", clock)
+    waits = []
+    for _ in range(8):
+        child.start()
+        assert child.stopped_within(20)
+        assert child.died() == 3
+        waits.append(child.wait_s)
+        assert not child.due()
+        clock.advance(int(child.wait_s * 1000) + 1)
+        assert child.due()
+    assert waits == pytest.approx([0.5, 1, 2, 4, 8, 16, 30, 30])
+    assert child.failures == 8
+    assert child.last_lines(1) == ["last words"]
+    child.start()
+    clock.advance(61_000)
+    assert child.stopped_within(20)
+    assert child.died() == 3
+    assert child.wait_s == pytest.approx(0.5)
+
+
+def test_being_killed_is_not_a_failure(module: Path, clock: ManualClock) -> None:
+    child = make(module, "sleeper", clock)
+    child.start()
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.stopped_within(20)
+    assert child.died() == -signal.SIGKILL
+    assert child.failures == 0
+    assert child.died() is None
+    wait_for(lambda: gone(module), 10, "its own child to be gone")
+
+
+def test_a_killed_parent_leaves_nobody_and_what_is_left_is_swept(module: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(module)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    wait_for(lambda: len(list(leftovers(str(module)))) == 2, 20, "child and grandchild to run")
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: pid not in list(leftovers(str(module))), 10, "the child to die with its parent")
+    # The grandchild was not asked: the next supervisor ends it.
+    assert len(sweep(str(module))) == 1
+    wait_for(lambda: gone(module), 10, "the grandchild to be gone")
+
+
+def test_a_large_log_is_put_aside(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "LOG_BYTES", 100)
+    child = make(tmp_path, "failing", clock)
+    child.log.write_text("x" * 99)
+    child.rotate_log()
+    assert child.log.stat().st_size == 99
+    child.log.write_text("y" * 100)
+    child.rotate_log()
+    assert child.log.read_text() == ""
+    assert child.log.with_suffix(".log.1").read_text() == "y" * 100
+
+
+def test_the_tail_of_nothing(tmp_path: Path) -> None:
+    assert tail(tmp_path / "none.log", 5) == []
+    (tmp_path / "long.log").write_bytes(b"a\n" * 100_000 + b"\xff end")
+    assert tail(tmp_path / "long.log", 2) == ["a", "� end"]
