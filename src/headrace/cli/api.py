@@ -107,9 +107,7 @@ def _body(answer: httpx.Response) -> dict[str, Any]:
         raise HeadraceError(f"the server answered {answer.status_code}", detail=answer.text[:500] or None) from None
     # Rejected events are an answer, not an error of the request.
     if answer.status_code >= 400 and isinstance(body, dict) and "error" in body:
-        error = error_from_json({key: value for key, value in body["error"].items() if key != "statement"})
-        error.results = body.get("results", [])  # type: ignore[attr-defined]
-        raise error
+        raise error_from_json(body["error"])
     if answer.status_code == 429:
         raise Overloaded("the server is busy", retry_after=float(answer.headers.get("Retry-After", 1)))
     return body if isinstance(body, dict) else {"result": body}
