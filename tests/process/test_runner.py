@@ -1,0 +1,160 @@
+"""Queries run, stop, fail and come back, each by itself."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.clock import SystemClock
+from headrace.config import SparkSettings
+from headrace.errors import Conflict, NotFound
+from headrace.process.base import QueryStatus
+from headrace.process.runner import SparkQueryRunner
+from tests.process.pipeline import Pipeline
+from tests.support import wait_for
+
+pytestmark = pytest.mark.spark
+
+STREAM = """
+CREATE STREAM views (userid VARCHAR KEY, pageid VARCHAR) WITH (KAFKA_TOPIC='views', VALUE_FORMAT='JSON', PARTITIONS=2);
+"""
+SECONDS = 60.0
+
+
+@contextmanager
+def running(spark: SparkSession, pipeline: Pipeline, *sinks: str) -> Iterator[SparkQueryRunner]:
+    settings = SparkSettings(restart_backoff_s=0.1)
+    runner = SparkQueryRunner(spark, pipeline.log_folder, settings, SystemClock(), pipeline.log)
+    try:
+        for sink in sinks:
+            runner.start(pipeline.spec(sink))
+        yield runner
+    finally:
+        runner.close()
+
+
+def status(runner: SparkQueryRunner, pipeline: Pipeline, sink: str) -> QueryStatus:
+    return next(s for s in runner.statuses() if s.id == pipeline.spec(sink).id)
+
+
+def views(pipeline: Pipeline, topic: str) -> int:
+    return sum(row["VIEWS"] for row in pipeline.table(topic))
+
+
+def put(pipeline: Pipeline, count: int, time: int = 0) -> None:
+    pipeline.put("views", [{"USERID": f"u{n}", "PAGEID": f"/{n % 3}", "$time": time} for n in range(count)])
+
+
+def count_table(name: str) -> str:
+    return f"CREATE TABLE {name} AS SELECT pageid, COUNT(*) AS views FROM views GROUP BY pageid;"
+
+
+def test_a_query_stops_and_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    sql = (
+        STREAM
+        + """
+    CREATE TABLE t AS SELECT pageid, COUNT(*) AS views FROM views
+      WINDOW TUMBLING (SIZE 1 SECOND, GRACE PERIOD 0 SECONDS) GROUP BY pageid;"""
+    )
+    with Pipeline(tmp_path, sql) as pipeline:
+        put(pipeline, 30, time=5_000)
+        with running(spark, pipeline, "t") as runner:
+            wait_for(lambda: views(pipeline, "T") == 30, SECONDS, "the first thirty")
+            put(pipeline, 5, time=1_000)
+            wait_for(lambda: status(runner, pipeline, "t").late_rows == 5, SECONDS, "five late ones")
+            wait_for(lambda: status(runner, pipeline, "t").lag == 0, SECONDS, "no lag")
+            first = status(runner, pipeline, "t")
+            assert (first.state, first.rows, first.changed_rows, first.restarts) == ("running", 35, 3, 0)
+            assert (first.stream_time_ms, first.state_rows, first.last_error) == (5_000, 3, None)
+            assert first.spark_plan is not None
+            assert "late_input" in first.spark_plan or "headrace" in first.spark_plan
+            runner.stop(first.id)
+            assert status(runner, pipeline, "t").state == "stopped"
+            put(pipeline, 10, time=5_500)
+        with running(spark, pipeline, "t") as runner:
+            wait_for(lambda: views(pipeline, "T") == 40, SECONDS, "the ten that came meanwhile")
+            wait_for(lambda: status(runner, pipeline, "t").rows == 45, SECONDS, "the progress")
+            second = status(runner, pipeline, "t")
+            assert (second.late_rows, second.batch, second.lag) == (5, first.batch + 1, 0)
+
+
+def test_a_second_start_is_nothing_and_strangers_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with Pipeline(tmp_path, STREAM + count_table("t")) as pipeline, running(spark, pipeline, "t") as runner:
+        runner.start(pipeline.spec("t"))
+        assert len(runner.statuses()) == 1
+        with pytest.raises(NotFound):
+            runner.stop("CTAS_NOBODY_9")
+        put(pipeline, 3)
+        wait_for(lambda: views(pipeline, "T") == 3, SECONDS, "three")
+        checkpoint = pipeline.spec("t").checkpoint
+        assert checkpoint.exists()
+        runner.forget(pipeline.spec("t").id)
+        assert not checkpoint.exists()
+        assert runner.statuses() == []
+    with pytest.raises(Conflict):
+        runner.start(pipeline.spec("t"))
+
+
+def test_a_failing_query_backs_off_and_comes_back_while_another_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    sql = STREAM + count_table("good") + count_table("bad")
+    with Pipeline(tmp_path, sql) as pipeline, running(spark, pipeline, "good", "bad") as runner:
+        put(pipeline, 6)
+        for sink in ("good", "bad"):
+            wait_for(lambda sink=sink: views(pipeline, sink.upper()) == 6, SECONDS, f"six in {sink}")  # type: ignore[misc]
+        lost = pipeline.topic("BAD")
+        pipeline.log.delete_topic("BAD")
+        put(pipeline, 6)
+        wait_for(lambda: views(pipeline, "GOOD") == 12, SECONDS, "the other to go on")
+        wait_for(lambda: status(runner, pipeline, "bad").restarts >= 2, SECONDS, "two restarts")
+        failing = status(runner, pipeline, "bad")
+        assert failing.state in ("restarting", "running")
+        assert failing.last_error is not None
+        assert "BAD" in failing.last_error.message
+        assert len(failing.last_error.message) < 301
+        assert status(runner, pipeline, "good").restarts == 0
+        pipeline.log.create_topic(lost)
+        # Its state is whole; only what changed since is written to the new topic.
+        wait_for(lambda: views(pipeline, "BAD") == 12, SECONDS, "it to come back")
+        wait_for(lambda: status(runner, pipeline, "bad").state == "running", SECONDS, "it to say so")
+
+
+@pytest.mark.parametrize("harm", ["deleted", "rolled back"])
+def test_a_harmed_checkpoint_is_noticed(spark: SparkSession, tmp_path: Path, harm: str) -> None:
+    with Pipeline(tmp_path, STREAM + count_table("t")) as pipeline:
+        checkpoint, copy = pipeline.spec("t").checkpoint, tmp_path / "copy"
+        put(pipeline, 3)
+        pipeline.run(spark, "t")
+        shutil.copytree(checkpoint, copy)
+        put(pipeline, 3)
+        pipeline.run(spark, "t")
+        shutil.rmtree(checkpoint)
+        if harm == "rolled back":
+            shutil.copytree(copy, checkpoint)
+        put(pipeline, 3)
+        with running(spark, pipeline, "t") as runner:
+            wait_for(lambda: status(runner, pipeline, "t").state == "failed", SECONDS, "it to fail")
+            failed = status(runner, pipeline, "t")
+        assert failed.last_error is not None
+        assert failed.last_error.message == "its checkpoint does not fit what is already in the log"
+        assert "create it again" in (failed.last_error.detail or "")
+        assert failed.restarts == 0
+        assert views(pipeline, "T") == 6
+
+
+def test_twenty_queries_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    sinks = [f"t{number}" for number in range(20)]
+    with Pipeline(tmp_path, STREAM + "".join(map(count_table, sinks))) as pipeline:
+        put(pipeline, 30)
+        with running(spark, pipeline, *sinks) as runner:
+            for sink in sinks:
+                wait_for(lambda sink=sink: views(pipeline, sink.upper()) == 30, 120, f"thirty in {sink}")  # type: ignore[misc]
+            put(pipeline, 30)
+            for sink in sinks:
+                wait_for(lambda sink=sink: views(pipeline, sink.upper()) == 60, 120, f"sixty in {sink}")  # type: ignore[misc]
+            assert {s.state for s in runner.statuses()} == {"running"}
+            assert {s.restarts for s in runner.statuses()} == {0}
