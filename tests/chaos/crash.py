@@ -240,7 +240,7 @@ def compare(installation: Installation, ledger: Path, outcome: Outcome) -> None:
     check(
         "clicks_per_minute",
         rows("SELECT page, WINDOWSTART AS w, clicks, users FROM clicks_per_minute;"),
-        "SELECT page, (at // 60000) * 60000, count(*), count(DISTINCT user_id) FROM ledger GROUP BY ALL",
+        'SELECT page, ("at" // 60000) * 60000, count(*), count(DISTINCT user_id) FROM ledger GROUP BY ALL',
     )
     check(
         "big_clicks",
