@@ -45,6 +45,7 @@ def list_queries(
 @app.command("show", epilog="Example:  headrace query show CTAS_VIEWS_BY_PAGE_2")
 def show_query(
     query_id: IdArgument,
+    spark_plan: Annotated[bool, typer.Option("--spark-plan", help="Also how Spark runs it.")] = False,
     project: ProjectOption = None,
     url: UrlOption = None,
     key: KeyOption = None,
@@ -56,7 +57,7 @@ def show_query(
     if as_json:
         print_json(body)
     else:
-        _print_query(body)
+        _print_query(body, spark_plan)
 
 
 @app.command("stop", epilog="Example:  headrace query stop CTAS_VIEWS_BY_PAGE_2")
@@ -98,7 +99,7 @@ def state_of(query: dict[str, Any]) -> str:
     return f"{query['state']}: {error['message']}" if error and trouble else str(query["state"])
 
 
-def _print_query(query: dict[str, Any]) -> None:
+def _print_query(query: dict[str, Any], spark_plan: bool) -> None:
     error = query["last_error"]
     print_pairs(
         [
@@ -116,6 +117,6 @@ def _print_query(query: dict[str, Any]) -> None:
         ]
     )
     print(f"\n{query['statement']}")
-    for name in ("plan", "spark_plan"):
-        if query.get(name):
-            print(f"\n{query[name]}")
+    for text in (query.get("plan"), query.get("spark_plan") if spark_plan else None):
+        if text:
+            print(f"\n{text}")

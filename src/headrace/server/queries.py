@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.coordinate.base import QueryDefinition, late_topic
+from headrace.coordinate.planning import plan_definition
 from headrace.errors import HeadraceError, NotFound
 from headrace.log.base import TIME, Log
 from headrace.process.base import QueryState, QueryStatus
@@ -29,8 +30,9 @@ from headrace.server.names import resolve
 from headrace.server.parameters import integer
 from headrace.server.services import Services
 from headrace.server.topics import LIMIT, MAX_EVENTS, keyed_columns
+from headrace.sql.api import explain
 from headrace.sql.source import Source, Window
-from headrace.types import display_name, quote_name
+from headrace.types import display_name
 
 
 async def list_sources(request: Request, services: Services) -> Response:
@@ -84,13 +86,12 @@ def _detail(query: QueryDefinition, services: Services) -> QueryDetail:
     )
 
 
-def _plan_text(query: QueryDefinition, services: Services) -> str | None:
+def _plan_text(query: QueryDefinition, services: Services) -> str:
     try:
-        [result] = services.statements.execute(f"EXPLAIN {quote_name(query.id)};")
+        return explain(plan_definition(query, services.catalog))
     except HeadraceError as error:
         # Seeing a query must not depend on its being all right.
         return f"cannot be planned: {error.message}"
-    return result.text
 
 
 def query_fields(query: QueryDefinition, services: Services) -> dict[str, Any]:
