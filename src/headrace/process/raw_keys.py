@@ -21,17 +21,15 @@ def raw_key(key: Column, declared: Declared, key_format: str) -> Column:
         case Bytes():
             return key
         case Integer():
-            return F.when(F.octet_length(key) == 4, _unsigned(key).cast("int"))
+            return F.when(F.octet_length(key) == 4, _number(key).cast("int"))
         case BigInt():
-            return F.when(F.octet_length(key) == 8, _unsigned(key))
+            return F.when(F.octet_length(key) == 8, _number(key))
     raise UsageError(
         f"key `{display_name(declared.name)}` {declared.type} cannot be read in format `{key_format}` yet",
         hint="VARCHAR, BYTES, INTEGER and BIGINT can; others in format JSON",
     )
 
 
-def _unsigned(key: Column) -> Column:
-    """`conv` reads hexadecimal digits as an unsigned number of 64 bits; the upper half are the negative ones."""
-    number = F.conv(F.hex(key), 16, 10).cast("decimal(20,0)")
-    wrapped = F.when(number >= F.lit(2**63).cast("decimal(20,0)"), number - F.lit(2**64).cast("decimal(20,0)"))
-    return F.coalesce(wrapped, number).cast("long")
+def _number(key: Column) -> Column:
+    """The bytes as hexadecimal digits, and those as a number of 64 bits with a sign (the minus before the base)."""
+    return F.conv(F.hex(key), 16, -10).cast("long")
