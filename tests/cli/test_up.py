@@ -117,7 +117,7 @@ def test_every_looking_command_finds_something(shop: Shop) -> None:
     assert "userid=bob" in shop.run("topic", "tail", "pageviews", "--no-follow").stdout
     queries = {query["sink"]: query for query in shop.json("query", "list")["queries"]}
     assert {query["state"] for query in queries.values()} == {"running"}
-    assert "Aggregate" in shop.run("query", "show", queries["views_by_page"]["id"]).stdout
+    assert "└─ AGGREGATE" in shop.run("query", "show", queries["views_by_page"]["id"]).stdout
     assert {view["name"] for view in shop.json("view", "list")["views"]} == {"views_by_page", "views_per_minute"}
     assert shop.json("view", "get", "views_by_page", "pageid=/hello")["rows"] == [["/hello", 2]]
     assert "views=2" in shop.run("view", "watch", "views_by_page", "--snapshot", "--limit", "2").stdout
