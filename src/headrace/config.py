@@ -88,7 +88,7 @@ class CollectSettings(Settings, frozen=True):
     max_events: int = 100_000
     """Most events of one request."""
     max_future_seconds: float = 86_400.0
-    """An event time further ahead of the clock than this is rejected: one wrong clock must not close everybody's windows."""
+    """An event further ahead of the clock than this is rejected: one wrong clock must not close everybody's windows."""
 
 
 class Key(Settings, frozen=True):
@@ -167,9 +167,7 @@ def load_project(folder: Path) -> Project:
     try:
         raw = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(
-            f"no {PROJECT_FILE} in `{folder}`", hint="make a project here:  headrace init NAME"
-        ) from None
+        raise ConfigError(f"no {PROJECT_FILE} in `{folder}`", hint="make a project here:  headrace init NAME") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{PROJECT_FILE} is not valid TOML: {error}") from error
     return Project(folder.resolve(), parse_settings(raw))

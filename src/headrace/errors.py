@@ -37,9 +37,7 @@ class HeadraceError(Exception):
     code: ClassVar[str] = "error"
     status: ClassVar[int] = 500
 
-    def __init__(
-        self, message: str, *, detail: str | None = None, hint: str | None = None, **data: Any
-    ) -> None:
+    def __init__(self, message: str, *, detail: str | None = None, hint: str | None = None, **data: Any) -> None:
         super().__init__(message)
         self.message = message
         self.detail = detail

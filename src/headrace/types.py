@@ -110,19 +110,7 @@ class Struct:
 
 
 DataType: TypeAlias = (
-    Boolean
-    | Integer
-    | BigInt
-    | Double
-    | Decimal
-    | Varchar
-    | Bytes
-    | Date
-    | Time
-    | Timestamp
-    | Array
-    | Map
-    | Struct
+    Boolean | Integer | BigInt | Double | Decimal | Varchar | Bytes | Date | Time | Timestamp | Array | Map | Struct
 )
 
 BOOLEAN, INTEGER, BIGINT, DOUBLE = Boolean(), Integer(), BigInt(), Double()
