@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from headrace.log.base import ARRIVAL, TIME, TOMBSTONE, WINDOW_END, WINDOW_START
 from headrace.process.lower.lower import lower_node
 from headrace.process.lower.rows import column
 from headrace.process.session import query_session
-from headrace.process.streaming import FORMAT
+from headrace.process.streaming import FORMAT, columns_option
 from headrace.sql.plan import Aggregate, PersistentQuery, walk
 from headrace.sql.source import WINDOW_COLUMNS
 
@@ -35,8 +35,13 @@ class RangeInputs:
     def topic(self, name: str) -> TopicSpec:
         return self.topics(name)
 
-    def read(self, topic: TopicSpec, min_lag: int | None) -> DataFrame:
-        reader = self.spark.read.format(FORMAT).option("path", str(self.log_folder)).option("topic", topic.name)
+    def read(self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None) -> DataFrame:
+        reader = (
+            self.spark.read.format(FORMAT)
+            .option("path", str(self.log_folder))
+            .option("topic", topic.name)
+            .option("columns", columns_option(columns))
+        )
         if topic.name in self.starts:
             reader = reader.option("startingOffsets", _offsets_json(self.starts[topic.name]))
         if topic.name in self.ends:

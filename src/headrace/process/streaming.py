@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,13 +32,14 @@ class StreamInputs:
     def topic(self, name: str) -> TopicSpec:
         return self.topics(name)
 
-    def read(self, topic: TopicSpec, min_lag: int | None) -> DataFrame:
+    def read(self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None) -> DataFrame:
         reader = (
             self.spark.readStream.format(FORMAT)
             # The checkpoint knows the inputs by these names.
             .name("input" if min_lag is None else "late_input")
             .option("path", str(self.log_folder))
             .option("topic", topic.name)
+            .option("columns", columns_option(columns))
             .option("cut", self.cut)
             .option("maxRowsPerTrigger", self.max_rows)
         )
@@ -72,6 +73,12 @@ def start_query(
     elif settings.trigger_ms > 0:
         writer = writer.trigger(processingTime=f"{settings.trigger_ms} milliseconds")
     return writer.start()
+
+
+def columns_option(columns: Sequence[str]) -> str:
+    """The connector's list is separated by commas; a name that has one makes it read all columns."""
+    plain = all("," not in name and name == name.strip() for name in columns)
+    return ",".join(columns) if plain else ""
 
 
 def routes_json(routes: tuple[Route, ...]) -> str:

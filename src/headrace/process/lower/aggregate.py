@@ -10,9 +10,9 @@ from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START
 from headrace.process.aggregates import lower_aggregate
 from headrace.process.expressions import lower_expression
 from headrace.process.lower.rows import Rows, column
-from headrace.process.lower.window import WINDOW, expand_windows, is_late, window_end, window_start
+from headrace.process.lower.window import CLOSES, expand_windows, forget_closed_windows, is_late
 from headrace.sql.plan import Aggregate
-from headrace.sql.source import WINDOW_COLUMNS
+from headrace.sql.source import WINDOW_COLUMNS, Window
 
 
 def lower_aggregate_node(node: Aggregate, rows: Rows) -> Rows:
@@ -20,13 +20,14 @@ def lower_aggregate_node(node: Aggregate, rows: Rows) -> Rows:
     rows = groupable(node, rows)
     frame = rows.frame
     if node.window is not None:
-        frame = expand_windows(frame, node.window).filter(~is_late(node.window))
+        admitted = expand_windows(frame, node.window).filter(~is_late(node.window))
+        frame = forget_closed_windows(admitted, node.window)
     # Only what is grouped and aggregated; the keys under names no column of the input can have.
     keys = [lower_expression(key.expression).alias(_key_name(place)) for place, key in enumerate(node.keys)]
-    window = [column(WINDOW)] if node.window is not None else []
+    window = [column(CLOSES)] if node.window is not None else []
     measures = [lower_aggregate(named).alias(named.name) for named in node.aggregates]
     grouped = frame.groupBy(*keys, *window).agg(*measures, F.max(column(TIME)).alias(TIME))
-    bounds = _bounds() if node.window is not None else []
+    bounds = _bounds(node.window) if node.window is not None else []
     return Rows(
         grouped.select(
             *(column(_key_name(place)).alias(key.name) for place, key in enumerate(node.keys)),
@@ -55,15 +56,12 @@ def groupable(node: Aggregate, rows: Rows) -> Rows:
     return Rows(frame)
 
 
-def _bounds() -> list[Column]:
+def _bounds(window: Window) -> list[Column]:
     """Once for expressions, once for the key that the row is stored under."""
-    start, end = (bound.name for bound in WINDOW_COLUMNS)
-    return [
-        window_start().alias(start),
-        window_end().alias(end),
-        window_start().alias(WINDOW_START),
-        window_end().alias(WINDOW_END),
-    ]
+    end = F.unix_millis(column(CLOSES))
+    start = end - F.lit(window.size_ms)
+    visible_start, visible_end = (bound.name for bound in WINDOW_COLUMNS)
+    return [start.alias(visible_start), end.alias(visible_end), start.alias(WINDOW_START), end.alias(WINDOW_END)]
 
 
 def _key_name(place: int) -> str:

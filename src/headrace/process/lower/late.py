@@ -5,11 +5,11 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headrace.log.base import OFFSET, PARTITION, STREAM_TIME, TIME
+from headrace.log.base import OFFSET, PARTITION, STREAM_TIME, TIME, WINDOW_END
 from headrace.process.base import LATE_COLUMNS
 from headrace.process.lower.aggregate import groupable
 from headrace.process.lower.rows import Rows, column
-from headrace.process.lower.window import expand_windows, is_late, window_end, window_start
+from headrace.process.lower.window import expand_windows, is_late
 from headrace.sql.plan import Aggregate
 from headrace.sql.source import Source
 from headrace.types import display_name
@@ -19,16 +19,16 @@ def lower_late(node: Aggregate, rows: Rows, source: Source) -> DataFrame:
     """One row per late record and window, in `LATE_COLUMNS` and `$time`. `LATE_BY` is how long after the window
     closed, by stream time, the record came: 0 is the first moment that is too late."""
     assert node.window is not None
-    frame = expand_windows(groupable(node, rows).frame, node.window, free_state=False).filter(is_late(node.window))
-    closed = window_end() + F.lit(node.window.grace_ms)
+    frame = expand_windows(groupable(node, rows).frame, node.window).filter(is_late(node.window))
+    end = column(WINDOW_END)
     values = {
         "TOPIC": F.lit(source.topic),
         "PARTITION": column(PARTITION).cast("long"),
         "OFFSET": column(OFFSET),
         "STREAM_TIME": column(STREAM_TIME),
-        "WINDOW_START": window_start(),
-        "WINDOW_END": window_end(),
-        "LATE_BY": column(STREAM_TIME) - closed,
+        "WINDOW_START": end - F.lit(node.window.size_ms),
+        "WINDOW_END": end,
+        "LATE_BY": column(STREAM_TIME) - end - F.lit(node.window.grace_ms),
         "ROW": _row(source),
     }
     return frame.select(*(values[late.name].alias(late.name) for late in LATE_COLUMNS), column(TIME))

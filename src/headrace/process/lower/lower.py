@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +17,9 @@ from headrace.process.lower.project import lower_project
 from headrace.process.lower.rows import Rows
 from headrace.process.lower.scan import Inputs, lower_scan
 from headrace.process.lower.sink import route_rows
+from headrace.sql.expressions import ColumnRef, Expression
 from headrace.sql.plan import Aggregate, Filter, PersistentQuery, PlanNode, Project, Scan, walk
+from headrace.sql.walk import walk as walk_expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +41,22 @@ def lower_query(query: PersistentQuery, inputs: Inputs, late_topic: str | None =
     return Lowered(routed.frame, routed.routes, "update" if aggregated else "append")
 
 
-def lower_node(node: PlanNode, inputs: Inputs, min_lag: int | None = None) -> Rows:
+def lower_node(
+    node: PlanNode, inputs: Inputs, needed: Collection[str] | None = None, min_lag: int | None = None
+) -> Rows:
+    """`needed` are the columns that the scan below must give; by default those that this node and the ones below
+    use."""
+    if needed is None:
+        needed = used_columns(node)
     match node:
         case Scan():
-            return lower_scan(node, inputs, min_lag)
+            return lower_scan(node, inputs, needed, min_lag)
         case Filter():
-            return lower_filter(node, lower_node(node.input, inputs, min_lag))
+            return lower_filter(node, lower_node(node.input, inputs, needed, min_lag))
         case Project():
-            return lower_project(node, lower_node(node.input, inputs, min_lag))
+            return lower_project(node, lower_node(node.input, inputs, needed, min_lag))
         case Aggregate():
-            return lower_aggregate_node(node, lower_node(node.input, inputs, min_lag))
+            return lower_aggregate_node(node, lower_node(node.input, inputs, needed, min_lag))
 
 
 def lower_late_branch(node: Aggregate, inputs: Inputs) -> DataFrame:
@@ -55,7 +64,27 @@ def lower_late_branch(node: Aggregate, inputs: Inputs) -> DataFrame:
     late record's window has not ended at its own time, so it lags more than that. Usually there is no such frame."""
     assert node.window is not None
     source = next(below.source for below in walk(node) if isinstance(below, Scan))
-    return lower_late(node, lower_node(node.input, inputs, min_lag=node.window.grace_ms), source)
+    needed = {column.name for column in source.columns}
+    return lower_late(node, lower_node(node.input, inputs, needed, min_lag=node.window.grace_ms), source)
+
+
+def used_columns(node: PlanNode) -> frozenset[str]:
+    """Every name that an expression mentions."""
+    roots = (expression for below in walk(node) for expression in _expressions(below))
+    parts = (part for root in roots for part in walk_expression(root))
+    return frozenset(part.name for part in parts if isinstance(part, ColumnRef))
+
+
+def _expressions(node: PlanNode) -> list[Expression]:
+    match node:
+        case Filter():
+            return [node.predicate]
+        case Project():
+            return [named.expression for named in node.key + node.value]
+        case Aggregate():
+            return [named.expression for named in node.keys + node.aggregates]
+        case _:
+            return []
 
 
 def windowed_aggregate(node: PlanNode) -> Aggregate | None:

@@ -3,6 +3,7 @@ bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from pyspark.sql import Column as SparkColumn
@@ -33,6 +34,7 @@ from headrace.types import Column, display_name
 
 FIELDS = "$fields"
 RAW_KEY, RAW_VALUE = "KEY", "VALUE"
+SYSTEM = (PARTITION, OFFSET, ARRIVAL, STREAM_TIME, TIME, TOMBSTONE)
 
 
 class Inputs(Protocol):
@@ -40,32 +42,40 @@ class Inputs(Protocol):
 
     def topic(self, name: str) -> TopicSpec: ...
 
-    def read(self, topic: TopicSpec, min_lag: int | None) -> DataFrame:
-        """The topic's columns and all its system columns, `$partition` and `$offset` too. With `min_lag`, records
-        that lag behind stream time by no more than this may be missing."""
+    def read(self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None) -> DataFrame:
+        """The named columns, system ones too. With `min_lag`, records that lag behind stream time by no more than
+        this may be missing."""
 
 
-def lower_scan(node: Scan, inputs: Inputs, min_lag: int | None = None) -> Rows:
+def lower_scan(node: Scan, inputs: Inputs, needed: Collection[str], min_lag: int | None = None) -> Rows:
+    """Of the source's columns only the `needed` ones: what is not read need not be mapped, copied or planned for."""
     source = node.source
     topic = inputs.topic(source.topic)
-    frame = inputs.read(topic, min_lag)
+    declared = [column_ for column_ in source.key + source.value if column_.name in needed]
+    bounds = (WINDOW_START, WINDOW_END) if source.window is not None else ()
+    frame = inputs.read(topic, [*_stored_names(topic, declared), *SYSTEM, *bounds], min_lag)
     if topic.kind == "raw":
         frame = _decode_raw(frame, source)
-    elif any(_stored(topic, declared) is None for declared in source.key + source.value):
-        frame = frame.withColumn(FIELDS, json_fields(column(REST)) if REST in frame.columns else F.lit(None))
-    found = [_find(topic, source, declared, frame).alias(declared.name) for declared in source.key + source.value]
-    system = [column(PARTITION), column(OFFSET), column(ARRIVAL), column(TOMBSTONE)]
-    if source.window is not None:
-        bounds = (WINDOW_START, WINDOW_END)
-        found += [column(ours).alias(theirs.name) for ours, theirs in zip(bounds, WINDOW_COLUMNS, strict=True)]
-        system += [column(bound) for bound in bounds]
+    elif REST in frame.columns:
+        frame = frame.withColumn(FIELDS, json_fields(column(REST)))
+    found = [_find(topic, source, column_).alias(column_.name) for column_ in declared]
+    found += [column(ours).alias(theirs.name) for ours, theirs in zip(bounds, WINDOW_COLUMNS, strict=False)]
     pseudo = {"ROWTIME": column(TIME), "ROWPARTITION": column(PARTITION).cast("long"), "ROWOFFSET": column(OFFSET)}
-    system += [value.alias(name) for name, value in pseudo.items()]
+    found += [value.alias(name) for name, value in pseudo.items()]
     return Rows(
-        frame.select(*found, *system, column(TIME), column(STREAM_TIME)),
+        frame.select(*found, *(column(name) for name in (*SYSTEM, *bounds))),
         changelog=source.kind == "table",
         tombstones=True,
     )
+
+
+def _stored_names(topic: TopicSpec, declared: Sequence[Column]) -> list[str]:
+    """The topic's columns that the declared ones are made of."""
+    if topic.kind == "raw":
+        return [RAW_KEY, RAW_VALUE]
+    stored = [_stored(topic, column_) for column_ in declared]
+    rest = [REST] if None in stored and topic.role == "events" else []
+    return [*dict.fromkeys(column_.name for column_ in stored if column_ is not None), *rest]
 
 
 def _stored(topic: TopicSpec, declared: Column) -> Column | None:
@@ -76,14 +86,14 @@ def _stored(topic: TopicSpec, declared: Column) -> Column | None:
     return next(iter(exact + alike), None)
 
 
-def _find(topic: TopicSpec, source: Source, declared: Column, frame: DataFrame) -> SparkColumn:
+def _find(topic: TopicSpec, source: Source, declared: Column) -> SparkColumn:
     if topic.kind == "raw":
         return _find_raw(source, declared)
     stored = _stored(topic, declared)
     if stored is not None:
         value = column(stored.name)
         return value if stored.type == declared.type else lower_cast(value, stored.type, declared.type)
-    if REST in frame.columns:
+    if topic.role == "events":
         return json_field(column(FIELDS), declared)
     return F.lit(None).cast(spark_type(declared.type))
 
