@@ -33,10 +33,11 @@ ARGUMENTS = [
 START_S = 180
 
 
-@pytest.fixture(scope="session")
+# Not for the whole session: as long as Playwright is open, its event loop runs in this thread, and no other test can
+# run one.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    if not Path(CHROMIUM).exists():
-        pytest.skip(f"there is no Chromium at {CHROMIUM}; CHROMIUM names another")
+    assert Path(CHROMIUM).exists(), f"there is no Chromium at {CHROMIUM}; CHROMIUM names another"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield browser
@@ -60,7 +61,7 @@ class Server:
         return self.client.get(f"{self.url}{path}").raise_for_status().json()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The page-view project as `make demo` has it, all of it, without the website."""
     project = tmp_path_factory.mktemp("demo") / "pageviews"
