@@ -40,7 +40,7 @@ def read_topic(
     everything that arrived in the whole log before that number. A stream reads at most `max_rows` per batch; streams of
     one query that name the same `cut` read up to the same arrival number. `name` is the source's in the checkpoint.
     """
-    options = {"path": str(log), "topic": topic, "startingOffsets": _offsets(starting)}
+    options = {"path": str(Path(log).absolute()), "topic": topic, "startingOffsets": _offsets(starting)}
     if columns is not None:
         options["columns"] = json.dumps(list(columns))
     if not stream:
@@ -70,7 +70,10 @@ def write_topic(
     needs `query`, a name of your own, and `checkpoint`: by them the owner knows a batch that it already has. The query
     is returned.
     """
-    options = {"path": str(log), "routes": json.dumps([{"topic": topic, "columns": _columns(frame, columns)}])}
+    options = {
+        "path": str(Path(log).absolute()),
+        "routes": json.dumps([{"topic": topic, "columns": _columns(frame, columns)}]),
+    }
     if not frame.isStreaming:
         frame.write.format(FORMAT).options(**options).mode("append").save()
         return None

@@ -3,8 +3,10 @@ package dev.headrace.spark;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.sql.connector.read.streaming.ReadAllAvailable;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
@@ -84,7 +86,8 @@ final class CutGroup {
     if (!decided.containsKey(member)) {
       members.put(member, start);
       try {
-        decide(start, limit instanceof ReadAllAvailable);
+        // Some triggers overrule a source's own limit.
+        decide(start, member.maxRowsPerTrigger() > 0 && limit instanceof ReadAllAvailable);
       } catch (IOException error) {
         throw new UncheckedIOException(error);
       }
@@ -96,13 +99,12 @@ final class CutGroup {
 
   private void decide(TopicOffset asked, boolean unlimited) throws IOException {
     LogMoment moment = last == null ? now() : last;
+    decided.clear();
     Map<TopicStream, TopicOffset> starts = new LinkedHashMap<>();
     for (Map.Entry<TopicStream, TopicOffset> entry : members.entrySet()) {
       TopicOffset known = entry.getValue();
       starts.put(entry.getKey(), known != null ? known : start(entry.getKey(), asked.arrival(), moment));
     }
-    decided.clear();
-    decided.putAll(starts);
     long cut = unlimited ? moment.arrival() : cut(starts, moment);
     boolean anyNew = false;
     Map<TopicStream, TopicOffset> ends = new HashMap<>();
@@ -112,8 +114,10 @@ final class CutGroup {
       anyNew |= !notBefore.sameOffsets(entry.getValue().offsets());
       ends.put(entry.getKey(), notBefore);
     }
-    if (anyNew) {
-      decided.putAll(ends);
+    decided.putAll(anyNew ? ends : starts);
+    if (!anyNew && last == null) {
+      // Whatever comes while waiting is found when Spark asks again, at once: so the wait is not counted as a batch's time.
+      stable.awaitAfter(moment);
     }
   }
 
@@ -124,11 +128,13 @@ final class CutGroup {
 
   private long cut(Map<TopicStream, TopicOffset> starts, LogMoment moment) throws IOException {
     long cut = moment.arrival();
+    // A query may read a topic twice, such as once more for late records; looking once is enough.
+    Set<String> looked = new HashSet<>();
     for (Map.Entry<TopicStream, TopicOffset> entry : starts.entrySet()) {
-      TopicStream member = entry.getKey();
-      if (member.maxRowsPerTrigger() > 0) {
-        TopicDefinition topic = member.topic();
-        cut = RowLimit.cut(topic, entry.getValue().offsets(), moment.ends(topic), member.maxRowsPerTrigger(), cut);
+      long limit = entry.getKey().maxRowsPerTrigger();
+      if (limit > 0 && looked.add(entry.getValue().json() + limit)) {
+        TopicDefinition topic = entry.getKey().topic();
+        cut = RowLimit.cut(topic, entry.getValue().offsets(), moment.ends(topic), limit, cut);
       }
     }
     return cut;

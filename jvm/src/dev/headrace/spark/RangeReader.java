@@ -97,11 +97,12 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
     return vector;
   }
 
-  private ValueVector slice(FieldVector vector, int first, int rows) {
+  private FieldVector slice(FieldVector vector, int first, int rows) {
     TransferPair pair = vector.getTransferPair(vector.getField(), allocator);
     pair.splitAndTransfer(first, rows);
-    slices.add(pair.getTo());
-    return pair.getTo();
+    FieldVector part = (FieldVector) pair.getTo();
+    slices.add(part);
+    return part;
   }
 
   @Override

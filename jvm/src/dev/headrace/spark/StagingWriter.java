@@ -16,6 +16,9 @@ import org.apache.spark.sql.util.ArrowUtils;
 /** One task's rows, streamed to the owner as Arrow batches. The connection is made with the first batch: many tasks have none. */
 final class StagingWriter implements DataWriter<InternalRow> {
   private static final int ROWS = 16_384;
+  /** Rows may be a megabyte each; a batch of them must still fit. */
+  private static final long BYTES = 8 << 20;
+  private static final int WEIGH_EVERY = 64;
 
   private final StagingWriterFactory what;
   private final String transaction;
@@ -42,7 +45,8 @@ final class StagingWriter implements DataWriter<InternalRow> {
   @Override
   public void write(InternalRow row) throws IOException {
     rows.write(row);
-    if (++pending == ROWS) {
+    pending++;
+    if (pending == ROWS || (pending % WEIGH_EVERY == 0 && rows.sizeInBytes() > BYTES)) {
       flush();
     }
   }

@@ -6,9 +6,13 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /** The driver's part: what the tasks have staged becomes visible at once, or is forgotten. */
 final class Transaction {
+  private static final Logger LOG = LoggerFactory.getLogger(Transaction.class);
+
   private Transaction() {}
 
   /** One run of a query stages each of its batches under a name of its own. */
@@ -34,11 +38,12 @@ final class Transaction {
     }
   }
 
+  /** A courtesy: the owner forgets by itself what nobody commits. It must not hide why the batch failed. */
   static void abort(Path logFolder, String transaction) {
     try (OwnerConnection owner = OwnerConnection.open(logFolder)) {
       owner.call(OwnerConnection.request("abort").put("transaction", transaction));
-    } catch (IOException error) {
-      throw new UncheckedIOException(error);
+    } catch (IOException | LogException error) {
+      LOG.debug("could not abort {}", transaction, error);
     }
   }
 }
