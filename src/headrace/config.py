@@ -55,7 +55,7 @@ class SparkSettings(Settings, frozen=True):
     """Heap of the driver (in local mode, of all of Spark)."""
     shuffle_partitions: int = 1
     """State partitions of a new query. Fixed for a query once it has run."""
-    max_rows_per_batch: int = 500_000
+    max_rows_per_batch: int = 2_000_000
     """Bound of one micro-batch, so that a replay neither fills memory nor starves the others."""
     trigger_ms: int = 0
     """Least time between the starts of two micro-batches; 0 is as soon as there is data."""
