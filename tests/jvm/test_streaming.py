@@ -75,10 +75,13 @@ def test_two_inputs_are_cut_at_the_same_arrival_number(
         wanted = by_arrival([{"TOPIC": t} | row for t in ("pageviews", "plain") for row in python_rows(log, t)])
         # Batch after batch in the order of arrival, without gap or repeat, none empty, none above the limit.
         assert seen.all == [{name: row[name] for name in ("TOPIC", *columns)} for row in wanted]
-        for number, rows in enumerate(seen):
+        cuts = list(seen)
+        for number, rows in enumerate(cuts):
             counts = [sum(row["TOPIC"] == topic for row in rows) for topic in ("pageviews", "plain")]
             assert 1 <= max(counts) <= limit
-            assert len({end["arrival"] for end in source_ends(path / "checkpoint", number)}) == 1
+            # Spark forgets the offsets of all but the last batches.
+            if number >= len(cuts) - 5:
+                assert len({end["arrival"] for end in source_ends(path / "checkpoint", number)}) == 1
         log.close()
 
 
