@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,7 +22,6 @@ from headrace.coordinate.ports import choose_port
 from headrace.coordinate.supervisor import check_binding
 from headrace.errors import HeadraceError, SqlError
 
-NEEDED_JAVA = 17
 NEEDED_FILES = 4096
 SLOW_SYNC_MS = 20.0
 
@@ -72,33 +69,16 @@ def _packages() -> Check:
     return Check("packages", "ok", ", ".join(found))
 
 
-def java_command() -> str | None:
-    home = os.environ.get("JAVA_HOME")
-    return str(Path(home) / "bin" / "java") if home else shutil.which("java")
-
-
 def _java() -> Check:
-    command = java_command()
-    hint = "install a JDK 17 (Debian: apt install openjdk-17-jre-headless), or set JAVA_HOME"
-    if command is None:
-        return Check("java", "wrong", "there is none", hint)
-    try:
-        said = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=30).stderr
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Check("java", "wrong", f"`{command}` does not run: {error}", hint)
-    version = java_version(said)
-    if version is None or version < NEEDED_JAVA:
-        return Check("java", "wrong", f"`{command}` is version {version or '?'}, but {NEEDED_JAVA} is needed", hint)
-    return Check("java", "ok", f"{version}  ({command})")
+    from headrace.process.java import LEAST_VERSION, find_java
 
-
-def java_version(text: str) -> int | None:
-    """
-    >>> java_version('openjdk version "17.0.12" 2024-07-16'), java_version('java version "1.8.0_292"')
-    (17, 8)
-    """
-    found = re.search(r'version "(?:1\.)?(\d+)', text)
-    return int(found.group(1)) if found else None
+    found = find_java()
+    if found is None:
+        hint = (
+            "install one (Debian: apt install openjdk-17-jre-headless), or:  pip install 'headrace[java]'"
+        )
+        return Check("java", "wrong", f"there is none of version {LEAST_VERSION} or newer", hint)
+    return Check("java", "ok", f"{found.version}  ({found.command})")
 
 
 def _connector() -> Check:

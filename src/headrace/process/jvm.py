@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from headrace.config import SparkSettings
 from headrace.errors import NotFound
+from headrace.process.java import use_java
 
 JAR = Path(__file__).parent / "jars" / "headrace-spark.jar"
 _JAVA_OPTIONS = (
@@ -67,7 +68,8 @@ def connector_conf() -> dict[str, str]:
 
 
 def spark_session(settings: SparkSettings, app_name: str) -> SparkSession:
-    """The session of a Headrace process. Settings the user gave win."""
+    """The session of a Headrace process. Settings the user gave win. `NotFound` if there is no Java."""
+    use_java(Path.home() / ".cache" / "headrace" / "java")
     # Workers are started by the JVM, which takes this from the environment rather than from its settings.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
