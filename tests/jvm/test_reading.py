@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,8 @@ pytestmark = pytest.mark.spark
 def test_every_type_and_every_range(
     spark: SparkSession, written: list[Rows], segment_bytes: int, data: st.DataObject
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "log"
-        log = open_owner(path, segment_bytes=segment_bytes)
+    with tempfile.TemporaryDirectory() as folder, closing(open_owner(Path(folder), segment_bytes=segment_bytes)) as log:
+        path = log.folder
         log.create_topic(ALL_TYPES)
         for rows in written:
             put_rows(log, rows)
@@ -47,16 +47,14 @@ def test_every_type_and_every_range(
 
         first, after = sorted(data.draw(st.tuples(st.integers(0, len(wanted)), st.integers(0, len(wanted)))))
         assert spark_topic(spark, path, starting={"arrival": first}, ending={"arrival": after}) == wanted[first:after]
-        log.close()
 
 
 @few
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=30), st.randoms(use_true_random=False))
 def test_rewritten_segments_read_the_same(spark: SparkSession, sizes: list[int], random: Any) -> None:
     """Small frames, then the same records in large ones; half a range in each."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "log"
-        log = open_owner(path, segment_bytes=16_000)
+    with tempfile.TemporaryDirectory() as folder, closing(open_owner(Path(folder), segment_bytes=16_000)) as log:
+        path = log.folder
         log.create_topic(VIEWS)
         for size in sizes:
             users = [random.choice("abcdefgh") for _ in range(size)]
@@ -69,7 +67,6 @@ def test_rewritten_segments_read_the_same(spark: SparkSession, sizes: list[int],
             index.unlink()
         middle = len(wanted) // 2
         assert spark_topic(spark, path, "pageviews", starting={"arrival": middle}) == wanted[middle:]
-        log.close()
 
 
 def plain(path: Path, groups: int = 5, **changes: Any) -> LocalLog:
@@ -148,6 +145,22 @@ def test_damage_is_named_and_passed_over_once_set_aside(
     put(log, "plain", N=[100])
     assert [row["N"] for row in spark_topic(spark, tmp_path, "plain")] == numbers(log)
     log.close()
+
+
+def test_an_index_of_garbage_misleads_nobody(spark: SparkSession, tmp_path: Path) -> None:
+    """As after a crash: the index of a segment that is still written to is not synced."""
+    log = plain(tmp_path, 400, segment_bytes=1_000_000)
+    wanted = python_rows(log, "plain")
+    log.close()
+    [index] = tmp_path.glob("topics/plain/0/*.idx")
+    content = bytearray(index.read_bytes())
+    assert len(content) > 32 + 2 * 40
+    for damaged in range(32 + 40, len(content), 40):
+        content[damaged : damaged + 32] = content[damaged + 40 : damaged + 72] or bytes(32)
+    index.write_bytes(content)
+    for first in (0, 350, 700):
+        assert spark_topic(spark, tmp_path, "plain", starting={"arrival": first}) == wanted[first:]
+        assert spark_topic(spark, tmp_path, "plain", starting={"partitions": {"0": first}}) == wanted[first:]
 
 
 def test_offsets_that_are_not_there(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import org.apache.arrow.memory.RootAllocator;
 final class ArrivalSearch {
   private ArrivalSearch() {}
 
-  /** The first offset of the partition whose record's arrival number is at least `arrival`; its end if there is none. */
+  /** The first offset of the partition whose record's arrival number is at least `arrival`; its end if none is. */
   static long offsetAt(TopicDefinition topic, int partition, PartitionEnds ends, long arrival) throws IOException {
     if (ends.start() >= ends.end()) {
       return ends.end();

@@ -12,16 +12,17 @@ import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
 
-/** What makes a query's batch the same batch when it is run again: the checkpoint's id and what it says the batch reads. */
+/** What makes a query's batch the same when it is run again: the checkpoint's id, and what it says the batch reads. */
 record BatchIdentity(String query, int version, String checkpoint, long batch, String offsets) {
   private static final ObjectMapper JSON = new ObjectMapper();
 
   /** Spark writes both files before it hands the batch to the sink. */
   static BatchIdentity of(WriteOptions options, long batch) throws IOException {
-    Path offsets = options.checkpoint().resolve("offsets").resolve(Long.toString(batch));
+    Path folder = options.checkpoint();
     try {
-      String checkpoint = JSON.readTree(Files.readString(options.checkpoint().resolve("metadata"))).required("id").asText();
-      return new BatchIdentity(options.query(), options.version(), checkpoint, batch, describe(Files.readString(offsets)));
+      String id = JSON.readTree(Files.readString(folder.resolve("metadata"))).required("id").asText();
+      String offsets = Files.readString(folder.resolve("offsets").resolve(Long.toString(batch)));
+      return new BatchIdentity(options.query(), options.version(), id, batch, describe(offsets));
     } catch (NoSuchFileException error) {
       throw LogException.usage("the checkpoint `%s` has no batch %d".formatted(options.checkpoint(), batch));
     }
@@ -43,7 +44,8 @@ record BatchIdentity(String query, int version, String checkpoint, long batch, S
 
   private static String digest(String text) {
     try {
-      return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(text.getBytes(StandardCharsets.UTF_8)));
+      MessageDigest sha = MessageDigest.getInstance("SHA-256");
+      return HexFormat.of().formatHex(sha.digest(text.getBytes(StandardCharsets.UTF_8)));
     } catch (NoSuchAlgorithmException error) {
       throw new IllegalStateException(error);
     }

@@ -38,8 +38,8 @@ final class CutGroup {
   }
 
   /**
-   * The group that the options name, within one run of one query: its checkpoint is part of the key, since two queries may
-   * use the same name. A source that names none is a group of its own.
+   * The group that the options name, within one run of one query: its checkpoint is part of the key, since two queries
+   * may use the same name. A source that names none is a group of its own.
    */
   static CutGroup of(ReadOptions options, String checkpointLocation) {
     if (options.cut() == null) {
@@ -116,7 +116,7 @@ final class CutGroup {
     }
     decided.putAll(anyNew ? ends : starts);
     if (!anyNew && last == null) {
-      // Whatever comes while waiting is found when Spark asks again, at once: so the wait is not counted as a batch's time.
+      // What comes meanwhile is found when Spark asks again, at once: so the wait does not count as a batch's time.
       stable.awaitAfter(moment);
     }
   }

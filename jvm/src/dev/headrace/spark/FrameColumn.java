@@ -8,8 +8,9 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * A column of a frame as Spark sees it. Spark closes columns when it has read them; the bytes are the reader's. Numbers of eight
- * bytes and texts, which most columns are, are read straight from memory: the bytes were checked when they were loaded.
+ * A column of a frame as Spark sees it. Spark closes columns when it has read them; the bytes are the reader's.
+ * Numbers of eight bytes and texts, which most columns are, are read straight from memory: the bytes were checked
+ * when they were loaded.
  */
 final class FrameColumn extends ArrowColumnVector {
   private final boolean noNulls;

@@ -27,8 +27,8 @@ import org.apache.arrow.vector.types.pojo.FieldType;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * The wanted columns of the frames of one schema version, as Arrow vectors over the frame's bytes: nothing is copied, and
- * what is not wanted is not even looked at. One frame at a time; `clear` before the bytes are used for another.
+ * The wanted columns of the frames of one schema version, as Arrow vectors over the frame's bytes: nothing is copied,
+ * and what is not wanted is not even looked at. One frame at a time; `clear` before the bytes are used for another.
  */
 final class FrameColumns implements AutoCloseable {
   private static final int PREFIX = 8;
@@ -108,7 +108,8 @@ final class FrameColumns implements AutoCloseable {
       bufferAt += extent.buffers;
     }
     // Frames align their buffers already; asking Arrow to would make it copy.
-    return new ArrowRecordBatch((int) batch.length(), nodes, buffers, NoCompressionCodec.DEFAULT_BODY_COMPRESSION, false);
+    return new ArrowRecordBatch(
+        (int) batch.length(), nodes, buffers, NoCompressionCodec.DEFAULT_BODY_COMPRESSION, false);
   }
 
   /** The loaded column, or null if frames of this version have none of that name. */

@@ -20,7 +20,8 @@ final class FrameRows {
   }
 
   /** Reads the frame only if its header does not say it all. */
-  static FrameRows of(TopicDefinition topic, int partition, FrameHeader frame, BufferAllocator allocator) throws IOException {
+  static FrameRows of(TopicDefinition topic, int partition, FrameHeader frame, BufferAllocator allocator)
+      throws IOException {
     if (frame.arrivedInOnePiece() && !frame.hasOffsets()) {
       return new FrameRows(frame, null, null);
     }

@@ -16,7 +16,7 @@ final class LogException extends RuntimeException {
   /** The bytes at `position` do not make the frame that should be there. */
   static LogException corruptFrame(PartitionFolder folder, long offset, Object file, long position, String what) {
     return new LogException(
-        "CORRUPT_FRAME topic `%s` partition %d offset %d: %s in `%s` at position %d; `headrace doctor` says how to set it aside"
+        "CORRUPT_FRAME topic `%s` partition %d offset %d: %s in `%s` at position %d; to read on, quarantine the offset"
             .formatted(folder.topic(), folder.partition(), offset, what, file, position));
   }
 

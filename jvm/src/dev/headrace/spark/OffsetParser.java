@@ -15,7 +15,7 @@ record OffsetParser(TopicDefinition topic, LogMoment moment) {
       case "earliest":
         return new TopicOffset(topic.id(), 0, starts);
       case "latest":
-        return new TopicOffset(topic.id(), moment.arrival(), Arrays.stream(ends).mapToLong(PartitionEnds::end).toArray());
+        return atArrival(moment.arrival());
       default:
         JsonNode body = TopicOffset.readTree(text);
         if (body.has("arrival") && !body.has("partitions")) {

@@ -31,7 +31,8 @@ final class OwnerConnection implements Closeable {
   static OwnerConnection open(Path logFolder) {
     Path socket;
     try {
-      socket = logFolder.resolve(JSON.readTree(Files.readString(logFolder.resolve("owner.lock"))).required("socket").asText());
+      JsonNode holder = JSON.readTree(Files.readString(logFolder.resolve("owner.lock")));
+      socket = logFolder.resolve(holder.required("socket").asText());
     } catch (IOException | IllegalArgumentException error) {
       throw gone(logFolder, "nobody owns the log", error);
     }

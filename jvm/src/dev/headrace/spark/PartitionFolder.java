@@ -8,7 +8,7 @@ import java.nio.file.Path;
 import java.util.TreeSet;
 import java.util.stream.Stream;
 
-/** The folder of a partition's segments. Files come and go (retention, rewriting): one that vanished means list again. */
+/** The folder of a partition's segments. Files come and go (retention, rewriting): if one vanished, list again. */
 record PartitionFolder(Path folder, String topic, int topicId, int partition) {
   private static final int ATTEMPTS = 10;
 

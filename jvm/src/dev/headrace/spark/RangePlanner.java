@@ -50,7 +50,7 @@ final class RangePlanner {
     }
     if (to > ends.end()) {
       throw LogException.offsetOutOfRange(
-          topic.name(), partition, to, "is past the log's end %d: was the log replaced by an older one?".formatted(ends.end()));
+          topic.name(), partition, to, "is past the log's end %d: was an older log restored?".formatted(ends.end()));
     }
   }
 
@@ -62,8 +62,7 @@ final class RangePlanner {
     long first = -1;
     long last = -1;
     try (BufferAllocator allocator = new RootAllocator();
-        FrameCursor cursor =
-            new FrameCursor(topic.partition(range.partition()), range.from(), range.to(), allocator, FrameCursor.HEADERS)) {
+        FrameCursor cursor = headers(range, range.from(), allocator)) {
       while (cursor.next()) {
         FrameHeader frame = cursor.frame();
         if (frame.maxLag() > minLag) {
@@ -93,9 +92,12 @@ final class RangePlanner {
 
   private long frameStart(OffsetRange range, long near) throws IOException {
     try (BufferAllocator allocator = new RootAllocator();
-        FrameCursor cursor =
-            new FrameCursor(topic.partition(range.partition()), near, range.to(), allocator, FrameCursor.HEADERS)) {
+        FrameCursor cursor = headers(range, near, allocator)) {
       return cursor.next() ? cursor.frame().baseOffset() : range.to();
     }
+  }
+
+  private FrameCursor headers(OffsetRange range, long from, BufferAllocator allocator) throws IOException {
+    return new FrameCursor(topic.partition(range.partition()), from, range.to(), allocator, FrameCursor.HEADERS);
   }
 }

@@ -11,7 +11,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /** Makes the readers of tasks. Travels to them, so it holds only what can. */
-record RangeReaderFactory(String logFolder, String topic, StructType schema, Long minLag) implements PartitionReaderFactory {
+record RangeReaderFactory(String logFolder, String topic, StructType schema, Long minLag)
+    implements PartitionReaderFactory {
   @Override
   public boolean supportColumnarReads(InputPartition partition) {
     return true;

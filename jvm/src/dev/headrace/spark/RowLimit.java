@@ -25,8 +25,9 @@ final class RowLimit {
     this.allocator = allocator;
   }
 
-  /** The arrival number below which the topic has `limit` records from `from` on; `arrival` if it has no more than that. */
-  static long cut(TopicDefinition topic, long[] from, PartitionEnds[] ends, long limit, long arrival) throws IOException {
+  /** The arrival number below which the topic has `limit` records from `from` on; `arrival` if it has no more. */
+  static long cut(TopicDefinition topic, long[] from, PartitionEnds[] ends, long limit, long arrival)
+      throws IOException {
     long available = 0;
     for (int partition = 0; partition < ends.length; partition++) {
       available += Math.max(0, ends[partition].end() - from[partition]);

@@ -9,8 +9,9 @@ import java.nio.file.Path;
 import java.util.zip.CRC32C;
 
 /**
- * An open segment. It is read at positions instead of mapped: the copy stays in the cache of the processor, costs no more than the
- * page faults of a map, and nothing can go away under a pointer. A file that is renamed over or deleted meanwhile stays readable.
+ * An open segment. It is read at positions instead of mapped: the copy stays in the cache of the processor, costs no
+ * more than the page faults of a map, and nothing can go away under a pointer. A file that is renamed over or deleted
+ * meanwhile stays readable.
  */
 final class SegmentFile implements Closeable {
   static final int HEADER = 64;
@@ -45,7 +46,8 @@ final class SegmentFile implements Closeable {
   private static void check(PartitionFolder folder, long baseOffset, Path file, ByteBuffer header) {
     CRC32C crc = new CRC32C();
     crc.update(header.array(), 0, 28);
-    boolean whole = header.position() == HEADER && header.getLong(0) == MAGIC && header.getInt(28) == (int) crc.getValue();
+    boolean whole =
+        header.position() == HEADER && header.getLong(0) == MAGIC && header.getInt(28) == (int) crc.getValue();
     if (!whole || header.getInt(12) != folder.partition() || header.getLong(16) != baseOffset) {
       throw LogException.corruptFrame(folder, baseOffset, file, 0, "the segment's header is damaged");
     }

@@ -6,6 +6,7 @@ import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.util.zip.CRC32C;
 
 /** The sparse index beside a segment: where to start walking. A missing or foreign one only makes the walk longer. */
 final class SegmentIndex {
@@ -15,6 +16,7 @@ final class SegmentIndex {
   private static final int OFFSET = 0;
   private static final int POSITION = 8;
   private static final int ARRIVAL = 16;
+  private static final int CHECKSUM = 32;
 
   private final ByteBuffer entries;
 
@@ -60,7 +62,14 @@ final class SegmentIndex {
         high = middle;
       }
     }
-    return low == 0 ? -1 : read(low - 1, answer);
+    return low == 0 || !intact(low - 1) ? -1 : read(low - 1, answer);
+  }
+
+  /** Entries of a segment that is still written to are not synced: after a crash there may be anything. */
+  private boolean intact(int entry) {
+    CRC32C crc = new CRC32C();
+    crc.update(entries.slice(entry * ENTRY, CHECKSUM));
+    return entries.getInt(entry * ENTRY + CHECKSUM) == (int) crc.getValue();
   }
 
   private long read(int entry, int field) {

@@ -18,7 +18,8 @@ import java.util.concurrent.locks.LockSupport;
 
 /**
  * The file in which the owner publishes what may be read. It is mapped and read under a sequence lock: the owner
- * makes the sequence odd while it writes, so what was copied counts only if the sequence was even and is the same after.
+ * makes the sequence odd while it writes, so what was copied counts only if the sequence was even and is the same
+ * after.
  */
 final class StableFile {
   private static final VarHandle LONGS = MethodHandles.byteBufferViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
@@ -61,8 +62,8 @@ final class StableFile {
   }
 
   /**
-   * Wait until something was published after `moment`, but not for long. This looks at one number in memory, which costs far
-   * less than Spark's own way of asking again and again, and sees it sooner.
+   * Wait until something was published after `moment`, but not for long. This looks at one number in memory, which
+   * costs far less than Spark's own way of asking again and again, and sees it sooner.
    */
   void awaitAfter(LogMoment moment) {
     MappedByteBuffer watched = mapped();
@@ -88,7 +89,8 @@ final class StableFile {
       return null;
     }
     if (map.getInt(8) != VERSION) {
-      throw LogException.usage("the log in `%s` is of version %d, not %d".formatted(file.getParent(), map.getInt(8), VERSION));
+      throw LogException.usage(
+          "the log in `%s` is of version %d, not %d".formatted(file.getParent(), map.getInt(8), VERSION));
     }
     long arrival = map.getLong(ARRIVAL);
     byte[] slots = new byte[length];

@@ -13,7 +13,7 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.execution.arrow.ArrowWriter;
 import org.apache.spark.sql.util.ArrowUtils;
 
-/** One task's rows, streamed to the owner as Arrow batches. The connection is made with the first batch: many tasks have none. */
+/** One task's rows, streamed to the owner as Arrow batches. Many tasks have none, so it connects with the first. */
 final class StagingWriter implements DataWriter<InternalRow> {
   private static final int ROWS = 16_384;
   /** Rows may be a megabyte each; a batch of them must still fit. */

@@ -6,11 +6,12 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.LocalFileSystem;
 
 /**
- * The local file system for checkpoints (`fs.file.impl`): what was closed or renamed is on disk, and no operation starts a
- * child process. Hadoop's own syncs nothing and, without its native library, spawns some sixty processes per micro-batch.
+ * The local file system for checkpoints (`fs.file.impl`): what was closed or renamed is on disk, and no operation
+ * starts a child process. Hadoop's own syncs nothing and, without its native library, spawns some sixty processes per
+ * micro-batch.
  *
- * <p>It extends Hadoop's because `FileSystem.getLocal` casts to that. Hadoop's checksum files are left out: they double
- * the files to sync, and Spark keeps checksums of its own for checkpoints.
+ * <p>It extends Hadoop's because `FileSystem.getLocal` casts to that. Hadoop's checksum files are left out: they
+ * double the files to sync, and Spark keeps checksums of its own for checkpoints.
  */
 public final class SyncedLocalFileSystem extends LocalFileSystem {
   public SyncedLocalFileSystem() {

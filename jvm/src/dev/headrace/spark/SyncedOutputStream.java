@@ -7,8 +7,8 @@ import java.nio.file.Path;
 import org.apache.hadoop.fs.Syncable;
 
 /**
- * A file that is on disk when it is closed, and so is its name. It uses a plain stream, because a channel is closed when its
- * thread is interrupted, and Spark interrupts a query to stop it.
+ * A file that is on disk when it is closed, and so is its name. It uses a plain stream, because a channel is closed
+ * when its thread is interrupted, and Spark interrupts a query to stop it.
  */
 final class SyncedOutputStream extends OutputStream implements Syncable {
   private final Path file;

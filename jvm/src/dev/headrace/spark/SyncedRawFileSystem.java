@@ -21,7 +21,7 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.hadoop.fs.permission.FsPermission;
 
-/** The operations of Hadoop's local file system that would start `chmod`, `ls` or `readlink`, in java.nio, and synced. */
+/** What of Hadoop's local file system would start `chmod`, `ls` or `readlink`, done in java.nio, and synced. */
 final class SyncedRawFileSystem extends RawLocalFileSystem {
   private static final String ATTRIBUTES = "unix:mode,size,lastModifiedTime,lastAccessTime,isDirectory";
   private static final int PERMISSIONS = 07777;
@@ -33,7 +33,8 @@ final class SyncedRawFileSystem extends RawLocalFileSystem {
   }
 
   @Override
-  protected OutputStream createOutputStreamWithMode(Path path, boolean append, FsPermission permission) throws IOException {
+  protected OutputStream createOutputStreamWithMode(Path path, boolean append, FsPermission permission)
+      throws IOException {
     java.nio.file.Path file = pathToFile(path).toPath();
     boolean isNew = Files.notExists(file);
     OutputStream out = new SyncedOutputStream(file, append);
@@ -46,6 +47,12 @@ final class SyncedRawFileSystem extends RawLocalFileSystem {
   @Override
   protected OutputStream createOutputStream(Path path, boolean append) throws IOException {
     return createOutputStreamWithMode(path, append, null);
+  }
+
+  /** Every file that is created asks for its folder, and Hadoop would try to make each folder above it too. */
+  @Override
+  public boolean mkdirs(Path path) throws IOException {
+    return Files.isDirectory(pathToFile(path).toPath()) || super.mkdirs(path);
   }
 
   @Override

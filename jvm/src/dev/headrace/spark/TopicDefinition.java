@@ -44,7 +44,11 @@ record TopicDefinition(Path folder, int id, String name, int partitions, TreeMap
       schemas.put(version.required("version").asInt(), arrowSchema(version.required("arrow").asText()));
     }
     return new TopicDefinition(
-        folder, body.required("id").asInt(), body.required("name").asText(), body.required("partitions").asInt(), schemas);
+        folder,
+        body.required("id").asInt(),
+        body.required("name").asText(),
+        body.required("partitions").asInt(),
+        schemas);
   }
 
   private static Schema arrowSchema(String base64) throws IOException {

@@ -8,8 +8,8 @@ import java.util.Map;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 
 /**
- * How far a topic has been read: the next offset of each partition. It holds exactly the topic's records below `arrival`,
- * which is the same number for all sources of a query.
+ * How far a topic has been read: the next offset of each partition. It holds exactly the topic's records below
+ * `arrival`, which is the same number for all sources of a query.
  */
 final class TopicOffset extends Offset {
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -42,7 +42,8 @@ final class TopicOffset extends Offset {
     try {
       return JSON.readTree(text);
     } catch (JsonProcessingException error) {
-      throw LogException.usage("`%s` are not offsets: say {\"partitions\": {\"0\": 12}} or {\"arrival\": 34}".formatted(text));
+      throw LogException.usage(
+          "`%s` is not JSON: say {\"partitions\": {\"0\": 12}} or {\"arrival\": 34}".formatted(text));
     }
   }
 

@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A topic, or for a sink whatever its routes name, as Spark's table. */
-@SuppressWarnings("deprecation") // `columns()` would need its own type for every column; Spark derives it from `schema()`
+@SuppressWarnings("deprecation") // of `schema()`, from which Spark derives what replaces it
 final class TopicTable implements Table, SupportsRead, SupportsWrite {
   private final StructType schema;
 

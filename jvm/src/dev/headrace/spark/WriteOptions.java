@@ -41,7 +41,8 @@ record WriteOptions(Path path, JsonNode routes, String query, int version, Path 
     } catch (JsonProcessingException error) {
       // said below
     }
-    throw LogException.usage("option `routes` must be like [{\"topic\": \"t\", \"columns\": {\"A\": \"a\"}}], not `%s`".formatted(text));
+    throw LogException.usage(
+        "option `routes` must be like [{\"topic\": \"t\", \"columns\": {\"A\": \"a\"}}], not `%s`".formatted(text));
   }
 
   /** Without these a batch has no identity, and a repeated one would be written twice. */
