@@ -239,7 +239,7 @@ class RandomSql:
                 f"GREATEST({integer}, {self.expression(INTEGER, depth)}, 3)",
                 f"LEAST({integer}, 3)",
                 f"REDUCE({self.expression(INTEGERS, depth)}, 0, (total, one) => total + one)",
-                f"(-{integer})",
+                f"(- {integer})",
             )
         )
 

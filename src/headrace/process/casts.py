@@ -92,7 +92,8 @@ def _moment(text: Column) -> Column:
     # Spark wants four digits of a year.
     year = F.lpad(F.regexp_extract(text, r"^\s*([0-9]{1,4})", 1), 4, "0")
     spelled = F.concat(year, F.regexp_replace(spelled, r"^\s*[0-9]{1,4}", ""))
-    return F.timestamp_millis(F.unix_millis(F.when(text.rlike(MOMENT), F.upper(spelled).try_cast("timestamp"))))
+    possible = text.rlike(MOMENT) & (year != "0000")
+    return F.timestamp_millis(F.unix_millis(F.when(possible, F.upper(spelled).try_cast("timestamp"))))
 
 
 def _time_of_day(text: Column) -> Column:
