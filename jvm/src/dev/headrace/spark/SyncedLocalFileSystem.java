@@ -10,8 +10,9 @@ import org.apache.hadoop.fs.LocalFileSystem;
  * starts a child process. Hadoop's own syncs nothing and, without its native library, spawns some sixty processes per
  * micro-batch.
  *
- * <p>It extends Hadoop's because `FileSystem.getLocal` casts to that. Hadoop's checksum files are left out: they
- * double the files to sync, and Spark keeps checksums of its own for checkpoints.
+ * <p>It extends Hadoop's because `FileSystem.getLocal` casts to that. Hadoop's checksum files are left out: they double
+ * the files to sync. State has checksums of its own in RocksDB's files and in the compressed log of changes; the few
+ * lines of JSON beside it have none.
  */
 public final class SyncedLocalFileSystem extends LocalFileSystem {
   public SyncedLocalFileSystem() {
