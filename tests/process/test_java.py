@@ -12,8 +12,13 @@ from headrace.errors import NotFound
 from headrace.process import java
 
 
-def test_the_machines_java_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def java_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`use_java` sets it: whatever it was before comes back afterwards, also if it was not set."""
     monkeypatch.setenv("JAVA_HOME", os.environ.get("JAVA_HOME", ""))
+
+
+def test_the_machines_java_is_used(tmp_path: Path) -> None:
     found = java.use_java(tmp_path)
     assert found.version >= 17
     assert (Path(os.environ["JAVA_HOME"]) / "bin" / "java").is_file()
