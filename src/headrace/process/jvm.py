@@ -15,7 +15,7 @@ from headrace.process.java import use_java
 JAR = Path(__file__).parent / "jars" / "headrace-spark.jar"
 _JAVA_OPTIONS = (
     "-Dlog4j2.configurationFile=classpath:headrace-log4j2.properties",
-    # Spark asks whether a value is null before it asks for it; Arrow need not look again (a tenth of a scan).
+    # Spark asks whether a value is null before it asks for it; Arrow need not look again.
     "-Darrow.enable_null_check_for_get=false",
 )
 _STREAMING = "spark.sql.streaming."
@@ -49,7 +49,7 @@ def connector_conf() -> dict[str, str]:
         # State in RocksDB, of which each batch writes only what changed.
         _STREAMING + "stateStore.providerClass": _ROCKSDB,
         _STREAMING + "stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # A snapshot costs two child processes (Spark's own `rm -rf`); without one, changes are replayed at the start.
+        # A snapshot starts a child process (Spark's own `rm -rf`); without one, changes are replayed at the start.
         _STREAMING + "stateStore.minDeltasForSnapshot": "30",
         # Sources have names in the checkpoint, so that a query can change; one made without refuses them later.
         _STREAMING + "queryEvolution.enableSourceEvolution": "true",
