@@ -74,9 +74,7 @@ def _java() -> Check:
 
     found = find_java()
     if found is None:
-        hint = (
-            "install one (Debian: apt install openjdk-17-jre-headless), or:  pip install 'headrace[java]'"
-        )
+        hint = "install one (Debian: apt install openjdk-17-jre-headless), or:  pip install 'headrace[java]'"
         return Check("java", "wrong", f"there is none of version {LEAST_VERSION} or newer", hint)
     return Check("java", "ok", f"{found.version}  ({found.command})")
 
