@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.process.arrow_values import from_values, to_values
 from headrace.process.expressions import lower_expression
-from headrace.process.functions.fallback import from_values, to_values
 from headrace.process.session import query_session
 from headrace.sql.evaluate import compile_expression
 from headrace.sql.expressions import Expression
@@ -77,13 +77,25 @@ def differences(spark: SparkSession, texts: Sequence[str], rows: Sequence[dict[s
     return found
 
 
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
 def test_random_expressions_mean_the_same(spark: SparkSession, seed: int) -> None:
     chance = random.Random(seed)
     sql = RandomSql(chance)
     texts = [sql.expression(type_, 3) for type_ in WANTED for _ in range(4)]
     rows = [random_row(chance) for _ in range(40)]
+    assert "\n\n".join(differences(spark, texts, rows)) == ""
+
+
+def test_a_lambda_that_needs_python_runs_there_as_a_whole(spark: SparkSession) -> None:
+    texts = [
+        "TRANSFORM(AT, one => INITCAP(one + S1))",
+        "TRANSFORM(AI, one => one * LEN(INITCAP(S2)))",
+        "REDUCE(AT, '', (all, one) => all + ARRAY_JOIN(TRANSFORM(SPLIT(one, ','), part => INITCAP(part)), '/'))",
+        "ARRAY_CONTAINS(AT, INITCAP(S1))",
+        "UCASE(INITCAP(S1)) + CHR(I1 % 50 + 70)",
+    ]
+    rows = [random_row(random.Random(seed)) for seed in range(30)]
     assert "\n\n".join(differences(spark, texts, rows)) == ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JNetworkError
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -22,6 +24,8 @@ from headrace.process.progress import Progress, lag, parse_offsets, stream_time,
 from headrace.process.running import RunningQuery
 from headrace.process.session import query_session
 from headrace.process.streaming import start_query
+
+logger = logging.getLogger("headrace.process")
 
 STARTERS = 4
 WATCH_SECONDS = 0.2
@@ -40,6 +44,8 @@ class SparkQueryRunner(QueryRunner):
         self._queries: dict[str, RunningQuery] = {}
         self._lock = threading.Lock()
         self._closing = threading.Event()
+        self.spark_lost = threading.Event()
+        """Set when the JVM is gone. Nothing runs any more; only a new process helps."""
         self._pool = ThreadPoolExecutor(STARTERS, thread_name_prefix="headrace-start")
         self._watcher = threading.Thread(target=self._watch, name="headrace-watch", daemon=True)
         self._watcher.start()
@@ -108,9 +114,15 @@ class SparkQueryRunner(QueryRunner):
         while not self._closing.wait(WATCH_SECONDS):
             with self._lock:
                 queries = list(self._queries.values())
-            for query in queries:
-                if query.watch():
-                    self._submit(query)
+            try:
+                for query in queries:
+                    if query.watch():
+                        self._submit(query)
+            except Exception as error:
+                # Whatever it is, the others still have to be watched; only without Spark there is nothing left to do.
+                logger.exception("watching the queries failed")
+                if isinstance(error, Py4JNetworkError | OSError):
+                    self.spark_lost.set()
 
     def _status(self, query: RunningQuery, snapshot: Snapshot) -> QueryStatus:
         spec = query.spec

@@ -10,9 +10,11 @@ from types import MappingProxyType
 
 from pyspark.sql import Column
 
+from headrace.errors import UsageError
 from headrace.process.functions import collections, json, numbers, strings, times
 from headrace.process.functions.arguments import Arguments, Lowering
-from headrace.process.functions.fallback import lower_in_python
+from headrace.process.functions.fallback import InsideLambda, lower_in_python
+from headrace.sql.functions import FUNCTIONS
 
 LOWERINGS: Mapping[str, Lowering] = MappingProxyType(
     strings.LOWERINGS | numbers.LOWERINGS | times.LOWERINGS | collections.LOWERINGS | json.LOWERINGS
@@ -21,6 +23,12 @@ LOWERINGS: Mapping[str, Lowering] = MappingProxyType(
 
 def lower_call(arguments: Arguments) -> Column:
     """A lowering answers None where Spark's function means something else for these arguments."""
+    if arguments.name not in FUNCTIONS:
+        raise UsageError(f"function `{arguments.name}` does not exist", hint="SHOW FUNCTIONS lists what does")
     lowering = LOWERINGS.get(arguments.name)
-    found = lowering(arguments) if lowering is not None else None
+    try:
+        found = lowering(arguments) if lowering is not None else None
+    except InsideLambda:
+        # A lambda of this call needs Python; if the call stands in another lambda, that one does too.
+        found = None
     return lower_in_python(arguments) if found is None else found

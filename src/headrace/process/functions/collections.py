@@ -16,11 +16,11 @@ PLAIN = (Boolean, Integer, BigInt, Double, Decimal, Varchar, Date)
 
 
 def _contains(of: Arguments) -> Column:
-    """A null may be contained, and no array contains nothing."""
-    wanted = comparable(of[1], of.type(1))
-    array_type = of.type(0)
-    assert isinstance(array_type, Array)
-    found = F.exists(of[0], lambda element: comparable(element, array_type.element).eqNullSafe(wanted))
+    """A null may be contained, and no array contains nothing. Without a lambda over what is looked for: that may need
+    Python."""
+    values, wanted = comparable(of[0], of.type(0)), comparable(of[1], of.type(1))
+    has_null = F.exists(values, lambda element: element.isNull())
+    found = F.when(wanted.isNull(), has_null).otherwise(F.array_contains(values, wanted))
     return F.coalesce(found, F.lit(False))
 
 
