@@ -190,8 +190,11 @@ class RandomSql:
         return f"({self.expression(INTEGER, depth)} + {self.expression(BIGINT, depth)})"
 
     def _compare(self, depth: int) -> str:
-        type_ = self.chance.choice((INTEGER, BIGINT, MONEY, VARCHAR, TIMESTAMP, DATE, TIME))
+        type_ = self.chance.choice((INTEGER, BIGINT, MONEY, VARCHAR, TIMESTAMP, DATE, TIME, DOUBLE))
         left, right = self.expression(type_, depth), self.expression(type_, depth)
+        if type_ == DOUBLE:
+            operator = self.chance.choice(("=", "<>", "<", "<=", ">", ">="))
+            return f"({left} {operator} {right})"
         operator = self.chance.choice(("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"))
         return self.chance.choice(
             (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -158,3 +160,32 @@ def test_twenty_queries_at_once(spark: SparkSession, tmp_path: Path) -> None:
                 wait_for(lambda sink=sink: views(pipeline, sink.upper()) == 60, 120, f"sixty in {sink}")  # type: ignore[misc]
             assert {s.state for s in runner.statuses()} == {"running"}
             assert {s.restarts for s in runner.statuses()} == {0}
+
+
+WITHOUT_JAVA = """
+import sys
+from pathlib import Path
+from headrace.config import SparkSettings
+from headrace.process.jvm import spark_session
+from tests.process.pipeline import Pipeline
+from tests.process.test_runner import STREAM, count_table, put, running, views
+from tests.support import wait_for
+
+spark = spark_session(SparkSettings(master="local[1]", memory="512m"), "to be killed")
+with Pipeline(Path(sys.argv[1]), STREAM + count_table("t")) as pipeline, running(spark, pipeline, "t") as runner:
+    put(pipeline, 3)
+    wait_for(lambda: views(pipeline, "T") == 3, 60, "three")
+    spark.sparkContext._gateway.proc.kill()
+    assert runner.spark_lost.wait(20)
+print("noticed")
+"""
+
+
+@pytest.mark.slow
+def test_the_loss_of_java_is_noticed(tmp_path: Path) -> None:
+    """Killed from outside, as the kernel does when memory is short. In its own process: the session is everybody's."""
+    root = Path(__file__).parent.parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_JAVA, str(tmp_path)], cwd=root, capture_output=True, text=True, timeout=120
+    )
+    assert "noticed" in done.stdout, done.stderr[-3000:]

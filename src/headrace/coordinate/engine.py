@@ -28,7 +28,7 @@ from headrace.coordinate.child import MARK
 from headrace.coordinate.reconcile import Reconciler, sweep_checkpoints
 from headrace.coordinate.status import ENGINE_STATUS, EngineReport
 from headrace.coordinate.supervisor import EXIT_HOPELESS
-from headrace.errors import ConfigError, HeadraceError, NotFound
+from headrace.errors import ConfigError, HeadraceError, NotFound, QueryFailed
 from headrace.log.local.open import LocalClient
 from headrace.process.base import QueryStatus
 
@@ -136,6 +136,9 @@ class Engine:
             self._reconciler.reconcile()
             reporter.say("running")
             while not self._done():
+                if runner.spark_lost.is_set():
+                    # The supervisor starts us again, with a new one.
+                    raise QueryFailed("Spark's Java process is gone", hint="logs/engine.log may say why")
                 if catalog.refresh() and self._reconciler.reconcile():
                     reporter.changed()
                 self._stopping.wait(LOOK_S)

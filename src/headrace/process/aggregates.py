@@ -14,7 +14,7 @@ from headrace.process.expressions import lower_expression
 from headrace.process.spark_types import spark_type
 from headrace.sql.expressions import Call, Expression
 from headrace.sql.plan import Named
-from headrace.types import BigInt, Boolean, DataType, Decimal, Integer
+from headrace.types import BigInt, DataType, Decimal, Integer
 
 # 2^12 hashes: up to 4,096 different values are counted exactly, more within about 1.6 %
 # (docs/decisions/count-distinct.md).
@@ -69,13 +69,8 @@ def _average(arguments: tuple[Expression, ...]) -> Column:
     return F.when(F.count(value) > 0, total / F.count(value))
 
 
-def _extreme(choose: Callable[[Column], Column]) -> Callable[[tuple[Expression, ...]], Column]:
-    def lower(arguments: tuple[Expression, ...]) -> Column:
-        value, type_ = _argument(arguments)
-        # Spark compares booleans, but keeps no state for the extremes of them as fast as for numbers.
-        return choose(value.cast("int")).cast("boolean") if isinstance(type_, Boolean) else choose(value)
-
-    return lower
+def _plain(aggregate: Callable[[Column], Column]) -> Callable[[tuple[Expression, ...]], Column]:
+    return lambda arguments: aggregate(_argument(arguments)[0])
 
 
 AGGREGATES: dict[str, Callable[[tuple[Expression, ...]], Column]] = {
@@ -83,6 +78,6 @@ AGGREGATES: dict[str, Callable[[tuple[Expression, ...]], Column]] = {
     "COUNT_DISTINCT": _count_distinct,
     "SUM": _sum,
     "AVG": _average,
-    "MIN": _extreme(F.min),
-    "MAX": _extreme(F.max),
+    "MIN": _plain(F.min),
+    "MAX": _plain(F.max),
 }

@@ -95,7 +95,16 @@ def _negate(node: E.Negate, scope: Scope) -> Column:
 def _comparison(node: E.Comparison, scope: Scope) -> Column:
     left = comparable(lower_expression(node.left, scope), _type(node.left))
     right = comparable(lower_expression(node.right, scope), _type(node.right))
-    return _COMPARISONS[node.operator](left, right)
+    return _compare(node.operator, left, right, _type(node.left))
+
+
+def _compare(operator: str, left: Column, right: Column, type_: DataType) -> Column:
+    """To Spark, what is not a number equals itself and is larger than any; to everybody else it is unlike all."""
+    compared = _COMPARISONS[operator](left, right)
+    if not isinstance(type_, Double) or operator.startswith("IS"):
+        return compared
+    unlike = (F.isnan(left) & right.isNotNull()) | (F.isnan(right) & left.isNotNull())
+    return F.when(unlike, F.lit(operator == "<>")).otherwise(compared)
 
 
 _COMPARISONS: dict[str, Callable[[Column, Column], Column]] = {
@@ -130,7 +139,8 @@ def _is_null(node: E.IsNull, scope: Scope) -> Column:
 
 def _between(node: E.Between, scope: Scope) -> Column:
     value, low, high = (lower_expression(part, scope) for part in (node.operand, node.low, node.high))
-    return _negated((value >= low) & (value <= high), node.negated)
+    type_ = _type(node.operand)
+    return _negated(_compare(">=", value, low, type_) & _compare("<=", value, high, type_), node.negated)
 
 
 def _in(node: E.In, scope: Scope) -> Column:

@@ -84,6 +84,9 @@ class SparkQueryRunner(QueryRunner):
         with self._lock:
             self._closing.set()
             queries = list(self._queries.values())
+        if self.spark_lost.is_set():
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            return
         list(self._pool.map(self._in_thread(RunningQuery.stop), queries))
         self._pool.shutdown(wait=True)
         self._watcher.join()
