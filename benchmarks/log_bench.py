@@ -84,9 +84,9 @@ def _appends(name: str, rows: int, size: int, outstanding: int, aim: str) -> Mea
     batch = make_rows(size)
     with opened() as log:
         append_all(log, batch, max(1, outstanding // 4), outstanding)
-        groups, before = log.groups(), log.stats("events").bytes
+        groups, before = log.commits(), log.stats("events").bytes
         seconds = append_all(log, batch, rows // size, outstanding)
-        groups, written = log.groups() - groups, log.stats("events").bytes - before
+        groups, written = log.commits() - groups, log.stats("events").bytes - before
         plain = _plain_writes(log.folder, written, groups)
     detail = f"{written / rows:.0f} bytes each on disk, {groups} groups"
     return Measure(name, rows / seconds, "records/s", rows / plain, "plain write + fdatasync", aim, detail)

@@ -20,6 +20,7 @@ from benchmarks.measure import Measure, percentile
 from tests.support import free_port, wait_for
 
 ROOT = Path(__file__).parent.parent
+WARM_UP = 20.0  # seconds of load before the first probe: the JVM compiles what it runs often
 ONE_QUERY = """
 CREATE STREAM pageviews (userid VARCHAR KEY, pageid VARCHAR, viewtime TIMESTAMP)
   WITH (KAFKA_TOPIC='pageviews', VALUE_FORMAT='JSON', TIMESTAMP='viewtime', PARTITIONS=2);
@@ -96,7 +97,7 @@ def event_to_feed(url: str, seconds: float) -> list[float]:
     listener.start()
     listening.wait(10)
     with httpx.Client(timeout=10) as http:
-        warm_up, number = 5.0, 0
+        warm_up, number = WARM_UP, 0
         began = time.monotonic()
         while time.monotonic() - began < warm_up + seconds:
             number += 1

@@ -18,6 +18,7 @@ HeadraceError
 │   ├── CorruptFrame        bytes that do not match their checksum
 │   ├── OffsetOutOfRange    before the log's start or past its end
 │   ├── OwnerLost           the owner went away before it answered
+│   ├── Fenced              another producer of that name, or a newer group, took over
 │   └── BatchConflict       contract 7: same batch, other checkpoint or offsets
 ├── StoreDamaged            a view that cannot be read; it is being refilled   503
 ├── QueryFailed             a streaming query stopped, with its cause
@@ -164,6 +165,10 @@ class OffsetOutOfRange(LogError):
 
 class OwnerLost(LogError):
     code, status = "owner_lost", 503
+
+
+class Fenced(LogError):
+    code, status = "fenced", 409
 
 
 class BatchConflict(LogError):

@@ -8,6 +8,8 @@ The promises, whoever implements them:
   `Snapshot` is a moment of the log: everything below one arrival number. Reading up to the same snapshot
   twice gives the same records.
 - A record whose event id the topic already has is not stored again; its row number comes back as a duplicate.
+
+What a log cannot promise is missing from its `capabilities`, with the reason in docs/reference/logs.md.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from re import Pattern
+from types import TracebackType
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 
@@ -42,8 +46,19 @@ class TimestampColumn:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
+    """0 means: as the log's own settings say."""
+
     retention_ms: int = 0
     retention_bytes: int = 0
+    compacted: bool = False
+    """Keep the newest value of each key; older ones go in the background. Offsets never change."""
+    tombstone_ms: int = 24 * 3600 * 1000
+    """How long a compacted topic keeps a tombstone, so that slow readers see the deletion."""
+    segment_bytes: int = 0
+    compression: Literal["none", "lz4", "zstd"] = "none"
+    replication: int = 0
+    min_insync: int = 0
+    """Copies, and how many must have a record before `acks="all"` is answered. A local log has one, always synced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +180,48 @@ class Records:
         return (self.offsets[-1] if self.offsets else self.first_offset + self.batch.num_rows - 1) + 1
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    topic: str
+    partition: int
+
+
+Start = Literal["earliest", "latest"]
+Subscription = str | Sequence[str] | Pattern[str]
+"""A topic, several, a wildcard (`orders.*`, `*-eu`), or a regular expression over whole names. A pattern takes
+in topics made later; it never matches internal ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    id: str
+    client: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """Where a group is in one partition. `lag` counts the records from `committed` (or the start) to the end."""
+
+    at: TopicPartition
+    committed: int | None
+    end: int
+    lag: int
+    member: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    name: str
+    state: Literal["empty", "rebalancing", "stable"]
+    members: tuple[GroupMember, ...]
+    offsets: tuple[GroupOffset, ...]
+
+    @property
+    def lag(self) -> int:
+        return sum(offset.lag for offset in self.offsets)
+
+
 @dataclass(frozen=True, slots=True)
 class TopicStats:
     records: int
@@ -175,8 +232,107 @@ class TopicStats:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
+class Producer(ABC):
+    """Writes in batches, each exactly once: what is sent again after a lost answer lands once. For one thread.
+
+    A producer with a `name` is the only one of that name: opening it fences the former one, whose next call raises
+    `Fenced`, and finishes what that one left open (aborted, never read).
+    """
+
+    @abstractmethod
+    def send(self, topic: str, batch: pa.RecordBatch, partition: int | None = None) -> Future[Appended]:
+        """Take a batch, to be written within the linger time, together with others. In a transaction the future is done
+        with the commit, positions given. Order within a partition is the order of the calls, whatever is retried."""
+
+    @abstractmethod
+    def flush(self, timeout: float = 30.0) -> None:
+        """Everything sent so far is acknowledged, or an error is raised."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Start a transaction. `UsageError` without a name, or inside of one."""
+
+    @abstractmethod
+    def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit these offsets of a group with the transaction: read, process, write, exactly once."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """All of the transaction becomes visible, at once."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Nothing of the transaction is ever read."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Flushes; a transaction that is open is aborted."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+class Consumer(ABC):
+    """Reads the partitions it has, only what is committed. For one thread.
+
+    In a group the partitions are shared out among the members, as few as possible moving when one comes or goes; a
+    member that neither polls nor heartbeats within the session timeout loses its own. The three ways to use it: commit
+    before processing (at most once), after it (at least once), or with `Producer.send_offsets` (exactly once).
+    """
+
+    @abstractmethod
+    def assignment(self) -> frozenset[TopicPartition]: ...
+
+    @abstractmethod
+    def poll(self, timeout: float = 1.0, max_records: int = 10_000) -> list[Records]:
+        """What is new, at once if there is some, else within `timeout` (long poll). Keeps membership alive."""
+
+    @abstractmethod
+    def position(self, at: TopicPartition) -> int:
+        """The offset `poll` will give next."""
+
+    @abstractmethod
+    def seek(self, at: TopicPartition, to: int | Start) -> None: ...
+
+    @abstractmethod
+    def seek_to_time(self, time_ms: int) -> None:
+        """All partitions: to the first record at or after that event time."""
+
+    @abstractmethod
+    def pause(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+    @abstractmethod
+    def resume(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+    @abstractmethod
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Remember the group's offsets, durably: those given, or what `poll` has returned so far. `Fenced` if the group
+        has moved on without this member."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leaves the group; commits nothing by itself."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+Capability = Literal["arrival", "event-ids", "stage", "split", "quarantine", "archive"]
+
+
 class Log(ABC):
     """Open until `close`. Safe to use from several threads."""
+
+    capabilities: frozenset[Capability] = frozenset()
+    """What this log can beyond the common contract. `arrival`: one order over all partitions, kept with each record;
+    without it, records of different partitions are ordered by time, partition, offset, and `Snapshot.arrival` only
+    tells whether anything is new."""
 
     # Topics
 
@@ -268,7 +424,58 @@ class Log(ABC):
     def offset_at_arrival(self, topic: str, partition: int, arrival: int) -> int:
         """The first offset whose arrival number is ≥ arrival; the end if there is none."""
 
+    # Producers, consumers, groups
+
+    def producer(
+        self,
+        name: str | None = None,
+        acks: Acks = "all",
+        linger_ms: float = 5.0,
+        transaction_timeout_s: float = 60.0,
+    ) -> Producer:
+        """With a name it can do transactions and fences the former one of that name."""
+        raise UsageError("this log has no producers")
+
+    def consumer(
+        self,
+        topics: Subscription,
+        group: str | None = None,
+        start: Start = "earliest",
+        columns: Sequence[str] | None = None,
+        client: str = "",
+        session_timeout_s: float = 10.0,
+    ) -> Consumer:
+        """Without a group it reads all partitions of the topics. `start`: where to begin without a committed offset."""
+        raise UsageError("this log has no consumers")
+
+    def groups(self) -> list[str]:
+        return []
+
+    def group(self, name: str) -> Group:
+        """`NotFound` if nobody ever joined it or committed."""
+        raise UsageError("this log has no groups")
+
+    def reset_group(self, name: str, offsets: Mapping[TopicPartition, int], force: bool = False) -> None:
+        """Set committed offsets, of a group that need not exist. `Conflict` while it has members, unless forced: then
+        they are sent away first."""
+        raise UsageError("this log has no groups")
+
+    def delete_group(self, name: str) -> None:
+        raise UsageError("this log has no groups")
+
     # Care
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        """Forget the records below `before`; returns the new start. Readers below it get `OffsetOutOfRange`."""
+        raise UsageError("this log cannot delete records")
+
+    def split_partition(self, topic: str, partition: int) -> tuple[int, int]:
+        """Close a partition and open two for the halves of its hash range; what it holds stays. With `split`."""
+        raise UsageError("this log cannot split partitions")
+
+    def merge_partitions(self, topic: str, one: int, other: int) -> int:
+        """Close two partitions with neighbouring hash ranges and open one for both. With `split`."""
+        raise UsageError("this log cannot merge partitions")
 
     def quarantine(self, topic: str, partition: int, offset: int) -> tuple[int, int]:
         """Set aside the damage that `offset` is in, so that readers pass over exactly those offsets: [from, to).

@@ -223,7 +223,7 @@ class LocalLog(ReadingLog):
         """Seal, rewrite, retain now, instead of when the maintenance thread next does."""
         self._maintenance.run_once()
 
-    def groups(self) -> int:
+    def commits(self) -> int:
         """Groups committed so far: what one sync has carried can be told from it."""
         return self._committer.state.group
 
