@@ -35,8 +35,8 @@ def table(name: str, window: str) -> str:
 
 
 def adversarial_events(chance: random.Random, count: int, size: int, advance: int, grace: int) -> list[Row]:
-    """Time moves on to just before, on and just after the moment a window closes; then come records for that window, from
-    its first to its last millisecond, among others that are a little or very late."""
+    """Time moves on to just before, on and just after the moment a window closes; then come records for that window,
+    from its first to its last millisecond, among others that are a little or very late."""
     moments, now = [0], 0
     while len(moments) < count:
         start = (now // advance + chance.choice((0, 0, 1, 3))) * advance
