@@ -23,8 +23,8 @@ from headrace.server.models import (
 )
 from headrace.server.parameters import body_of
 from headrace.server.services import Services
-from headrace.server.validation import check
-from headrace.sql.api import FUNCTIONS, parse
+from headrace.sql.api import FUNCTIONS
+from headrace.sql.api import validate as check_script
 from headrace.sql.parser.statements import KEYWORDS
 from headrace.sql.tokens import NOT_AN_ALIAS
 from headrace.types import Column, display_name
@@ -80,8 +80,7 @@ async def validate(request: Request, services: Services) -> Response:
 
     def run() -> ValidateAnswer:
         try:
-            found = parse(wanted.sql)
-            check(found, services.catalog)
+            found = [statement for statement, _ in check_script(wanted.sql, services.catalog)]
         except SqlError as error:
             return ValidateAnswer(ok=False, error=error.to_json())
         spans = [StatementSpan(type(each).__name__, each.start, each.end) for each in found]
