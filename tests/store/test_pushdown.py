@@ -77,7 +77,7 @@ TYPES = {column.name: column.type for column in SOURCE.all_columns}
 VALUES: dict[DataType, list[Any]] = {
     INTEGER: [0, 1, -1, 7, 2**31 - 1, -(2**31)],
     BIGINT: [0, 1, -1, 7, 60_000, 2**53 + 1, 2**63 - 1, -(2**63)],
-    DOUBLE: [0.0, 1.0, -1.5, 7.0, 2.0**53, 1e300, float("inf"), float("-inf")],
+    DOUBLE: [0.0, 1.0, -1.5, 7.0, 2.0**53, 1e300, float("inf"), float("-inf"), float("nan")],
     MONEY: [Decimal(text) for text in ("0.00", "1.00", "-1.00", "-0.01", "7.50", "99999999.99")],
     VARCHAR: ["", "a", "A", "ab", "aB", "b", "%", "_", "a\0b", "a\n", "é", "\ud7ff", "\ue000", "\U0010ffff", "ab%"],
     BYTES: [b"", b"\x00", b"a", b"\xff"],

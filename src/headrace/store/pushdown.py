@@ -7,6 +7,7 @@ conditions mean exactly what the evaluator means, nulls included: whatever could
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -85,7 +86,9 @@ class Pusher:
             case Not(operand):
                 return Operation("NOT", (self.condition(operand),))
             case Comparison(operator, left, right):
-                return Operation(_COMPARISONS.get(operator, operator), self._terms(left, right))
+                terms = self._terms(left, right)
+                compared = Operation(_COMPARISONS.get(operator, operator), terms)
+                return self._without_nan(compared) if isinstance(self._type_of(terms), Double) else compared
             case Between(operand, low, high, negated):
                 return _negated(Operation("BETWEEN", self._terms(operand, low, high)), negated)
             case In(operand, options, negated):
@@ -108,6 +111,8 @@ class Pusher:
         if len(types) != 1:
             raise NotPushable  # no column at all, or columns of several types
         [type_] = types
+        if isinstance(type_, Double) and (len(fields) > 1 or any(map(_is_nan, expressions))):
+            raise NotPushable  # what is not a number equals nothing, itself included; a store's sorts somewhere
         return tuple(
             fields[place][0] if place in fields else self._parameter(constant_value(part), type_)
             for place, part in enumerate(expressions)
@@ -123,6 +128,17 @@ class Pusher:
                 if isinstance(target, BigInt):
                     return Field(name), BIGINT
         raise NotPushable
+
+    def _type_of(self, terms: tuple[Condition, ...]) -> DataType:
+        [compared] = [term for term in terms if isinstance(term, Field)]
+        return DOUBLE if compared.real else self.columns[compared.column]
+
+    def _without_nan(self, compared: Operation) -> Condition:
+        """What is not a number is above nothing, but stores sort it above all numbers."""
+        greater = compared.operands[1 if compared.operator in ("<", "<=") else 0]
+        if compared.operator not in _ORDERS or not isinstance(greater, Field):
+            return compared
+        return Operation("AND", (compared, Operation("<=", (greater, self._parameter(math.inf, DOUBLE)))))
 
     def _column(self, expression: Expression) -> Field:
         if isinstance(expression, ColumnRef) and expression.name in self.columns:
@@ -156,6 +172,7 @@ class Pusher:
 MAX_PARAMETERS = 1_000
 """Stores have limits: a condition with more constants is for the evaluator."""
 DIFFERENT_EACH_TIME = {"RANDOM", "UUID"}
+_ORDERS = {"<", "<=", ">", ">="}
 _COMPARISONS = {"IS DISTINCT FROM": "IS NOT", "IS NOT DISTINCT FROM": "IS"}
 
 
@@ -187,6 +204,11 @@ def constant_value(expression: Expression) -> Any:
     if isinstance(expression, Literal):
         return expression.value
     return compile_expression(expression)({})
+
+
+def _is_nan(expression: Expression) -> bool:
+    value = constant_value(expression) if is_constant(expression) else None
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _compared_as(type_: DataType) -> DataType:
