@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import pyarrow as pa
@@ -52,6 +52,9 @@ STAMPED = (ARRIVAL, STREAM_TIME)
 """Columns only the owner writes."""
 
 RAW_KEY, RAW_VALUE = Column("KEY", BYTES), Column("VALUE", BYTES)
+
+COMPRESSIONS = ("none", "lz4", "zstd")
+CONFIG_FIELDS = tuple(field.name for field in fields(TopicConfig))
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MAX_PARTITIONS = 1024
@@ -143,6 +146,7 @@ def normalize_spec(spec: TopicSpec) -> TopicSpec:
         )
     if not 1 <= spec.partitions <= _MAX_PARTITIONS:
         raise UsageError(f"topic `{spec.name}` cannot have {spec.partitions} partitions", hint="1 to 1024")
+    check_config(spec.name, spec.config)
     if spec.kind == "raw":
         spec = replace(spec, key=(RAW_KEY,), value=(RAW_VALUE,))
     seen: set[str] = set()
@@ -153,6 +157,18 @@ def normalize_spec(spec: TopicSpec) -> TopicSpec:
             raise UsageError(f"column `{column.name}` is declared twice")
         seen.add(column.name)
     return spec
+
+
+def check_config(name: str, config: TopicConfig) -> None:
+    """Values of the right kind, none negative: a mistake here deletes records."""
+    for what, value in asdict(config).items():
+        expected = type(getattr(TopicConfig(), what))
+        if type(value) is not expected or (expected is int and not 0 <= value < 2**63):
+            raise UsageError(f"topic `{name}`: `{what}` cannot be `{value}`")
+    if config.compression not in COMPRESSIONS:
+        raise UsageError(
+            f"topic `{name}`: no compression `{config.compression}`", hint="one of: " + ", ".join(COMPRESSIONS)
+        )
 
 
 def check_alteration(topic: Topic, spec: TopicSpec) -> None:
@@ -189,7 +205,7 @@ def spec_to_json(spec: TopicSpec) -> dict[str, Any]:
         "value_format": spec.value_format,
         "timestamp": {"column": stamp.column, "format": stamp.format} if stamp else None,
         "windowed": spec.windowed,
-        "config": {"retention_ms": spec.config.retention_ms, "retention_bytes": spec.config.retention_bytes},
+        "config": asdict(spec.config),
         "schemas": [{"version": 1, "key": _columns_to_json(spec.key), "value": _columns_to_json(spec.value)}],
     }
 
@@ -198,7 +214,7 @@ def spec_from_json(body: dict[str, Any]) -> TopicSpec:
     """The spec of a topic's JSON; its columns are those of the newest schema."""
     try:
         newest = body["schemas"][-1] if body.get("schemas") else {}
-        stamp, config = body.get("timestamp"), body.get("config") or {}
+        stamp = body.get("timestamp")
         return TopicSpec(
             name=body["name"],
             key=_columns_from_json(newest.get("key", ())),
@@ -210,10 +226,15 @@ def spec_from_json(body: dict[str, Any]) -> TopicSpec:
             value_format=body.get("value_format", "JSON"),
             timestamp=TimestampColumn(stamp["column"], stamp.get("format")) if stamp else None,
             windowed=body.get("windowed"),
-            config=TopicConfig(config.get("retention_ms", 0), config.get("retention_bytes", 0)),
+            config=config_from_json(body.get("config") or {}),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError("not a topic's definition", detail=f"{type(error).__name__}: {error}") from error
+
+
+def config_from_json(body: dict[str, Any]) -> TopicConfig:
+    """Fields an older Headrace did not write have their defaults; those a newer one wrote are left out."""
+    return TopicConfig(**{name: body[name] for name in CONFIG_FIELDS if name in body})
 
 
 def topic_to_json(topic: Topic) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from headrace.log.schema import frame_schema
 class ReadingLog(Log):
     """The reading half of `Log`. Whoever inherits says what may be read (`snapshot`) and what topics there are."""
 
+    capabilities = frozenset({"arrival", "event-ids", "stage", "quarantine"})
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._files: dict[tuple[int, int], PartitionFiles] = {}

@@ -1,0 +1,118 @@
+"""Writing: what an append promises, for every log there is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headrace.errors import UsageError
+from headrace.log.base import Append, Log
+from tests.log.support import PLAIN, VIEWS, batch, numbers, put, rows
+
+
+def test_what_was_appended_is_read_in_order(log: Log) -> None:
+    log.create_topic(PLAIN)
+    assert put(log, "plain", N=[1, 2]).positions == ((0, 0, 1),)
+    assert put(log, "plain", N=[3]).positions == ((0, 2, 2),)
+    assert numbers(log) == [1, 2, 3]
+
+
+@pytest.mark.needs("arrival")
+def test_system_columns_are_filled_in(log: Log) -> None:
+    log.create_topic(PLAIN)
+    put(log, "plain", N=[1], time_=[70], tombstone_=[True], id_=["e1"], rest_=['{"x":1}'], headers_=[[("a", b"b")]])
+    assert rows(log, "plain") == [
+        {
+            "partition": 0,
+            "offset": 0,
+            "$arrival": 0,
+            "$stream_time": -1,
+            "$time": 70,
+            "$tombstone": True,
+            "$id": "e1",
+            "$headers": {"a": b"b"},
+            "$rest": '{"x":1}',
+            "N": 1,
+        }
+    ]
+
+
+def test_a_key_always_goes_to_the_same_partition(log: Log) -> None:
+    log.create_topic(VIEWS)
+    for _ in range(3):
+        put(log, "pageviews", USERID=[f"u{n}" for n in range(20)])
+    places: dict[str, set[int]] = {}
+    for row in rows(log, "pageviews"):
+        places.setdefault(row["USERID"], set()).add(row["partition"])
+    assert len(places) == 20
+    assert all(len(place) == 1 for place in places.values())
+    assert {number for place in places.values() for number in place} == {0, 1}
+
+
+def test_rows_without_a_key_go_in_turn(log: Log) -> None:
+    log.create_topic(replace(PLAIN, partitions=3))
+    put(log, "plain", N=list(range(9)))
+    assert [len(numbers(log, partition=number)) for number in range(3)] == [3, 3, 3]
+
+
+def test_a_partition_can_be_chosen(log: Log) -> None:
+    log.create_topic(VIEWS)
+    assert put(log, "pageviews", 1, USERID=["a", "b"]).positions == ((1, 0, 1),)
+    with pytest.raises(UsageError):
+        put(log, "pageviews", 2, USERID=["a"])
+
+
+def test_several_batches_are_one_atomic_write(log: Log) -> None:
+    log.create_topic(PLAIN)
+    log.create_topic(VIEWS)
+    first, second = log.append([Append("plain", batch(N=[1])), Append("pageviews", batch(USERID=["a"]), 0)]).result(30)
+    assert (first.positions, second.positions, log.snapshot().arrival) == (((0, 0, 0),), ((0, 0, 0),), 2)
+    with pytest.raises(UsageError):
+        log.append([Append("plain", batch(N=[2])), Append("pageviews", batch(NOPE=["a"]))]).result(30)
+    assert numbers(log) == [1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "what"),
+    [
+        ({"X": [1]}, "X"),
+        ({"N": ["text"]}, "N"),
+        ({"arrival_": [1]}, "arrival"),
+        ({"N": [1], "time_": [-1]}, "time"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(log: Log, columns: dict[str, list[object]], what: str) -> None:
+    log.create_topic(PLAIN)
+    with pytest.raises(UsageError, match=what):
+        put(log, "plain", None, **columns)
+    assert log.snapshot().arrival == 0
+
+
+def test_taken_is_answered_before_it_is_durable(log: Log) -> None:
+    log.create_topic(PLAIN)
+    [appended] = log.append([Append("plain", batch(N=[1]))], acks="1").result(30)
+    assert appended.positions == ()
+    assert log.wait(0, 30).arrival == 1
+    assert numbers(log) == [1]
+
+
+def test_other_acks_are_refused(log: Log) -> None:
+    log.create_topic(PLAIN)
+    with pytest.raises(UsageError, match="acks"):
+        log.append([Append("plain", batch(N=[1]))], acks="2").result(30)  # type: ignore[arg-type]
+
+
+def test_an_empty_batch_is_nothing(log: Log) -> None:
+    log.create_topic(PLAIN)
+    assert put(log, "plain", N=[]).positions == ()
+    assert log.snapshot().arrival == 0
+
+
+@pytest.mark.needs("event-ids")
+def test_event_ids_are_stored_once(log: Log) -> None:
+    log.create_topic(PLAIN)
+    assert put(log, "plain", N=[1, 2, 3], id_=["a", "b", "a"]).duplicates == (2,)
+    assert put(log, "plain", N=[4, 5, 6], id_=["b", None, "c"]).duplicates == (0,)
+    assert put(log, "plain", N=[7], id_=["c"]).positions == ()
+    assert numbers(log) == [1, 2, 5, 6]
