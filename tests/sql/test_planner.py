@@ -35,6 +35,8 @@ def _line(node: PlanNode) -> str:
             return f"aggregate {named(keys)} | {named(aggregates)}{size}"
         case Scan(source):
             return f"scan {source.name}"
+        case _:
+            return type(node).__name__.lower()
 
 
 def test_a_stream_of_a_stream() -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 from headrace.coordinate.base import CATALOG_TOPIC, QueryDefinition, ViewDefinition
 from headrace.errors import LogError
-from headrace.sql.source import Source, Window
+from headrace.sql.source import Header, Source, Window
 from headrace.types import Column, type_from_json, type_to_json
 
 EVENT_VERSION = 1
@@ -126,6 +126,22 @@ _DECODERS: dict[str, Callable[[dict[str, Any]], Event]] = {
 }
 
 
+# Fields that came later, written only where they say something: an older catalog has none of them.
+_SINCE = (
+    "key_delimiter",
+    "value_delimiter",
+    "wrap_single_value",
+    "key_schema_id",
+    "value_schema_id",
+    "key_schema_name",
+    "value_schema_name",
+    "read_only",
+    "retention_ms",
+)
+
+_DEFAULTS = {field.name: field.default for field in fields(Source)}
+
+
 def source_to_json(source: Source) -> dict[str, Any]:
     return {
         "name": source.name,
@@ -141,7 +157,8 @@ def source_to_json(source: Source) -> dict[str, Any]:
         "window": asdict(source.window) if source.window else None,
         "statement": source.statement,
         "query": source.query,
-    }
+        "headers": [asdict(header) for header in source.headers],
+    } | {name: getattr(source, name) for name in _SINCE if getattr(source, name) != _DEFAULTS[name]}
 
 
 def source_from_json(body: dict[str, Any]) -> Source:
@@ -149,5 +166,11 @@ def source_from_json(body: dict[str, Any]) -> Source:
         return tuple(Column(name, type_from_json(type_)) for name, type_ in pairs)
 
     window = Window(**body["window"]) if body["window"] else None
-    fields = body | {"key": columns(body["key"]), "value": columns(body["value"]), "window": window}
-    return Source(**fields)
+    headers = tuple(Header(**header) for header in body.get("headers", ()))
+    decoded = body | {
+        "key": columns(body["key"]),
+        "value": columns(body["value"]),
+        "window": window,
+        "headers": headers,
+    }
+    return Source(**decoded)

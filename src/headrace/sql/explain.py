@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from headrace.sql.plan import (
     Aggregate,
     Filter,
+    FlatMap,
+    Join,
     Named,
+    PartitionBy,
     PersistentQuery,
     PlanNode,
     Project,
     PullQuery,
     PushQuery,
+    Rename,
     Scan,
-    walk,
+    node_inputs,
 )
 from headrace.sql.printer import print_expression, print_name
 from headrace.sql.source import Source, Window
@@ -24,27 +29,39 @@ from headrace.types import Column
 Plan = PersistentQuery | PushQuery | PullQuery
 
 
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """A heading, its details, and what is below it."""
+
+    lines: list[str]
+    below: tuple[_Branch, ...] = ()
+
+
 def explain(plan: Plan) -> str:
     """What the plan does: keys, windows, state, formats, and where rows move to another partition."""
     match plan:
         case PersistentQuery():
-            lines = _tree([_sink(plan), *(_describe(node) for node in walk(plan.root))])
+            top = _Branch(_sink(plan), (_branch(plan.root),))
         case PushQuery():
             runs = "in the server, row by row" if plan.stateless else "as a query on Spark while somebody listens"
-            head = [f"PUSH QUERY  runs {runs}" + _limit(plan.limit)]
-            lines = _tree([head, *(_describe(node) for node in walk(plan.root))])
+            top = _Branch([f"PUSH QUERY  runs {runs}" + _limit(plan.limit)], (_branch(plan.root),))
         case PullQuery():
-            lines = _tree(_pull(plan))
-    return "\n".join(lines)
+            top = _pull(plan)
+    return "\n".join(_tree(top))
 
 
-def _tree(levels: Sequence[list[str]]) -> list[str]:
-    """Each level below the one before it; a level's further lines are its details."""
-    lines: list[str] = []
-    for depth, (head, *details) in enumerate(levels):
-        lines.append("   " * (depth - 1) + "└─ " + head if depth else head)
-        bar = "│  " if depth + 1 < len(levels) else "   "
-        lines += ["   " * depth + bar + detail for detail in details]
+def _branch(node: PlanNode) -> _Branch:
+    return _Branch(_describe(node), tuple(_branch(below) for below in node_inputs(node)))
+
+
+def _tree(branch: _Branch) -> list[str]:
+    head, *details = branch.lines
+    bar = "│  " if branch.below else "   "
+    lines = [head, *(bar + detail for detail in details)]
+    for index, below in enumerate(branch.below):
+        last = index + 1 == len(branch.below)
+        first, *rest = _tree(below)
+        lines += [("└─ " if last else "├─ ") + first, *(("   " if last else "│  ") + line for line in rest)]
     return lines
 
 
@@ -62,8 +79,39 @@ def _describe(node: PlanNode) -> list[str]:
             return [f"FILTER {above}", print_expression(node.predicate)]
         case Aggregate():
             return _aggregate(node)
+        case Rename():
+            return ["RENAME", "to      " + ", ".join(map(print_name, node.names))]
+        case FlatMap():
+            return ["FLAT MAP one row per element", "rows of " + _named_list(node.functions)]
+        case PartitionBy():
+            return ["PARTITION BY", "key     " + _named_list(node.key), _MOVES.format("new key")]
+        case Join():
+            return _join(node)
         case Scan():
             return [f"SCAN {node.source.kind} {print_name(node.source.name)}", *_source_details(node.source)]
+
+
+_MOVES = "moves   rows to the partition of their {} (repartition)"
+_JOIN_STATE = {
+    "stream-stream": "state   rows of both sides, as long as one may match",
+    "stream-table": "state   the table's newest row per key",
+    "table-table": "state   both tables' newest row per key",
+    "foreign-key": "state   both tables' newest row per key, and the left's rows by foreign key",
+}
+
+
+def _join(node: Join) -> list[str]:
+    lines = [f"JOIN {node.kind} {node.form}"]
+    lines.append(f"on      {print_expression(node.left_key)} = {print_expression(node.right_key)}")
+    if node.windowed:
+        lines.append("        and the same window")
+    if node.key is not None:
+        lines.append("key     " + print_name(node.key))
+    if node.within is not None:
+        before, after = duration_text(node.within.before_ms), duration_text(node.within.after_ms)
+        grace = "" if node.within.grace_ms is None else f", GRACE PERIOD {duration_text(node.within.grace_ms)}"
+        lines.append(f"within  {before} before, {after} after{grace}")
+    return [*lines, _JOIN_STATE[node.form], _MOVES.format("join key")]
 
 
 def _project(node: Project) -> list[str]:
@@ -76,21 +124,21 @@ def _project(node: Project) -> list[str]:
 def _aggregate(node: Aggregate) -> list[str]:
     window = f"window  {window_text(node.window)}" if node.window else "window  none: groups are kept for ever"
     state = "state   one row per group" + (" and window" if node.window else "")
-    moves = "moves   rows to the partition of their group (repartition)"
+    moves = _MOVES.format("group")
     lines = ["AGGREGATE", "by      " + _named_list(node.keys), "compute " + _named_list(node.aggregates)]
     return [*lines, window, state, moves]
 
 
-def _pull(plan: PullQuery) -> list[list[str]]:
+def _pull(plan: PullQuery) -> _Branch:
     source = plan.source
-    levels = [["PULL QUERY" + _limit(plan.limit), "columns " + _named_list(plan.items)]]
+    reads = "LOOK UP table" if source.kind == "table" else "SCAN stream"
+    branch = _Branch([f"{reads} {print_name(source.name)}", *_source_details(source)])
+    if plan.predicate is not None:
+        branch = _Branch(["FILTER rows", print_expression(plan.predicate)], (branch,))
     if plan.order:
         by = ", ".join(print_expression(one.expression) + (" DESC" if one.descending else "") for one in plan.order)
-        levels.append([f"SORT by {by}"])
-    if plan.predicate is not None:
-        levels.append(["FILTER rows", print_expression(plan.predicate)])
-    reads = "LOOK UP table" if source.kind == "table" else "SCAN stream"
-    return [*levels, [f"{reads} {print_name(source.name)}", *_source_details(source)]]
+        branch = _Branch([f"SORT by {by}"], (branch,))
+    return _Branch(["PULL QUERY" + _limit(plan.limit), "columns " + _named_list(plan.items)], (branch,))
 
 
 def _limit(limit: int | None) -> str:

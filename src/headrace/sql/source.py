@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from headrace.types import BIGINT, Column
+from headrace.types import BIGINT, BYTES, VARCHAR, Array, Column, Struct
 
 # What every source has besides its own columns. ROWTIME is the event time in milliseconds.
 PSEUDO_COLUMNS = (
@@ -17,9 +17,25 @@ PSEUDO_COLUMNS = (
 WINDOW_COLUMNS = (Column("WINDOWSTART", BIGINT), Column("WINDOWEND", BIGINT))
 
 
+ALL_HEADERS = Array(Struct((("KEY", VARCHAR), ("VALUE", BYTES))))
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A column of a source that is not in its value: all headers, or the last one called `key`."""
+
+    name: str
+    key: str | None = None
+
+    @property
+    def column(self) -> Column:
+        return Column(self.name, ALL_HEADERS if self.key is None else BYTES)
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How a GROUP BY cuts time. Milliseconds, with the default grace filled in (see `sql.windows`)."""
+    """How a GROUP BY cuts time. Milliseconds, with the default grace filled in (see `sql.windows`). A session's
+    `size_ms` is its gap; 0 for a source declared WINDOW_TYPE='SESSION', whose gap nobody knows."""
 
     kind: Literal["tumbling", "hopping", "session"]
     size_ms: int
@@ -43,7 +59,20 @@ class Source:
     timestamp_format: str | None = None
     partitions: int = 1
     window: Window | None = None
-    """Set for a table whose key includes a window."""
+    """Set if the key includes a window."""
+    headers: tuple[Header, ...] = ()
+    key_delimiter: str | None = None
+    """What separates DELIMITED columns: one character; None for a comma."""
+    value_delimiter: str | None = None
+    wrap_single_value: bool | None = None
+    """Whether a value of one column is an object with it, or bare; None for what the format does by itself."""
+    key_schema_id: int | None = None
+    value_schema_id: int | None = None
+    key_schema_name: str | None = None
+    value_schema_name: str | None = None
+    read_only: bool = False
+    """CREATE SOURCE STREAM|TABLE: nothing may be written to it, and its topic is not Headrace's to delete."""
+    retention_ms: int | None = None
     statement: str = ""
     """The SQL that made it, as written."""
     query: str | None = None
@@ -51,9 +80,9 @@ class Source:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What `SELECT *` gives: key columns (and the window's bounds), then values."""
+        """What `SELECT *` gives: key columns (and the window's bounds), then values, then headers."""
         window = WINDOW_COLUMNS if self.window else ()
-        return self.key + window + self.value
+        return self.key + window + self.value + tuple(header.column for header in self.headers)
 
     @property
     def all_columns(self) -> tuple[Column, ...]:

@@ -57,6 +57,8 @@ def lower_node(
             return lower_project(node, lower_node(node.input, inputs, needed, min_lag))
         case Aggregate():
             return lower_aggregate_node(node, lower_node(node.input, inputs, needed, min_lag))
+        case _:
+            raise UsageError(f"{type(node).__name__} is not run on Spark yet")
 
 
 def lower_late_branch(node: Aggregate, inputs: Inputs) -> DataFrame:
