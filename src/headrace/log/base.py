@@ -253,8 +253,9 @@ class Producer(ABC):
         """Start a transaction. `UsageError` without a name, or inside of one."""
 
     @abstractmethod
-    def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit these offsets of a group with the transaction: read, process, write, exactly once."""
+    def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int], consumer: Consumer | None = None) -> None:
+        """Commit these offsets of a group with the transaction: read, process, write, exactly once. With the `consumer`
+        they came from, the commit is `Fenced` if that one has lost one of the partitions meanwhile."""
 
     @abstractmethod
     def commit(self) -> None:
@@ -289,6 +290,10 @@ class Consumer(ABC):
     @abstractmethod
     def poll(self, timeout: float = 1.0, max_records: int = 10_000) -> list[Records]:
         """What is new, at once if there is some, else within `timeout` (long poll). Keeps membership alive."""
+
+    def heartbeat(self) -> None:
+        """Keep membership alive without polling, while processing takes long. Takes no partition away. `Fenced` if the
+        group has moved on already. Without a group it does nothing."""
 
     @abstractmethod
     def position(self, at: TopicPartition) -> int:
@@ -444,8 +449,12 @@ class Log(ABC):
         columns: Sequence[str] | None = None,
         client: str = "",
         session_timeout_s: float = 10.0,
+        out_of_range: Literal["error"] | Start = "error",
     ) -> Consumer:
-        """Without a group it reads all partitions of the topics. `start`: where to begin without a committed offset."""
+        """Without a group it reads all partitions of the topics. `start`: where to begin without a committed offset;
+        a topic made after the consumer is always read from its beginning. A topic that is named has to exist (`NotFound`).
+        `out_of_range`: what `poll` does when retention has overtaken its position: raise `OffsetOutOfRange` (again and
+        again, until a `seek`), or go on from the start or the end."""
         raise UsageError("this log has no consumers")
 
     def groups(self) -> list[str]:
