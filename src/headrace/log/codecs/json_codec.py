@@ -202,7 +202,7 @@ class JsonCodec:
             fields = layout.rest
             if self._structs:
                 fields += self._with_undeclared(event, layout)
-            kept.append(_as_sent(slices(row), fields) if fields and row not in rejected else None)
+            kept.append(as_sent(slices(row), fields) if fields and row not in rejected else None)
         return None if not any(kept) else pa.array(kept, pa.binary()).cast(pa.string())
 
     def _with_undeclared(self, event: Event, layout: Layout) -> tuple[str, ...]:
@@ -287,7 +287,7 @@ def _event_id(value: Any) -> str | None:
     return value
 
 
-def _as_sent(event: bytes, fields: tuple[str, ...]) -> bytes:
+def as_sent(event: bytes, fields: tuple[str, ...]) -> bytes:
     sent = _fields_as_sent.decode(event)
     return b"{" + b",".join([_quoted(field) + bytes(sent[field]) for field in fields]) + b"}"
 

@@ -1,0 +1,42 @@
+"""From a format's name to its codec: the one place that knows them all."""
+
+from __future__ import annotations
+
+from headrace.errors import UsageError
+from headrace.log.codecs.base import Codec, FormatOptions, Schemas, Side
+from headrace.log.codecs.delimited import Delimited
+from headrace.log.codecs.json_payloads import JsonPayloads
+from headrace.log.codecs.kafka_primitives import KafkaPrimitive
+from headrace.log.codecs.plain import Nothing, Raw
+from headrace.types import Column
+
+FORMATS = ("JSON", "DELIMITED", "KAFKA", "NONE", "RAW")
+REGISTRY_FORMATS = ("AVRO", "PROTOBUF", "JSON_SR")
+
+
+def make_codec(
+    format_: str,
+    topic: str,
+    columns: tuple[Column, ...],
+    side: Side = "value",
+    options: FormatOptions | None = None,
+    schemas: Schemas | None = None,
+    keep_rest: bool = False,
+) -> Codec:
+    """The codec of a topic's key or value. `keep_rest`: undeclared fields of JSON go to `Decoded.rest`."""
+    options = options or FormatOptions()
+    match format_.upper():
+        case "JSON":
+            # A key of one column is that column, as in ksqlDB.
+            wrapped = options.wrap_single_value if side == "value" else False
+            return JsonPayloads(columns, wrapped, keep_rest)
+        case "DELIMITED":
+            return Delimited(columns, options.delimiter)
+        case "KAFKA":
+            return KafkaPrimitive(columns)
+        case "NONE":
+            return Nothing(columns)
+        case "RAW":
+            return Raw(columns)
+        case _:
+            raise UsageError(f"there is no format `{format_}`", hint=f"formats are {', '.join(FORMATS)}")
