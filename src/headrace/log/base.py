@@ -291,6 +291,7 @@ class Consumer(ABC):
     def poll(self, timeout: float = 1.0, max_records: int = 10_000) -> list[Records]:
         """What is new, at once if there is some, else within `timeout` (long poll). Keeps membership alive."""
 
+    @abstractmethod
     def heartbeat(self) -> None:
         """Keep membership alive without polling, while processing takes long. Takes no partition away. `Fenced` if the
         group has moved on already. Without a group it does nothing."""
@@ -452,9 +453,9 @@ class Log(ABC):
         out_of_range: Literal["error"] | Start = "error",
     ) -> Consumer:
         """Without a group it reads all partitions of the topics. `start`: where to begin without a committed offset;
-        a topic made after the consumer is always read from its beginning. A topic that is named has to exist (`NotFound`).
-        `out_of_range`: what `poll` does when retention has overtaken its position: raise `OffsetOutOfRange` (again and
-        again, until a `seek`), or go on from the start or the end."""
+        a topic made after the consumer is always read from its beginning. A topic that is named has to exist
+        (`NotFound`). `out_of_range`: what `poll` does when retention has overtaken its position: raise
+        `OffsetOutOfRange` (again and again, until a `seek`), or go on from the start or the end."""
         raise UsageError("this log has no consumers")
 
     def groups(self) -> list[str]:
