@@ -1,7 +1,7 @@
 PYTHON ?= python3
 VENV := .venv/bin
 
-.PHONY: help setup setup-tests demo test test-fast lint types web-test wheel bench chaos lock clean
+.PHONY: help setup setup-tests demo test test-fast lint types web-test wheel bench conformance chaos lock clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -35,6 +35,9 @@ wheel: setup     ## dist/headrace-*.whl, with console and connector
 
 bench: setup     ## measure, as ratios to baselines in the same run; BENCH="log http …" picks
 	@$(VENV)/python -m benchmarks $(BENCH)
+
+conformance: setup-tests ## KSQL cases: CASES=path.jsonl [REPORT=out.jsonl] [FILTER=tier or part of an id]
+	@$(VENV)/python -m tests.conformance $(CASES) $(if $(REPORT),--report $(REPORT)) $(if $(FILTER),--filter $(FILTER))
 
 chaos: setup-tests ## hundreds of kill -9 under load; ROUNDS=300
 	@$(VENV)/python -m tests.chaos.crash --rounds $(or $(ROUNDS),300)
