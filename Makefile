@@ -1,7 +1,7 @@
 PYTHON ?= python3
 VENV := .venv/bin
 
-.PHONY: help setup setup-tests demo test test-fast lint types web-test wheel bench conformance chaos lock clean
+.PHONY: help setup setup-tests demo test test-fast lint types web-test wheel bench conformance chaos kafka kafka-cluster kafka-jars lock clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -41,6 +41,15 @@ conformance: setup-tests ## KSQL cases: CASES=path.jsonl [REPORT=out.jsonl] [FIL
 
 chaos: setup-tests ## hundreds of kill -9 under load; ROUNDS=300
 	@$(VENV)/python -m tests.chaos.crash --rounds $(or $(ROUNDS),300)
+
+kafka:           ## one Kafka broker on this machine, until Ctrl-C; DATA=folder keeps its data, PORT=9092
+	@$(PYTHON) -m scripts.kafka --port $(or $(PORT),9092) $(if $(DATA),--data $(DATA))
+
+kafka-cluster:   ## three Kafka brokers, every topic on all of them
+	@$(PYTHON) -m scripts.kafka --brokers 3 --port $(or $(PORT),9092) $(if $(DATA),--data $(DATA))
+
+kafka-jars:      ## fetch Kafka and Spark's Kafka connector with Maven, into .cache
+	@$(PYTHON) -m scripts.jars
 
 lock:            ## resolve the dependencies again
 	@$(VENV)/python -m uv pip compile --quiet pyproject.toml --group dev --generate-hashes --no-header --no-emit-index-url --upgrade -o requirements/dev.lock

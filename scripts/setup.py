@@ -1,7 +1,7 @@
 """Prepare a clone: environment, packages, connector, console. Standard library only; run by `make setup`.
 
 Each step is skipped when nothing it depends on has changed since it last succeeded, so calling it again is cheap.
-`--tests` adds what only the tests need: a browser and strace.
+`--tests` adds what only the tests need: a browser, strace, Maven and with it Kafka's jars.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> int:
         ("console", build_console),
     ]
     if options.tests:
-        steps.append(("test tools", install_test_tools))
+        steps += [("test tools", install_test_tools), ("kafka", fetch_kafka)]
     for name, step in steps:
         if not run_step(name, step):
             return 1
@@ -115,7 +115,7 @@ def build_console() -> str:
 
 
 def install_test_tools() -> str:
-    wanted = {"chromium": find_chromium(), "strace": shutil.which("strace")}
+    wanted = {"chromium": find_chromium(), "strace": shutil.which("strace"), "maven": shutil.which("mvn")}
     missing = [name for name, found in wanted.items() if not found]
     if missing:
         if not shutil.which("apt-get") or os.geteuid() != 0:
@@ -123,7 +123,12 @@ def install_test_tools() -> str:
         environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
         run(["apt-get", "update", "-qq"], "apt-get update", env=environment)
         run(["apt-get", "install", "-y", "-qq", *missing], f"installing {' '.join(missing)}", env=environment)
-    return "chromium, strace"
+    return "chromium, strace, maven"
+
+
+def fetch_kafka() -> str:
+    run([str(PYTHON), "-m", "scripts.jars"], "fetching Kafka's jars")
+    return "its jars, and those of Spark's connector"
 
 
 # Helpers
