@@ -19,9 +19,10 @@ from typing import Any, TypeVar
 
 from headrace.clock import Clock
 from headrace.config import LogSettings
-from headrace.errors import BatchConflict, HeadraceError, LogError, NotFound, Overloaded
+from headrace.errors import HeadraceError, LogError, Overloaded
 from headrace.log.base import Acks, Appended, BatchIdentity, Committed, Snapshot, Topic
 from headrace.log.local import journal as journals
+from headrace.log.local.accept import add_request
 from headrace.log.local.files import sync_folder
 from headrace.log.local.group import Group, OwnedTopic
 from headrace.log.local.journal import Journal
@@ -37,8 +38,8 @@ from headrace.log.local.requests import (
     named,
 )
 from headrace.log.local.segment import SegmentWriter
-from headrace.log.local.state import CommittedBatch, LogState
-from headrace.log.local.transactions import Transactions, is_repeat
+from headrace.log.local.state import LogState
+from headrace.log.local.transactions import Transactions
 
 logger = logging.getLogger(__name__)
 
@@ -218,49 +219,12 @@ class Committer:
     def _accept(self, group: Group, request: Request) -> bool:
         assert not isinstance(request, ControlRequest)
         try:
-            self._add(group, request)
+            add_request(group, request, self.state, self.topics, self.transactions)
         except HeadraceError as error:
             # Said before any of its rows was added, so the others are not concerned.
             fail(request, error)
             return False
         return True
-
-    def _add(self, group: Group, request: AppendRequest | CommitRequest) -> None:
-        if isinstance(request, AppendRequest):
-            for part in request.parts:
-                self._check_topic(part)
-            request.result = [group.add(part) for part in request.parts]
-            return
-        identity = request.identity
-        last = None
-        if identity is not None:
-            key = (identity.query, identity.version)
-            last = group.batches.get(key) or self.state.batches.get(key)
-            try:
-                repeated = is_repeat(last, identity)
-            except BatchConflict:
-                self.transactions.forget(request.transaction)
-                raise
-            if repeated:
-                assert last is not None
-                self.transactions.forget(request.transaction)
-                request.result = Committed(last.arrival, duplicate=True)
-                return
-        request.taken = self.transactions.take(request.transaction, request.tasks)
-        for staged in request.taken:
-            for part in staged.outlines():
-                self._check_topic(part)
-        for staged in request.taken:
-            for part in staged:
-                group.add(part)
-        request.result = Committed(group.next_arrival, duplicate=False)
-        if identity is not None:
-            group.batches[identity.query, identity.version] = CommittedBatch(identity, group.next_arrival)
-
-    def _check_topic(self, part: Prepared) -> None:
-        topic = self.topics.get(part.topic)
-        if topic is None or topic.state.topic.id != part.topic_id:
-            raise NotFound(f"topic `{part.topic}` was deleted", topic=part.topic)
 
     def new_group(self) -> Group:
         return Group(self.topics, self.state.next_arrival, self._workers)
