@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -467,7 +468,7 @@ def test_the_engine_s_word_on_a_query_counts(log: LocalLog, clock: ManualClock) 
     status = EngineStatus(clock)
     executor = StatementExecutor(log, Catalog(log), clock, status=status)
     executor.execute(STREAM + TABLE)
-    report = {"state": "running", "pid": 7, "queries": [{"id": "CTAS_BY_PAGE_1", "state": "running"}]}
+    report = {"state": "running", "pid": os.getpid(), "queries": [{"id": "CTAS_BY_PAGE_1", "state": "running"}]}
     status.receive(report)
     [row] = rows(executor.execute("SHOW QUERIES;")[0])
     assert row[1] == "running"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import msgspec
 
 from headrace.clock import ManualClock
@@ -15,9 +19,9 @@ def test_reports_are_news() -> None:
     assert status.state() == {"state": "gone", "pid": None, "updated_ms": None, "detail": None}
 
     query = QueryStatus("CTAS_A_1", "failed", lag=3, last_error=QueryError("no space", 5))
-    report = EngineReport("running", 42, [query])
+    report = EngineReport("running", os.getpid(), [query])
     status.receive(msgspec.json.decode(msgspec.json.encode(report)))
-    assert status.state() == {"state": "running", "pid": 42, "updated_ms": 1_000_000, "detail": None}
+    assert status.state() == {"state": "running", "pid": os.getpid(), "updated_ms": 1_000_000, "detail": None}
     assert status.status("CTAS_A_1") == query
     assert status.status("CTAS_B_2") is None
 
@@ -25,4 +29,17 @@ def test_reports_are_news() -> None:
     assert status.all() == [query]
     clock.advance(2_000)
     assert status.all() == []
+    assert status.state()["state"] == "gone"
+
+
+def test_a_killed_engine_is_gone_at_once_and_not_when_its_report_is_stale() -> None:
+    status = EngineStatus(ManualClock(1_000_000))
+    engine = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    status.receive({"state": "running", "pid": engine.pid})
+    assert status.state()["state"] == "running"
+    engine.kill()
+    os.waitid(os.P_PID, engine.pid, os.WEXITED | os.WNOWAIT)
+    # Nobody has waited for it yet, so its number is still taken.
+    assert (status.state()["state"], status.all()) == ("gone", [])
+    engine.communicate()
     assert status.state()["state"] == "gone"

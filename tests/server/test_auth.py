@@ -70,7 +70,19 @@ def test_roles(locked: Running, key: str | None, query: int, send: int, change: 
     select = {"sql": "SELECT * FROM users;"}
     assert ask(locked, "POST", "/v1/query", key, json=select).status_code == query
     assert ask(locked, "POST", "/v1/topics/users/events", key, json={"id": "a"}).status_code == send
-    assert ask(locked, "POST", "/v1/statements", key, json={"sql": "SHOW TABLES;"}).status_code == change
+    change_it = "CREATE STREAM IF NOT EXISTS changed (a INT) WITH (KAFKA_TOPIC='changed', VALUE_FORMAT='JSON');"
+    for sql, status in [
+        ("SHOW TABLES; DESCRIBE users; EXPLAIN SELECT * FROM users;", query),
+        ("INSERT INTO users (id, name) VALUES ('a', 'Ann');", send),
+        (change_it, change),
+        (f"SHOW TABLES; {change_it}", change),
+    ]:
+        assert ask(locked, "POST", "/v1/statements", key, json={"sql": sql}).status_code == status, sql
+
+
+def test_a_variable_smuggles_no_statement_past_the_roles(locked: Running) -> None:
+    body = {"sql": "SHOW TABLES; ${more}", "variables": {"more": "DROP TABLE users;"}}
+    assert ask(locked, "POST", "/v1/statements", "w-key", json=body).status_code == 403
 
 
 def test_a_key_in_the_address_is_for_reading_only(locked: Running) -> None:

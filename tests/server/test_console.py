@@ -31,9 +31,8 @@ def request(**headers: str) -> Request:
 def test_pages_and_files(built: Console) -> None:
     page = built.find("index.html")
     assert page is not None
-    assert built.find("views/users") == page
     assert built.find("assets/app-abc.js") != page
-    for missing in ("assets/gone.js", "favicon.ico", "deep/thing.map"):
+    for missing in ("views/users", "assets/gone.js", "favicon.ico", "deep/thing.map"):
         assert built.find(missing) is None
 
 
@@ -82,6 +81,15 @@ def test_paths_that_climb(server: Running, path: str) -> None:
         answer = b""
         while piece := connection.recv(65536):
             answer += piece
-    assert answer.startswith((b"HTTP/1.1 404", b"HTTP/1.1 400", b"HTTP/1.1 200"))
+    assert answer.startswith((b"HTTP/1.1 404", b"HTTP/1.1 400", b"HTTP/1.1 200", b"HTTP/1.1 307 "))
     assert b"root:" not in answer
     assert b"granian" not in answer.partition(b"\r\n\r\n")[2]
+
+
+def test_the_path_of_a_page_leads_to_it_however_deep(server: Running) -> None:
+    for path, page in [("/log/orders", "../#/log/orders"), ("/sql", "./#/sql"), ("/a/b/c", "../../#/a/b/c")]:
+        answer = server.http.get(path)
+        if answer.status_code == 404:
+            pytest.skip("the console is not built")
+        assert (answer.status_code, answer.headers["location"]) == (307, page)
+    assert server.http.get("/assets/gone.js").status_code == 404

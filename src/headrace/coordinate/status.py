@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any, TypedDict
 
 import msgspec
@@ -11,7 +12,7 @@ from headrace.clock import Clock
 from headrace.process.base import QueryStatus
 
 STALE_AFTER_S = 5.0
-"""The engine reports twice a second; silence this long means it is gone."""
+"""The engine reports twice a second; silence this long means it is gone, whatever its process does."""
 
 ENGINE_STATUS = "engine.status"
 """The name of the owner's `call` the engine reports with."""
@@ -74,4 +75,17 @@ class EngineStatus:
             }
 
     def _fresh(self) -> bool:
-        return self._clock.monotonic() - self._received < STALE_AFTER_S
+        assert self._report is not None
+        return self._clock.monotonic() - self._received < STALE_AFTER_S and is_alive(self._report.pid)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs: one that was killed says so before its silence does. One that has ended and was not
+    yet waited for is not alive."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except FileNotFoundError:
+        return not Path("/proc/self/stat").exists()  # without /proc nothing is known, so it is believed
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")

@@ -9,6 +9,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.log.codecs.json_encode import to_json
@@ -16,6 +17,7 @@ from headrace.server import console, events, health, overview, queries, query, s
 from headrace.server.endpoint import Endpoint, routes_of
 from headrace.server.errors import JSON, http_exception, unexpected
 from headrace.server.metrics import State
+from headrace.server.missing import Paths
 from headrace.server.openapi import describe
 from headrace.server.overview import Glance
 from headrace.server.query import Plans
@@ -51,16 +53,24 @@ ENDPOINTS = (*API, *console.ENDPOINTS)
 
 def create_app(services: Services) -> ASGIApp:
     app = Starlette(
-        routes=[route for endpoint in ENDPOINTS for route in routes_of(endpoint, services)],
+        routes=[
+            *(route for endpoint in ENDPOINTS for route in routes_of(endpoint, services)),
+            Route("/{path:path}", _nobody, methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]),
+        ],
         exception_handlers={HTTPException: http_exception, Exception: unexpected},
         lifespan=_lifespan,
     )
     app.state.openapi = to_json(describe(ENDPOINTS))
+    app.state.paths = Paths(API)
     app.state.glance = Glance(services)
     app.state.plans = Plans(services.catalog)
     app.state.push_queries = PushQueries(services)
     services.metrics.registry.register(State(services))
     return _Safe(app)
+
+
+async def _nobody(request: Request) -> Response:
+    raise request.app.state.paths.refusal(request.url.path)
 
 
 @asynccontextmanager

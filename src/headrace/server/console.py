@@ -7,12 +7,14 @@ import hashlib
 import mimetypes
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from headrace.server.endpoint import HTML, Endpoint
+from headrace.server.missing import is_ours
 from headrace.server.services import Services
 
 FOLDER = Path(__file__).parent.parent / "console"
@@ -63,15 +65,9 @@ class Console:
         self._assets: dict[str, tuple[tuple[int, int], Asset]] = {}
 
     def find(self, path: str) -> Asset | None:
-        """The file, or the page itself for a path of its own making; None for a missing asset."""
-        if not (self._folder / "index.html").is_file():
-            return None
-        known = self._paths()
-        if path in known:
-            return self._load(path, known[path])
-        if path.startswith("assets/") or "." in path.rpartition("/")[2]:
-            return None
-        return self._load("index.html", known["index.html"])
+        """The file of that name; None if there is none."""
+        file = self._paths().get(path)
+        return None if file is None else self._load(path, file)
 
     @property
     def built(self) -> bool:
@@ -103,16 +99,27 @@ _console = Console()
 
 async def console(request: Request, services: Services) -> Response:
     path = request.path_params.get("path", "").removeprefix("/")
-    if path == "v1" or path.startswith("v1/"):
-        raise HTTPException(404)
+    if is_ours(path):
+        raise request.app.state.paths.refusal(f"/{path}")
     if not _console.built:
         if path:
             raise HTTPException(404)
         return Response(MISSING, media_type=HTML, headers=_headers(False, None))
     asset = await services.run(_console.find, path or "index.html")
-    if asset is None:
+    if asset is not None:
+        return asset_response(request, asset)
+    if path.startswith("assets/") or "." in path.rpartition("/")[2]:
         raise HTTPException(404)
-    return asset_response(request, asset)
+    return RedirectResponse(page_of(path))
+
+
+def page_of(path: str) -> str:
+    """Where the console shows what somebody typed as a path. Relative, so that a proxy's prefix is kept.
+
+    >>> page_of("log/orders"), page_of("sql")
+    ('../#/log/orders', './#/sql')
+    """
+    return f"{'../' * path.count('/') or './'}#/{quote(path)}"
 
 
 def asset_response(request: Request, asset: Asset) -> Response:
@@ -143,8 +150,8 @@ ENDPOINTS = (
         method="GET",
         path="/{path:path}",
         handler=console,
-        summary="The console's files, and its pages",
+        summary="The console's files; the path of a page leads to it",
         role=None,
-        answers={200: (HTML,)},
+        answers={200: (HTML,), 307: None},
     ),
 )

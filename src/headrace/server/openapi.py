@@ -18,6 +18,7 @@ STATUS_TEXT = {
     201: "made",
     202: "taken, not durable yet",
     204: "nothing more to say",
+    307: "it is elsewhere",
     422: "all events were rejected",
     503: "not ready",
 }

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.coordinate.definitions import substitute
 from headrace.coordinate.result import StatementResult
 from headrace.errors import HeadraceError, SqlError
+from headrace.server.auth import Role
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import error_body, json_response
 from headrace.server.models import (
@@ -26,6 +30,7 @@ from headrace.server.services import Services
 from headrace.sql.api import FUNCTIONS
 from headrace.sql.api import validate as check_script
 from headrace.sql.parser.statements import KEYWORDS
+from headrace.sql.statements import Describe, DescribeFunction, Explain, InsertValues, Print, SelectStatement, Show
 from headrace.sql.tokens import NOT_AN_ALIAS
 from headrace.types import Column, display_name
 
@@ -37,11 +42,13 @@ MILLISECONDS SECONDS MINUTES HOURS DAYS ROWTIME ROWPARTITION ROWOFFSET WINDOWSTA
 BOOLEAN INTEGER BIGINT DOUBLE DECIMAL VARCHAR BYTES DATE TIME TIMESTAMP ARRAY MAP STRUCT
 KAFKA_TOPIC VALUE_FORMAT KEY_FORMAT PARTITIONS TIMESTAMP_FORMAT
 """
+ONLY_READS = (Show, Describe, DescribeFunction, Explain, SelectStatement, Print)
 WORDS = sorted({*NOT_AN_ALIAS, *KEYWORDS, *OTHER_WORDS.split()})
 
 
 async def run_statements(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, StatementsRequest)
+    services.auth.check(request, await services.run(role_needed, wanted.sql, wanted.variables))
 
     def run() -> tuple[list[ResultModel], Exception | None]:
         results: list[ResultModel] = []
@@ -57,6 +64,21 @@ async def run_statements(request: Request, services: Services) -> Response:
     # Those before it have happened, so the answer has both.
     body = StatementsAnswer(results=results, error=error_body(error) | {"statement": len(results)})
     return json_response(body, error.status if isinstance(error, HeadraceError) else 500)
+
+
+def role_needed(sql: str, variables: Mapping[str, str] | None = None) -> Role:
+    """What these statements do decides who may run them. Text that cannot be read runs nothing: its error is for all.
+
+    >>> role_needed("SHOW TABLES; DESCRIBE users;"), role_needed("DROP TABLE users;")
+    ('read', 'admin')
+    """
+    try:
+        statements = parse(substitute(sql, variables or {}), variables)
+    except SqlError:
+        return "read"
+    if all(isinstance(statement, ONLY_READS) for statement in statements):
+        return "read"
+    return "write" if all(isinstance(each, (*ONLY_READS, InsertValues)) for each in statements) else "admin"
 
 
 def result_model(result: StatementResult) -> ResultModel:
@@ -115,8 +137,7 @@ ENDPOINTS = (
         method="POST",
         path="/v1/statements",
         handler=run_statements,
-        summary="Run statements one after the other, up to the first error",
-        role="admin",
+        summary="Run statements one after the other, up to the first error. INSERT needs `write`, what defines `admin`",
         body=StatementsRequest,
         answers={200: StatementsAnswer},
     ),
