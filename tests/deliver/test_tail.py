@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.deliver.base import FeedEvent
-from headrace.deliver.tail import read_events, tail
+from headrace.deliver.tail import tail
 from headrace.errors import NotFound, UsageError
 from headrace.log.base import Append, TopicSpec
 from headrace.types import BIGINT, VARCHAR, Column
@@ -45,40 +45,7 @@ def shown(events: list[dict[str, Any]]) -> list[int]:
     return [event["value"]["n"] for event in events]
 
 
-def test_the_newest_first(serving: Serving) -> None:
-    for number in range(20):
-        send(serving, number)
-    assert shown(read_events(serving.log, "clicks", limit=5)) == [19, 18, 17, 16, 15]
-    [event] = read_events(serving.log, "clicks", limit=1)
-    assert {name: event[name] for name in ("time_ms", "id", "key", "value", "headers")} == {
-        "time_ms": 19_000,
-        "id": "id19",
-        "key": {"userid": "u19"},
-        "value": {"n": 19},
-        "headers": None,
-    }
-    assert bytes(event["rest"]) == b'{"more": 1}'
-
-
-def test_from_the_oldest_an_offset_or_a_time(serving: Serving) -> None:
-    for number in range(20):
-        send(serving, number, partition=number % 2)
-    assert shown(read_events(serving.log, "clicks", start="oldest", limit=3)) == [0, 1, 2]
-    assert shown(read_events(serving.log, "clicks", start=8, partition=1, limit=5)) == [17, 19]
-    assert shown(read_events(serving.log, "clicks", start="newest", partition=0, limit=2)) == [18, 16]
-    since = shown(read_events(serving.log, "clicks", time_ms=16_000, limit=50))
-    assert since[-4:] == [16, 17, 18, 19]
-    assert read_events(serving.log, "clicks", start=99, partition=0) == []
-    assert read_events(serving.log, "clicks", limit=0) == []
-
-
 def test_what_cannot_be_asked(serving: Serving) -> None:
-    with pytest.raises(UsageError, match="an offset needs a partition"):
-        read_events(serving.log, "clicks", start=3)
-    with pytest.raises(UsageError, match="no partition `2`"):
-        read_events(serving.log, "clicks", partition=2)
-    with pytest.raises(NotFound):
-        read_events(serving.log, "nothing")
     with pytest.raises(NotFound):
         tail(serving.delivery, "nothing")
     with pytest.raises(UsageError):

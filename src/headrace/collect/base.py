@@ -19,7 +19,7 @@ from typing import Literal
 
 from headrace.log.base import Acks
 
-Form = Literal["json", "ndjson", "bytes"]
+Form = Literal["json", "ndjson", "bytes", "records"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,8 @@ class RawEvents:
     topic: str
     body: bytes
     form: Form = "json"
-    """`json`: one event or an array; `ndjson`: one per line; `bytes`: the body is one record of a raw topic."""
+    """`json`: one event or an array; `ndjson`: one per line; `bytes`: the body is one record of a raw topic; `records`:
+    with all their parts, see `envelopes`."""
     source: str = ""
     """Where it came from, for the dead letters."""
     key: bytes | None = None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from headrace.clock import Clock
 from headrace.collect.base import Collector, Outcome, RawEvents, Rejection
-from headrace.collect.dead_letters import DEAD_LETTERS_TOPIC, DeadLetter, bury, offsets_of
+from headrace.collect.dead_letters import DeadLetter, bury, offsets_of
+from headrace.collect.envelopes import read_records
 from headrace.collect.split import BYTE_ORDER_MARK, Limits, Sent, read_json, read_lines
 from headrace.config import CollectSettings
 from headrace.errors import Conflict, Refused, UsageError
@@ -19,6 +20,8 @@ from headrace.log.codecs.json_codec import Decoded, JsonCodec
 
 T = TypeVar("T")
 U = TypeVar("U")
+Partitions: TypeAlias = list[int | None] | None
+"""What each event asks for, where they can ask."""
 
 
 class EventCollector(Collector):
@@ -32,19 +35,16 @@ class EventCollector(Collector):
 
     def collect(self, raw: RawEvents) -> Future[Outcome]:
         topic = self._writable_topic(raw)
-        decoded, sent = self._decode(raw, topic)
+        decoded, sent, partitions = self._decode(raw, topic)
         letters = [
             DeadLetter(raw.topic, reason, raw.source, decoded.ids.get(row), sent.slices(row))
             for row, reason in decoded.rejected.items()
         ]
-        appends = []
-        if decoded.batch is not None:
-            appends.append(Append(raw.topic, decoded.batch, raw.partition))
-        if letters:
-            appends.append(bury(letters))
+        events = _appends(raw, decoded, partitions)
+        appends = [*events, bury(letters)] if letters else events
         if not appends:
             return _done(Outcome(0))
-        return then(self._log.append(appends, raw.acks), lambda appended: _outcome(decoded, appends, appended))
+        return then(self._log.append(appends, raw.acks), lambda appended: _outcome(decoded, events, appended))
 
     def _writable_topic(self, raw: RawEvents) -> Topic:
         topic = self._log.topic(raw.topic)
@@ -58,12 +58,15 @@ class EventCollector(Collector):
             raise UsageError(f"topic `{raw.topic}` has no partition {raw.partition}: it has {topic.spec.partitions}")
         return topic
 
-    def _decode(self, raw: RawEvents, topic: Topic) -> tuple[Decoded, Sent]:
+    def _decode(self, raw: RawEvents, topic: Topic) -> tuple[Decoded, Sent, Partitions]:
         if raw.form == "bytes":
-            return self._decode_bytes(raw, topic)
+            return *self._decode_bytes(raw, topic), None
         codec = self._codec(topic)
-        read = read_json if raw.form == "json" else read_lines
-        sent = read(raw.body.removeprefix(BYTE_ORDER_MARK), codec.decoder, self._limits)
+        body, partitions = raw.body.removeprefix(BYTE_ORDER_MARK), None
+        if raw.form == "records":
+            sent, partitions = read_records(body, topic, codec.decoder, self._limits)
+        else:
+            sent = (read_json if raw.form == "json" else read_lines)(body, codec.decoder, self._limits)
         key = raw.idempotency_key
         decoded = codec.decode(
             sent.events,
@@ -72,7 +75,7 @@ class EventCollector(Collector):
             self._max_future_ms,
             None if key is None else lambda row: f"{key}/{row}",
         )
-        return decoded, sent
+        return decoded, sent, partitions
 
     def _decode_bytes(self, raw: RawEvents, topic: Topic) -> tuple[Decoded, Sent]:
         """The body is one record."""
@@ -100,16 +103,32 @@ class EventCollector(Collector):
         return codec
 
 
-def _outcome(decoded: Decoded, appends: Sequence[Append], appended: Sequence[Appended]) -> Outcome:
+def _appends(raw: RawEvents, decoded: Decoded, partitions: Partitions) -> list[Append]:
+    """One for all, or one for each partition that is asked for."""
+    batch = decoded.batch
+    if batch is None:
+        return []
+    if partitions is None or partitions.count(partitions[0]) == len(partitions):
+        asked = raw.partition if partitions is None or partitions[0] is None else partitions[0]
+        return [Append(raw.topic, batch, asked)]
+    kept = [partition for row, partition in enumerate(partitions) if row not in decoded.rejected]
+    rows: dict[int | None, list[int]] = {}
+    for row, partition in enumerate(kept):
+        rows.setdefault(raw.partition if partition is None else partition, []).append(row)
+    return [Append(raw.topic, batch.take(pa.array(of, pa.int64())), partition) for partition, of in rows.items()]
+
+
+def _outcome(decoded: Decoded, events: Sequence[Append], appended: Sequence[Appended]) -> Outcome:
     rows = decoded.batch.num_rows if decoded.batch is not None else 0
-    # With acks 0 and 1 nothing is known of single events.
-    results = {append.topic: result for append, result in zip(appends, appended, strict=False)}
-    events = results.get(appends[0].topic, Appended(())) if rows else Appended(())
-    offsets = offsets_of(results.get(DEAD_LETTERS_TOPIC, Appended(())), len(decoded.rejected))
+    # With acks 0 and 1 nothing is known of single events, nor of letters.
+    taken, letters = appended[: len(events)], appended[len(events) :]
+    duplicates = sum(len(result.duplicates) for result in taken)
+    positions = tuple(position for result in taken for position in result.positions)
+    offsets = offsets_of(letters[0] if letters else Appended(()), len(decoded.rejected))
     rejected = (
         Rejection(row, reason, offset) for (row, reason), offset in zip(decoded.rejected.items(), offsets, strict=True)
     )
-    return Outcome(rows - len(events.duplicates), len(events.duplicates), tuple(rejected), events.positions)
+    return Outcome(rows - duplicates, duplicates, tuple(rejected), positions)
 
 
 def _done(value: T) -> Future[T]:

@@ -4,75 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from headrace.deliver.base import Delivery, FeedEvent
 from headrace.errors import NotFound, OffsetOutOfRange, UsageError
-from headrace.log.base import OFFSET, PARTITION, Log, PartitionEnds, Snapshot, Topic
+from headrace.log.base import OFFSET, PARTITION, Log, Snapshot, Topic
 from headrace.log.codecs.event_json import record_to_json
 from headrace.store.arrivals import behind, merge, position_at_end, position_at_start, read_stretch, topic_ends
 from headrace.store.base import Position
 from headrace.store.columns import arrow_rows
 
-From: TypeAlias = Literal["newest", "oldest"] | int
-"""Where to begin: at an offset if it is a number (then a partition must be named, or the topic has only one)."""
-
 HEARTBEAT_SECONDS = 5.0
 ROWS_PER_READ = 500
-
-
-def read_events(
-    log: Log,
-    name: str,
-    *,
-    start: From = "newest",
-    time_ms: int | None = None,
-    partition: int | None = None,
-    limit: int = 50,
-) -> list[dict[str, Any]]:
-    """Up to `limit` Event objects of the HTTP API: the newest first, or from the oldest, an offset or a time on."""
-    topic = log.topic(name)
-    ends = topic_ends(log.snapshot(), name)
-    partitions = range(len(ends)) if partition is None else [check_partition(partition, len(ends))]
-    newest = start == "newest" and time_ms is None
-    found: list[dict[str, Any]] = []
-    for number in partitions:
-        first, last = _range(log, name, number, ends[number], start, time_ms, limit, len(ends), partition)
-        found += _events(log, topic, number, first, last)
-    found.sort(key=lambda event: event["arrival"], reverse=newest)
-    return found[:limit]
-
-
-def _range(
-    log: Log,
-    name: str,
-    number: int,
-    ends: PartitionEnds,
-    start: From,
-    time_ms: int | None,
-    limit: int,
-    partitions: int,
-    partition: int | None,
-) -> tuple[int, int]:
-    """Offsets of the records that may be among the first `limit`."""
-    if time_ms is not None:
-        first = max(ends.start, log.offset_at_time(name, number, time_ms))
-    elif start == "newest":
-        return max(ends.start, ends.end - limit), ends.end
-    elif start == "oldest":
-        first = ends.start
-    elif partition is None and partitions > 1:
-        raise UsageError(f"an offset needs a partition: `{name}` has {partitions}", hint="add ?partition=0")
-    else:
-        first = max(ends.start, start)
-    return first, min(ends.end, first + limit)
-
-
-def _events(log: Log, topic: Topic, number: int, first: int, last: int) -> list[dict[str, Any]]:
-    if first >= last:
-        return []
-    batch = merge(list(log.read(topic.name, number, first, last)))
-    return [] if batch is None else _to_json(batch, topic)
 
 
 def _to_json(batch: Any, topic: Topic) -> list[dict[str, Any]]:

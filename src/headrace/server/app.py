@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.log.codecs.json_encode import to_json
-from headrace.server import console, events, health, overview, queries, query, statements, topics, views
+from headrace.server import console, events, health, overview, queries, query, records, statements, topics, views
 from headrace.server.endpoint import Endpoint, routes_of
 from headrace.server.errors import JSON, http_exception, unexpected
 from headrace.server.metrics import State
@@ -32,6 +32,7 @@ async def openapi(request: Request, services: Services) -> Response:
 API: tuple[Endpoint, ...] = (
     *events.ENDPOINTS,
     *topics.ENDPOINTS,
+    *records.ENDPOINTS,
     *statements.ENDPOINTS,
     *query.ENDPOINTS,
     *queries.ENDPOINTS,

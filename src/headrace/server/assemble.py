@@ -21,6 +21,7 @@ from headrace.server.auth import Auth
 from headrace.server.dead_letters import DeadLetterIndex
 from headrace.server.metrics import Metrics
 from headrace.server.rates import Rates
+from headrace.server.records import MAX_PAGE_BYTES
 from headrace.server.services import Services
 from headrace.store.follow import Followers
 from headrace.store.sqlite import SqliteStore
@@ -75,6 +76,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             rates=Rates(log, clock),
             dead_letters=DeadLetterIndex(log),
             budget=BodyBudget(max(settings.log.max_pending_bytes, settings.server.max_body_bytes)),
+            answers=BodyBudget(max(settings.log.max_pending_bytes, 4 * MAX_PAGE_BYTES)),
             workers=workers,
             query_workers=query_workers,
             started=clock.monotonic(),

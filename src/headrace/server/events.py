@@ -9,14 +9,14 @@ from dataclasses import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.collect.base import Outcome, RawEvents
+from headrace.collect.base import Form, Outcome, RawEvents
 from headrace.collect.http.bodies import decompress, form_of, read_body
 from headrace.errors import UsageError
 from headrace.log.base import Acks
 from headrace.log.codecs.json_codec import MAX_ID_BYTES
 from headrace.server.endpoint import NDJSON, Endpoint, Parameter
 from headrace.server.errors import json_response
-from headrace.server.models import EventsAnswer, Place, Rejected
+from headrace.server.models import EventsAnswer, NewRecords, Place, Rejected
 from headrace.server.parameters import integer
 from headrace.server.services import Services
 
@@ -26,13 +26,22 @@ STATUS: dict[Acks, int] = {"all": 200, "1": 202, "0": 204}
 
 
 async def send_events(request: Request, services: Services) -> Response:
+    topic = services.log.topic(request.path_params["topic"])
+    form = form_of(request.headers.get("content-type", ""), topic.spec.kind == "raw")
+    return await _send(request, services, topic.name, form)
+
+
+async def send_records(request: Request, services: Services) -> Response:
+    topic = services.log.topic(request.path_params["topic"])
+    return await _send(request, services, topic.name, "records")
+
+
+async def _send(request: Request, services: Services, name: str, form: Form) -> Response:
     headers = request.headers
-    name = request.path_params["topic"]
-    topic = services.log.topic(name)
     raw = RawEvents(
         topic=name,
         body=b"",
-        form=form_of(headers.get("content-type", ""), topic.spec.kind == "raw"),
+        form=form,
         source=f"http {request.client.host}" if request.client else "http",
         key=headers["x-key"].encode("latin-1") if "x-key" in headers else None,
         idempotency_key=_idempotency_key(request),
@@ -92,6 +101,14 @@ def _answer(outcome: Outcome, acks: Acks) -> Response:
     return json_response(body, 422 if all_rejected else STATUS[acks])
 
 
+HOW = (
+    Parameter("acks", "0: do not wait; 1: taken; all: durable", {"enum": ["0", "1", "all"], "default": "all"}),
+    Parameter("partition", "where to put them, instead of by key", {"type": "integer", "minimum": 0}),
+    Parameter("Idempotency-Key", "gives event i the id KEY/i: sent again, it is taken once", where="header"),
+    Parameter("Content-Encoding", "gzip or zstd", {"enum": ["gzip", "zstd"]}, where="header"),
+)
+ANSWERS = {200: EventsAnswer, 202: EventsAnswer, 204: None, 422: EventsAnswer}
+
 ENDPOINTS = (
     Endpoint(
         method="POST",
@@ -100,13 +117,17 @@ ENDPOINTS = (
         summary="Send one event, an array of them, or one per line",
         role="write",
         body=("application/json", NDJSON, "application/octet-stream"),
-        answers={200: EventsAnswer, 202: EventsAnswer, 204: None, 422: EventsAnswer},
-        parameters=(
-            Parameter("acks", "0: do not wait; 1: taken; all: durable", {"enum": ["0", "1", "all"], "default": "all"}),
-            Parameter("partition", "where to put them, instead of by key", {"type": "integer", "minimum": 0}),
-            Parameter("Idempotency-Key", "gives event i the id KEY/i: sent again, it is taken once", where="header"),
-            Parameter("Content-Encoding", "gzip or zstd", {"enum": ["gzip", "zstd"]}, where="header"),
-            Parameter("X-Key", "the key of a raw record", where="header"),
-        ),
+        answers=ANSWERS,
+        parameters=(*HOW, Parameter("X-Key", "the key of a raw record", where="header")),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/topics/{topic}/records",
+        handler=send_records,
+        summary="Send records with keys, headers, times and partitions of their own; a null value is a tombstone",
+        role="write",
+        body=NewRecords,
+        answers=ANSWERS,
+        parameters=HOW,
     ),
 )

@@ -20,7 +20,7 @@ class Paths:
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         self._methods: dict[str, tuple[re.Pattern[str], set[str]]] = {}
         for endpoint in endpoints:
-            pattern, methods = self._methods.setdefault(endpoint.path, (compile_path(endpoint.path)[0], set()))
+            _, methods = self._methods.setdefault(endpoint.path, (compile_path(endpoint.path)[0], set()))
             methods.add(endpoint.method)
 
     def refusal(self, path: str) -> HTTPException:

@@ -122,6 +122,32 @@ class Event(Optional, frozen=True, kw_only=True):
 
 class Events(Model, frozen=True):
     events: list[Event]
+    cut: bool
+    """Whether there was more, but the limit or the size of an answer was reached."""
+
+
+class NewRecord(Model, frozen=True):
+    """A raw topic's key and value are text, `{"base64": …}`, or any other JSON as its text."""
+
+    key: Any = None
+    value: Any = None
+    headers: dict[str, Any] | None = None
+    partition: Count | None = None
+    time: int | str | None = None
+    id: str | None = None
+
+
+class NewRecords(Model, frozen=True):
+    records: list[NewRecord]
+
+
+class RecordsPage(Model, frozen=True):
+    records: list[Event]
+    from_: str = msgspec.field(name="from")
+    next: str
+    starts: str
+    ends: str
+    cut: bool
 
 
 class DeadLetterModel(Optional, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TypeVar
 
 import msgspec
@@ -9,6 +10,7 @@ from starlette.requests import HTTPConnection, Request
 
 from headrace.collect.http.bodies import decompress, read_body
 from headrace.errors import UsageError
+from headrace.log.codecs.times import parse_iso
 from headrace.server.services import Services
 
 T = TypeVar("T")
@@ -24,6 +26,37 @@ def integer(request: HTTPConnection, name: str, default: int, low: int = 0, high
         value = None
     if value is None or not low <= value <= high:
         raise UsageError(f"`{name}` must be a number from {low} to {high}, got `{text[:40]}`")
+    return value
+
+
+def number(request: HTTPConnection, name: str, default: float, low: float, high: float) -> float:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not low <= value <= high:
+        raise UsageError(f"`{name}` must be a number from {low:g} to {high:g}, got `{text[:40]}`")
+    return value
+
+
+def moment(text: str, name: str) -> int:
+    """Milliseconds since the epoch, of such a number or an ISO time."""
+    if text.isascii() and text.isdecimal() and len(text) < 16:
+        return int(text)
+    # In an address, the plus of a time's zone is a space.
+    found = parse_iso(text[:10] + text[10:].replace(" ", "+")) or parse_iso(text)
+    if found is None:
+        raise UsageError(f"`{name}` must be an ISO time or milliseconds, got `{text[:40]}`")
+    return max(0, found // 1000)
+
+
+def choice(request: HTTPConnection, name: str, default: str, *allowed: str) -> str:
+    value = request.query_params.get(name, default)
+    if value not in allowed:
+        raise UsageError(f"`{name}` must be {' or '.join(allowed)}, got `{value[:40]}`")
     return value
 
 

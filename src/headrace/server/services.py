@@ -45,6 +45,8 @@ class Services:
     rates: Rates
     dead_letters: DeadLetterIndex
     budget: BodyBudget
+    answers: BodyBudget
+    """The same for large answers on their way out."""
     workers: Executor
     """For what blocks: reading files, decoding large bodies, pull queries. Bounded."""
     query_workers: Executor

@@ -8,10 +8,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.deliver.tail import From, read_events, tail
+from headrace.deliver.browse import Page, chosen, offsets_at_time, read_after, read_before
+from headrace.deliver.tail import tail
 from headrace.errors import Conflict, Refused, UsageError
-from headrace.log.base import TIME, Topic, TopicConfig, TopicSpec
-from headrace.log.codecs.times import parse_iso
+from headrace.log.base import TIME, Log, Topic, TopicConfig, TopicSpec
+from headrace.log.codecs.json_encode import to_json
+from headrace.server.answers import LargeAnswer, json_list
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint, Parameter
 from headrace.server.errors import json_response
 from headrace.server.models import (
@@ -24,10 +26,11 @@ from headrace.server.models import (
     TopicModel,
     Topics,
 )
-from headrace.server.parameters import body_of, flag, integer
+from headrace.server.parameters import body_of, flag, integer, moment
 from headrace.server.services import Services
 from headrace.server.sse import stream
 from headrace.sql.api import parse_columns
+from headrace.store.arrivals import topic_ends
 from headrace.types import Column, display_name
 
 MAX_EVENTS = 1000
@@ -127,28 +130,32 @@ def keyed_columns(key: tuple[Column, ...], value: tuple[Column, ...]) -> list[Ke
 async def list_events(request: Request, services: Services) -> Response:
     limit = integer(request, "limit", 50, 0, MAX_EVENTS)
     partition = integer(request, "partition", 0) if "partition" in request.query_params else None
-    start, time_ms = _start(request.query_params.get("from", "newest"))
+    start = request.query_params.get("from", "newest")
 
-    def read() -> list[dict[str, Any]]:
+    def read() -> bytes:
         name = request.path_params["topic"]
-        return read_events(services.log, name, start=start, time_ms=time_ms, partition=partition, limit=limit)
+        services.log.topic(name)
+        page = _page(services.log, name, start, partition, limit)
+        records = reversed(page.records) if start == "newest" else page.records
+        return b'{"events":' + json_list(records) + b',"cut":' + to_json(page.cut) + b"}"
 
-    return json_response({"events": await services.run(read)})
+    return LargeAnswer(await services.run(read), services.answers)
 
 
-def _start(text: str) -> tuple[From, int | None]:
-    """Where to begin, and the time to begin at."""
-    if text == "newest":
-        return "newest", None
-    if text == "oldest":
-        return "oldest", None
-    if text.isascii() and text.isdecimal() and len(text) < 19:
-        return int(text), None
-    # In an address, the plus of a time's zone is a space.
-    moment = parse_iso(text[:10] + text[10:].replace(" ", "+")) or parse_iso(text)
-    if moment is None:
-        raise UsageError(f"`from` must be newest, oldest, an offset or an ISO time, got `{text[:40]}`")
-    return "oldest", max(0, moment // 1000)
+def _page(log: Log, name: str, start: str, partition: int | None, limit: int) -> Page:
+    """From where somebody says, in words, as an offset or as a time."""
+    ends = topic_ends(log.snapshot(), name)
+    numbers = chosen(ends, partition)
+    if start == "newest":
+        return read_before(log, name, {number: ends[number].end for number in numbers}, limit)
+    if start == "oldest":
+        return read_after(log, name, {number: ends[number].start for number in numbers}, limit)
+    if not (start.isascii() and start.isdecimal() and len(start) < 19):
+        return read_after(log, name, offsets_at_time(log, name, moment(start, "from"), partition), limit)
+    if len(numbers) > 1:
+        raise UsageError(f"an offset needs a partition: `{name}` has {len(ends)}", hint="add ?partition=0")
+    [number] = numbers
+    return read_after(log, name, {number: max(ends[number].start, int(start))}, limit)
 
 
 async def tail_topic(request: Request, services: Services) -> Response:

@@ -131,7 +131,7 @@ def below(records: Records, arrival: int) -> Records | None:
 def merge(changes: Sequence[Records], arrival: int = 0) -> pa.RecordBatch | None:
     """One batch in order of arrival, without what is below `arrival`, with the columns `$partition` and `$offset`
     added. None if that leaves nothing. All changes have the same columns."""
-    batches = [_addressed(records) for records in changes if records.batch.num_rows]
+    batches = [addressed(records) for records in changes if records.batch.num_rows]
     if not batches:
         return None
     batch = pa.concat_batches(batches)
@@ -141,7 +141,8 @@ def merge(changes: Sequence[Records], arrival: int = 0) -> pa.RecordBatch | None
     return batch.slice(first) if first < batch.num_rows else None
 
 
-def _addressed(records: Records) -> pa.RecordBatch:
+def addressed(records: Records) -> pa.RecordBatch:
+    """The records with their partition and offset as columns."""
     rows = records.batch.num_rows
     offsets = range(records.first_offset, records.first_offset + rows) if records.offsets is None else records.offsets
     partitions = pa.array(np.full(rows, records.partition, np.int64))

@@ -73,12 +73,15 @@ class BodyBudget:
         try:
             yield share
         finally:
-            self._left += share.taken
+            self.give_back(share.taken)
 
     def take(self, count: int) -> None:
         if count > self._left:
             raise Overloaded("too many request bodies are being read", retry_after=1.0)
         self._left -= count
+
+    def give_back(self, count: int) -> None:
+        self._left += count
 
 
 class Share:

@@ -20,7 +20,7 @@ from headrace.log.base import HEADERS, ID, REST, TIME, TOMBSTONE, Topic
 from headrace.log.codecs.event_time import EventTimes
 from headrace.log.codecs.json_values import Mismatch, Reader, must_be, shown
 from headrace.log.codecs.nested import has_decimal, has_struct, undeclared
-from headrace.types import BOOLEAN, Column, display_name
+from headrace.types import BOOLEAN, BYTES, Column, display_name
 
 Event: TypeAlias = dict[str, Any]
 Slices: TypeAlias = Callable[[int], bytes]
@@ -256,15 +256,22 @@ def _convert_each(field: str, values: list[Any], reader: Reader, rejected: Rejec
     return reader.array([_checked(field, reader.convert, value, row, rejected) for row, value in enumerate(values)])
 
 
-def _headers(value: Any) -> list[tuple[str, bytes]] | None:
+def _headers(value: Any) -> list[tuple[str, bytes | None]] | None:
     if value is None:
         return None
     if type(value) is not dict:
         raise must_be("an object of strings", value)
-    for inner in value.values():
-        if type(inner) is not str:
-            raise must_be("an object of strings", value)
-    return [(name, inner.encode()) for name, inner in value.items()]
+    return [(name, _header(inner, value)) for name, inner in value.items()]
+
+
+def _header(value: Any, headers: Any) -> bytes | None:
+    """Text, or `{"base64": …}` for what is none: as they are shown."""
+    if value is None or type(value) is str:
+        return None if value is None else value.encode()
+    if type(value) is dict and set(value) == {"base64"}:
+        data: bytes = Reader(BYTES).convert(value["base64"])
+        return data
+    raise must_be("an object of strings", headers)
 
 
 def _ids(rows: list[Event], default_id: Callable[[int], str] | None, rejected: Rejections) -> list[str | None] | None:

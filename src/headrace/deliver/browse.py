@@ -1,0 +1,178 @@
+"""A topic's records, page by page: forwards from a place, or backwards from one.
+
+A page is bounded in records and in bytes, and so is what is held while it is made: records are decoded a few at a time,
+partitions are merged as they are read. Every page says where it begins and ends, so the next and the one before can be
+asked for."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from headrace.errors import OffsetOutOfRange, UsageError
+from headrace.log.base import ARRIVAL, TIME, Log, PartitionEnds, Records, Topic
+from headrace.log.codecs.event_json import record_to_json
+from headrace.log.codecs.json_encode import to_json
+from headrace.store.arrivals import topic_ends
+from headrace.store.columns import arrow_rows
+
+Offsets: TypeAlias = Mapping[int, int]
+"""Partition → offset. Partitions that are not named are not read."""
+
+DECODED_BYTES = 256 * 1024
+DECODED_ROWS = 256
+"""About how much of a partition is decoded at once."""
+PAGE_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    partition: int
+    offset: int
+    columns: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Records as the JSON of the HTTP API's Event, in order."""
+
+    records: list[bytes]
+    first: dict[int, int]
+    """Where the page begins: give it to `read_before` for the page before."""
+    next: dict[int, int]
+    """Where it ends: give it to `read_after` for the page that follows."""
+    ends: tuple[PartitionEnds, ...]
+    cut: bool
+    """Whether the limits ended it, and not the log."""
+
+
+def read_after(log: Log, name: str, at: Offsets, limit: int, max_bytes: int = PAGE_BYTES) -> Page:
+    """Records from `at` on, oldest first. `OffsetOutOfRange` if the log no longer holds the first of them."""
+    topic, ends = log.topic(name), topic_ends(log.snapshot(), name)
+    rows = heapq.merge(
+        *(
+            _forward(log, topic, number, offset, check_offset(ends, number, offset, name))
+            for number, offset in at.items()
+        ),
+        key=_order(log),
+    )
+    taken, cut = _take(rows, topic, limit, max_bytes)
+    reached = dict(at)
+    for row, _ in taken:
+        reached[row.partition] = row.offset + 1
+    if not cut:
+        reached = {number: max(offset, ends[number].end) for number, offset in at.items()}
+    return Page([text for _, text in taken], dict(at), reached, ends, cut)
+
+
+def read_before(log: Log, name: str, before: Offsets, limit: int, max_bytes: int = PAGE_BYTES) -> Page:
+    """The last records before `before`, oldest first."""
+    topic, ends = log.topic(name), topic_ends(log.snapshot(), name)
+    limits = {number: min(offset, _ends(ends, number).end) for number, offset in before.items()}
+    rows = heapq.merge(
+        *(_backward(log, topic, number, ends[number].start, offset) for number, offset in limits.items()),
+        key=_order(log),
+        reverse=True,
+    )
+    taken, cut = _take(rows, topic, limit, max_bytes)
+    first = dict(limits)
+    for row, _ in taken:
+        first[row.partition] = row.offset
+    if not cut:
+        first = {number: min(offset, ends[number].start) for number, offset in limits.items()}
+    return Page([text for _, text in reversed(taken)], first, limits, ends, cut)
+
+
+def offsets_at_time(log: Log, name: str, time_ms: int, partition: int | None = None) -> dict[int, int]:
+    """Where records of that time or later can begin."""
+    ends = topic_ends(log.snapshot(), name)
+    return {
+        number: max(ends[number].start, log.offset_at_time(name, number, time_ms)) for number in chosen(ends, partition)
+    }
+
+
+def chosen(ends: tuple[PartitionEnds, ...], partition: int | None) -> list[int]:
+    """The partitions somebody means: one, or all."""
+    if partition is None:
+        return list(range(len(ends)))
+    _ends(ends, partition)
+    return [partition]
+
+
+def _ends(ends: tuple[PartitionEnds, ...], partition: int) -> PartitionEnds:
+    if not 0 <= partition < len(ends):
+        raise UsageError(f"there is no partition `{partition}`", hint=f"partitions are 0 to {len(ends) - 1}")
+    return ends[partition]
+
+
+def check_offset(ends: tuple[PartitionEnds, ...], number: int, offset: int, name: str) -> int:
+    """The partition's end; an error if the offset is before its start."""
+    found = _ends(ends, number)
+    if offset < found.start:
+        raise OffsetOutOfRange(
+            f"offset `{offset}` of `{name}`/{number} is no longer there: the oldest is `{found.start}`",
+            hint="continue from there, or from `earliest`, knowing that something was missed",
+            partition=number,
+            start=found.start,
+        )
+    return found.end
+
+
+def _order(log: Log) -> Callable[[Row], Any]:
+    """What puts records of several partitions in order. Without arrival numbers that is their time, and within a
+    partition always the offset."""
+    if "arrival" in log.capabilities:
+        return lambda row: row.columns[ARRIVAL]
+    return lambda row: (row.columns[TIME], row.partition, row.offset)
+
+
+def _take(rows: Iterable[Row], topic: Topic, limit: int, max_bytes: int) -> tuple[list[tuple[Row, bytes]], bool]:
+    """Rows and their JSON up to the limits, but at least one; and whether a limit ended it."""
+    taken: list[tuple[Row, bytes]] = []
+    size = 0
+    for row in rows:
+        if len(taken) >= limit:
+            return taken, True
+        text = to_json(record_to_json(row.columns, topic, row.partition, row.offset))
+        size += len(text) + 1
+        if taken and size > max_bytes:
+            return taken, True
+        # Only the place is needed from here on.
+        taken.append((Row(row.partition, row.offset, {}), text))
+    return taken, False
+
+
+def _forward(log: Log, topic: Topic, number: int, first: int, end: int) -> Iterator[Row]:
+    if first < end:
+        for records in log.read(topic.name, number, first, end):
+            yield from decode_rows(records)
+
+
+def _backward(log: Log, topic: Topic, number: int, start: int, before: int) -> Iterator[Row]:
+    """Read in steps that grow while records are small, each turned round."""
+    step = 4
+    while before > start:
+        first = max(start, before - step)
+        found: list[Row] = []
+        size = 0
+        for records in log.read(topic.name, number, first, before):
+            size += records.batch.nbytes
+            found += decode_rows(records)
+        yield from reversed(found)
+        before = first
+        step = min(DECODED_ROWS, step * 2) if size < DECODED_BYTES else max(1, step // 2)
+
+
+def decode_rows(records: Records) -> Iterator[Row]:
+    """A few rows at a time, so that a frame of large records is never decoded as a whole."""
+    batch = records.batch
+    if not batch.num_rows:
+        return
+    average = max(1, batch.nbytes // batch.num_rows)
+    step = max(1, min(DECODED_ROWS, DECODED_BYTES // average))
+    for start in range(0, batch.num_rows, step):
+        for place, columns in enumerate(arrow_rows(batch.slice(start, step)), start):
+            offset = records.first_offset + place if records.offsets is None else records.offsets[place]
+            yield Row(records.partition, offset, columns)

@@ -1,0 +1,177 @@
+"""`GET /v1/topics/{topic}/records`: a topic read page by page, with long poll. `POST`: a batch of records with keys,
+headers, times and partitions of their own."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.deliver.arrow import ArrowPage, read_arrow
+from headrace.deliver.browse import Page, chosen, offsets_at_time, read_after, read_before
+from headrace.errors import UsageError
+from headrace.log.base import Topic
+from headrace.log.codecs.json_encode import to_json
+from headrace.server.answers import LargeAnswer, json_list
+from headrace.server.endpoint import NDJSON, Endpoint, Parameter
+from headrace.server.models import RecordsPage
+from headrace.server.parameters import choice, integer, moment, number
+from headrace.server.services import Services
+from headrace.store.arrivals import topic_ends
+from headrace.store.base import Position
+
+MAX_RECORDS = 10_000
+MAX_PAGE_BYTES = 16 * 1024 * 1024
+MAX_WAIT_S = 60.0
+ARROW = "application/vnd.apache.arrow.stream"
+NEXT = "headrace-next"
+"""The header that says where the next page begins, for the formats whose body cannot."""
+
+WAIT = Parameter("wait", "seconds to wait for the first record (long poll)", {"type": "number", "maximum": MAX_WAIT_S})
+MAX_BYTES = Parameter(
+    "max_bytes",
+    "about how many bytes of records at most; one record always comes",
+    {"type": "integer", "default": 4 * 1024 * 1024, "maximum": MAX_PAGE_BYTES},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to read: from these offsets on, or the last before them."""
+
+    topic: Topic
+    offsets: dict[int, int]
+    direction: Literal["after", "before"]
+    limit: int
+    max_bytes: int
+
+
+async def read_records(request: Request, services: Services) -> Response:
+    form = choice(request, "format", "json", "json", "ndjson", "arrow")
+    wait = number(request, "wait", 0.0, 0.0, MAX_WAIT_S)
+    wanted = await services.run(_wanted, request, services)
+    if wait and wanted.direction == "after":
+        position = Position(0, _others_at_end(services, wanted))
+        await services.delivery.tails.wait(wanted.topic.name, position, wait)
+    if form == "arrow":
+        return arrow_answer(await services.run(_read_arrow, services, wanted), services)
+    page = await services.run(_read, services, wanted)
+    if form == "ndjson":
+        body = b"".join(record + b"\n" for record in page.records)
+        return LargeAnswer(body, services.answers, NDJSON, {NEXT: position_text(page.next)})
+    return LargeAnswer(page_body(page), services.answers)
+
+
+def _wanted(request: Request, services: Services) -> Wanted:
+    topic = services.log.topic(request.path_params["topic"])
+    limit = integer(request, "limit", 500, 1, MAX_RECORDS)
+    max_bytes = integer(request, "max_bytes", 4 * 1024 * 1024, 1, MAX_PAGE_BYTES)
+    before = "before" in request.query_params
+    return Wanted(topic, _offsets(request, services, topic), "before" if before else "after", limit, max_bytes)
+
+
+def _offsets(request: Request, services: Services, topic: Topic) -> dict[int, int]:
+    given = request.query_params
+    ends = topic_ends(services.log.snapshot(), topic.name)
+    partition = integer(request, "partition", 0) if "partition" in given else None
+    numbers = chosen(ends, partition)
+    named = [name for name in ("at", "before", "offset", "time", "from") if name in given]
+    if len(named) > 1:
+        raise UsageError(f"`{named[0]}` and `{named[1]}` both say where to begin", hint="give one of them")
+    match named:
+        case ["at"]:
+            return parse_position(given["at"], "at")
+        case ["before"] if given["before"] != "latest":
+            return parse_position(given["before"], "before")
+        case ["offset"]:
+            if partition is None and len(ends) > 1:
+                raise UsageError(
+                    f"an offset needs a partition: `{topic.name}` has {len(ends)}", hint="add &partition=0"
+                )
+            return {numbers[0]: integer(request, "offset", 0)}
+        case ["time"]:
+            return offsets_at_time(services.log, topic.name, moment(given["time"], "time"), partition)
+    at_end = named == ["before"] or choice(request, "from", "earliest", "earliest", "latest") == "latest"
+    return {number: ends[number].end if at_end else ends[number].start for number in numbers}
+
+
+def parse_position(text: str, name: str) -> dict[int, int]:
+    """
+    >>> parse_position("0:48211,1:7", "at")
+    {0: 48211, 1: 7}
+    """
+    if not re.fullmatch(r"\d{1,6}:\d{1,18}(,\d{1,6}:\d{1,18})*", text, re.ASCII):
+        raise UsageError(f"`{name}` must be PARTITION:OFFSET,…, got `{text[:40]}`", hint="as a page's `next` says")
+    return {int(number): int(offset) for number, offset in (pair.split(":") for pair in text.split(","))}
+
+
+def position_text(offsets: dict[int, int]) -> str:
+    """The inverse of `parse_position`."""
+    return ",".join(f"{number}:{offset}" for number, offset in sorted(offsets.items()))
+
+
+def _others_at_end(services: Services, wanted: Wanted) -> dict[int, int]:
+    """Partitions nobody asks about have nothing to wait for."""
+    ends = topic_ends(services.log.snapshot(), wanted.topic.name)
+    return {number: wanted.offsets.get(number, 1 << 62) for number in range(len(ends))}
+
+
+def _read(services: Services, wanted: Wanted) -> Page:
+    read = read_after if wanted.direction == "after" else read_before
+    return read(services.log, wanted.topic.name, wanted.offsets, wanted.limit, wanted.max_bytes)
+
+
+def _read_arrow(services: Services, wanted: Wanted) -> ArrowPage:
+    if wanted.direction == "before":
+        raise UsageError("Arrow is read forwards only", hint="leave out `before`, or take format=json")
+    return read_arrow(services.log, wanted.topic.name, wanted.offsets, wanted.limit, wanted.max_bytes)
+
+
+def page_body(page: Page) -> bytes:
+    """The JSON of a page. Records are in it as they were written once."""
+    tail = to_json(
+        {
+            "from": position_text(page.first),
+            "next": position_text(page.next),
+            "starts": position_text({number: ends.start for number, ends in enumerate(page.ends)}),
+            "ends": position_text({number: ends.end for number, ends in enumerate(page.ends)}),
+            "cut": page.cut,
+        }
+    )
+    return b'{"records":' + json_list(page.records) + b"," + tail[1:]
+
+
+def arrow_answer(page: ArrowPage, services: Services) -> Response:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, page.schema) as writer:
+        for batch in page.batches:
+            writer.write_batch(batch)
+    body = sink.getvalue().to_pybytes()
+    return LargeAnswer(body, services.answers, ARROW, {NEXT: position_text(page.next)})
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/v1/topics/{topic}/records",
+        handler=read_records,
+        summary="Records of a topic page by page; with `wait`, those to come",
+        answers={200: (RecordsPage, NDJSON, ARROW)},
+        parameters=(
+            Parameter("partition", "only this one", {"type": "integer", "minimum": 0}),
+            Parameter("from", "earliest or latest", {"enum": ["earliest", "latest"], "default": "earliest"}),
+            Parameter("offset", "begin at this offset of the partition", {"type": "integer", "minimum": 0}),
+            Parameter("time", "begin at the first record of that time or later: ISO 8601, or milliseconds"),
+            Parameter("at", "begin where a page said `next`: PARTITION:OFFSET,…"),
+            Parameter("before", "the last records before a page's `from`, or before `latest`"),
+            Parameter("limit", f"how many, at most {MAX_RECORDS}", {"type": "integer", "default": 500}),
+            MAX_BYTES,
+            WAIT,
+            Parameter("format", "json, ndjson or arrow", {"enum": ["json", "ndjson", "arrow"], "default": "json"}),
+        ),
+    ),
+)

@@ -1,0 +1,135 @@
+"""Records in with all their parts, and out again page by page."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from tests.server.running import Running
+
+
+def make(server: Running, name: str, **options: Any) -> None:
+    answer = server.http.post("/v1/topics", json={"name": name, **options})
+    assert answer.status_code == 201, answer.text
+
+
+def send(server: Running, topic: str, *records: dict[str, Any], **options: Any) -> httpx.Response:
+    return server.http.post(f"/v1/topics/{topic}/records", json={"records": records}, **options)
+
+
+def read(server: Running, topic: str, **parameters: Any) -> dict[str, Any]:
+    answer = server.http.get(f"/v1/topics/{topic}/records", params=parameters)
+    assert answer.status_code == 200, answer.text
+    page: dict[str, Any] = answer.json()
+    return page
+
+
+def test_a_record_keeps_its_parts(server: Running) -> None:
+    make(server, "parts", columns="id VARCHAR KEY, total DOUBLE", partitions=3)
+    answer = send(
+        server,
+        "parts",
+        {"key": "k1", "value": {"total": 1.5, "note": "x"}, "headers": {"trace": "t1", "raw": {"base64": "/w=="}}},
+        {"key": {"id": "k1"}, "value": {"total": 2}, "partition": 2, "time": "2026-11-15T12:00:00Z", "id": "once"},
+        {"key": "k2"},
+        {"key": "k2", "value": {"total": 2}, "partition": 2, "id": "once"},
+    )
+    assert answer.status_code == 200
+    assert (answer.json()["accepted"], answer.json()["duplicates"]) == (3, 1)
+    found = read(server, "parts")["records"]
+    by_id = {(record["key"]["id"], record["id"]): record for record in found}
+    first, pinned = by_id["k1", None], by_id["k1", "once"]
+    assert (first["value"], first["rest"]) == ({"total": 1.5}, {"note": "x"})
+    assert first["headers"] == {"trace": "t1", "raw": {"base64": "/w=="}}
+    assert (pinned["partition"], pinned["time_ms"]) == (2, 1_794_744_000_000)
+    assert [record["value"] for record in found if record["key"]["id"] == "k2"] == [None]
+
+
+def test_raw_records_are_text_bytes_or_json(server: Running) -> None:
+    make(server, "bytes", kind="raw")
+    assert send(server, "bytes", {"key": "k", "value": "text"}, {"value": {"base64": "AP8="}}, {"value": {"a": 1}},
+                {"key": {"base64": "aw=="}}).json()["accepted"] == 4  # fmt: skip
+    found = read(server, "bytes")["records"]
+    values = [record["value"] and base64.b64decode(record["value"]["value"]) for record in found]
+    assert values == [b"text", b"\x00\xff", b'{"a":1}', None]
+    assert [record["key"]["key"] for record in found] == ["aw==", None, None, "aw=="]
+
+
+def test_one_bad_record_spoils_no_other(server: Running) -> None:
+    make(server, "mixed", columns="id VARCHAR KEY, total DOUBLE")
+    answer = send(
+        server, "mixed", {"value": 7}, {"key": "a", "value": {"total": "much"}}, {"partition": 9}, {"kee": 1},
+        {"key": "b", "value": {"total": 1}},
+    )  # fmt: skip
+    reasons = {each["index"]: each["reason"] for each in answer.json()["rejected"]}
+    assert (answer.json()["accepted"], sorted(reasons)) == (1, [0, 1, 2, 3])
+    assert "neither an object nor null" in reasons[0]
+    assert "`total` must be a number" in reasons[1]
+    assert "asks for partition 9: the topic has 1" in reasons[2]
+    assert "unknown field `kee`" in reasons[3]
+    assert len(server.dead_letters("mixed")) == 4
+
+
+def test_pages_forwards_and_backwards(server: Running) -> None:
+    make(server, "pages", columns="n INT", partitions=2)
+    for number in range(10):
+        send(server, "pages", {"value": {"n": number}, "partition": number % 2})
+
+    def numbers(page: dict[str, Any]) -> list[int]:
+        return [record["value"]["n"] for record in page["records"]]
+
+    first = read(server, "pages", limit=4)
+    second = read(server, "pages", limit=4, at=first["next"])
+    assert (numbers(first), numbers(second)) == ([0, 1, 2, 3], [4, 5, 6, 7])
+    assert (first["cut"], first["starts"], first["ends"]) == (True, "0:0,1:0", "0:5,1:5")
+    assert numbers(read(server, "pages", limit=4, before=second["from"])) == numbers(first)
+    last = read(server, "pages", limit=3, before="latest")
+    assert numbers(last) == [7, 8, 9]
+    assert numbers(read(server, "pages", partition=1, offset=3)) == [7, 9]
+    assert read(server, "pages", **{"from": "latest"})["records"] == []
+    assert numbers(read(server, "pages", time="2000-01-01")) == list(range(10))
+
+
+def test_lines_and_arrow_say_in_a_header_where_to_go_on(server: Running) -> None:
+    make(server, "forms", columns="n INT")
+    for number in range(3):
+        send(server, "forms", {"value": {"n": number}})
+    lines = server.http.get("/v1/topics/forms/records", params={"format": "ndjson", "limit": 2})
+    assert (len(lines.text.splitlines()), lines.headers["headrace-next"]) == (2, "0:2")
+    answer = server.http.get("/v1/topics/forms/records", params={"format": "arrow", "at": "0:1"})
+    table = pa.ipc.open_stream(answer.content).read_all()
+    assert (table.column("N").to_pylist(), table.column("$offset").to_pylist()) == ([1, 2], [1, 2])
+    empty = server.http.get("/v1/topics/forms/records", params={"format": "arrow", "from": "latest"})
+    assert pa.ipc.open_stream(empty.content).read_all().num_rows == 0
+
+
+def test_a_long_poll_ends_with_the_first_record(server: Running) -> None:
+    make(server, "awaited", columns="n INT", partitions=2)
+    later = threading.Timer(0.2, send, (server, "awaited", {"value": {"n": 1}, "partition": 1}))
+    later.start()
+    page = read(server, "awaited", wait=20)
+    later.join()
+    assert [record["value"]["n"] for record in page["records"]] == [1]
+    assert read(server, "awaited", partition=0, wait=0.05)["records"] == []
+
+
+@pytest.mark.parametrize("path", ["records?from=earliest", "events?from=newest", "events?from=oldest"])
+def test_an_answer_is_bounded_in_bytes_whatever_its_limit(server: Running, path: str) -> None:
+    name = "huge" + str(abs(hash(path)) % 100_000)
+    make(server, name)
+    for _ in range(8):
+        assert send(server, name, {"value": {"big": "x" * 900_000}}).status_code == 200
+    answer = server.http.get(f"/v1/topics/{name}/{path}&limit=1000")
+    assert len(answer.content) < 5 * 1024 * 1024
+    assert answer.json()["cut"] is True
+
+
+def test_what_is_sent_gives_its_room_back(server: Running) -> None:
+    before = server.services.answers.left
+    assert server.http.get("/v1/topics/pageviews/records").status_code == 200
+    assert server.services.answers.left == before
