@@ -52,8 +52,7 @@ def _read(log: Log, name: str, number: int, start: int, end: int) -> Iterator[Re
 def _fitting(batch: pa.RecordBatch, rows: int, size: int, first: bool) -> int:
     """How many rows fit, by their average size; the very first always does."""
     average: int = max(1, batch.nbytes // batch.num_rows)
-    fitting = max(min(int(batch.num_rows), rows, max(0, size) // average), 1 if first and rows else 0)
-    return fitting
+    return max(min(int(batch.num_rows), rows, max(0, size) // average), 1 if first and rows else 0)
 
 
 def _schema(log: Log, name: str) -> pa.Schema:

@@ -27,7 +27,7 @@ from headrace.server.models import (
 )
 from headrace.server.parameters import body_of
 from headrace.server.services import Services
-from headrace.sql.api import FUNCTIONS
+from headrace.sql.api import FUNCTIONS, parse
 from headrace.sql.api import validate as check_script
 from headrace.sql.parser.statements import KEYWORDS
 from headrace.sql.statements import Describe, DescribeFunction, Explain, InsertValues, Print, SelectStatement, Show
