@@ -1,0 +1,5 @@
+import sys
+
+from tests.chaos.log.main import main
+
+sys.exit(main())

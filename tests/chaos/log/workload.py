@@ -1,0 +1,100 @@
+"""A process that does everything the log's disk can see, and says on its standard output what was acknowledged.
+
+    python -m tests.chaos.log.workload FOLDER FIRST COUNT [ROWS]
+
+Each step writes ROWS records, numbered on, with the number as event id, so what was not acknowledged can be sent again
+by the next process. Every fifth record is, in the same transaction, in a second topic; some transactions are staged
+and given up, and must never be read; now and then segments are sealed, rewritten, compacted and archived. Prints
+`ok FIRST AFTER`, `failed FIRST AFTER CODE`, and `done` at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.clock import SystemClock
+from headrace.config import LogSettings
+from headrace.errors import HeadraceError
+from headrace.log.base import Append, Route, TopicConfig, TopicSpec
+from headrace.log.local import LocalLog
+from headrace.types import BIGINT, VARCHAR, Column
+from tests.log.support import batch
+
+EVENTS = TopicSpec("events", (Column("K", VARCHAR),), (Column("N", BIGINT), Column("FILL", VARCHAR)), partitions=2)
+TOTALS = TopicSpec(
+    "totals",
+    (Column("K", VARCHAR),),
+    (Column("N", BIGINT),),
+    role="derived",
+    config=TopicConfig(compacted=True, tombstone_ms=0),
+)
+TOGETHER, ABANDONED, CARE = 5, 17, 20
+"""Every so many steps: both topics at once, a transaction that is given up, housekeeping."""
+
+
+def settings() -> LogSettings:
+    return LogSettings(linger_ms=0.0, segment_bytes=6_000, min_free_bytes=0)
+
+
+def key_of(number: int) -> str:
+    return f"k{number % 7}"
+
+
+def total_key(number: int) -> str:
+    return f"t{number % 3}"
+
+
+def open_workload(folder: Path) -> LocalLog:
+    log = LocalLog(folder, settings(), SystemClock(), serve=False)
+    log.create_topic(EVENTS)
+    log.create_topic(TOTALS)
+    return log
+
+
+def write(log: LocalLog, numbers: range) -> None:
+    events = batch(
+        K=[key_of(n) for n in numbers],
+        N=list(numbers),
+        FILL=["x" * (n * 37 % 900) for n in numbers],
+        id_=[str(n) for n in numbers],
+    )
+    appends = [Append("events", events)]
+    if totals := [n for n in numbers if n % TOGETHER == 0]:
+        appends.append(Append("totals", batch(K=[total_key(n) for n in totals], N=totals)))
+    if numbers.start % ABANDONED == 0:
+        routes, name = [Route("events", {"K": "K", "N": "N"})], f"abandoned-{numbers.start}"
+        log.stage(name, 0, 0, routes, iter([batch(K=["k0"], N=[-numbers.start - 1])]))
+        log.abort(name)
+    log.append(appends).result(60)
+
+
+def run(log: LocalLog, numbers: range, say: Callable[[str], None], rows: int = 1) -> None:
+    for step, first in enumerate(range(numbers.start, numbers.stop, rows)):
+        after = min(first + rows, numbers.stop)
+        try:
+            write(log, range(first, after))
+            say(f"ok {first} {after}")
+        except HeadraceError as error:
+            say(f"failed {first} {after} {error.code}")
+        if step % CARE == CARE - 1:
+            # In a server this is a thread of its own, which tries again later.
+            with contextlib.suppress(HeadraceError, OSError, sqlite3.Error):
+                log.maintain()
+
+
+def say(line: str) -> None:
+    # One write, unbuffered: a line is in the pipe before the next step begins.
+    os.write(1, line.encode() + b"\n")
+
+
+if __name__ == "__main__":
+    place, first, count, *rest = sys.argv[1:]
+    opened = open_workload(Path(place))
+    run(opened, range(int(first), int(first) + int(count)), say, int(rest[0]) if rest else 1)
+    opened.close()
+    say("done")
