@@ -39,8 +39,9 @@ bench: setup     ## measure, as ratios to baselines in the same run; BENCH="log 
 conformance: setup-tests ## KSQL cases: CASES=path.jsonl [REPORT=out.jsonl] [FILTER=tier or part of an id]
 	@$(VENV)/python -m tests.conformance $(CASES) $(if $(REPORT),--report $(REPORT)) $(if $(FILTER),--filter $(FILTER))
 
-chaos: setup-tests ## hundreds of kill -9 under load; ROUNDS=300
+chaos: setup-tests ## hundreds of kill -9 under load, then every fault of the log; ROUNDS=300 SCALE=1
 	@$(VENV)/python -m tests.chaos.crash --rounds $(or $(ROUNDS),300)
+	@$(VENV)/python -m tests.chaos.log --scale $(or $(SCALE),1)
 
 kafka:           ## one Kafka broker on this machine, until Ctrl-C; DATA=folder keeps its data, PORT=9092
 	@$(PYTHON) -m scripts.kafka --port $(or $(PORT),9092) $(if $(DATA),--data $(DATA))
