@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from headrace.deliver.base import FeedEvent
-from headrace.deliver.feed import FeedOptions, feed, parse_id
+from headrace.deliver.feed import FeedOptions, feed
+from headrace.deliver.ids import parse_id
 from headrace.errors import Gone, NotFound, UsageError
 from headrace.log.base import TopicConfig, TopicSpec
 from tests.deliver.serving import PATIENCE, Serving, take, take_all, take_until
@@ -51,8 +52,8 @@ def test_changes_as_they_happen(serving: Serving) -> None:
     assert found[-1].data == {"key": {"page": "/a"}, "value": None, "time_ms": 5}
     assert all(event.event == "change" for event in found)
     numbers = [parse_id(event.id or "") for event in found]
-    assert numbers == sorted(numbers)
-    assert {version for version, _ in numbers} == {1}
+    assert [number.arrival or 0 for number in numbers] == sorted(number.arrival or 0 for number in numbers)
+    assert {number.version for number in numbers} == {1}
 
 
 def test_windows(serving: Serving) -> None:

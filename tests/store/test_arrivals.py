@@ -77,13 +77,13 @@ def test_stretches_add_up_to_the_topic_in_order(shared: LocalLog, groups: list[t
             read += batch.column("N").to_pylist()
         position = stretch.position
     assert read == written
-    assert position == position_at_end(now, topic)
+    assert position == position_at_end(shared, now, topic)
 
 
 def test_nothing_new_is_nothing(log: LocalLog) -> None:
     log.create_topic(TopicSpec("t", value=(Column("N", BIGINT),), partitions=2))
     now = log.snapshot()
-    assert read_stretch(log, "t", position_at_start(now, "t"), now).rows == 0
+    assert read_stretch(log, "t", position_at_start(log, now, "t"), now).rows == 0
     assert merge([]) is None
 
 

@@ -9,7 +9,7 @@ const query = (more: Partial<Query> = {}): Query => ({
 });
 const view = (more: Partial<View> = {}): View => ({
   name: "v", version: 1, kind: "table", columns: [], window: null, topic: "v", query_id: "CTAS_V_1", rows: 1,
-  through: { arrival: 1234, offsets: {} }, lag: 0, rate: 2, ...more,
+  through: { arrival: 1234, offsets: {}, id: "1-1233" }, lag: 0, rate: 2, ...more,
 });
 const topic = (more: Partial<Topic> = {}): Topic => ({
   name: "t", kind: "typed", role: "events", partitions: [], records: 1, bytes: 1, segments: 1, stream_time_ms: null, columns: [],

@@ -13,15 +13,15 @@ const answer = (rows: Answer["rows"]): Answer => ({
   rows,
   view: "views_per_minute",
   version: 1,
-  through: { arrival: 9, offsets: {} },
+  through: { arrival: 9, offsets: {}, id: "1-8" },
   truncated: false,
   took_ms: 1,
 });
 
 it("follows from right behind the rows it read: they include what is below `through`", () => {
   expect(idAfter(answer([]))).toBe("1-8");
-  expect(idAfter({ version: 2, through: { arrival: 0, offsets: {} } })).toBe("2--1");
-  expect(idAfter({ version: null, through: null })).toBeNull();
+  expect(idAfter({ through: { arrival: 46, offsets: { 0: 46, 1: 0 }, id: "2@1a.0" } })).toBe("2@1a.0");
+  expect(idAfter({ through: null })).toBeNull();
 });
 
 describe("LiveRows", () => {

@@ -232,18 +232,18 @@ def tail_topic(
 ) -> None:
     """The newest events, and what arrives, until Ctrl-C."""
     with open_api(project, url, key) as api:
-        seen = -1
+        seen: dict[int, int] = {}
         if lines:
             newest = api.get(f"/v1/topics/{topic}/events", limit=lines, **{"from": "newest"})["events"]
             for event in reversed(newest):
                 _print_event(event, as_json)
-                seen = max(seen, event["arrival"])
+                seen[event["partition"]] = max(seen.get(event["partition"], -1), event["offset"])
         if not follow:
             return
         try:
             for message in api.stream("GET", f"/v1/topics/{topic}/tail"):
                 # What arrived between the two requests may come twice.
-                if message.event == "event" and message.data["arrival"] > seen:
+                if message.event == "event" and message.data["offset"] > seen.get(message.data["partition"], -1):
                     _print_event(message.data, as_json)
         except KeyboardInterrupt:
             return

@@ -119,6 +119,8 @@ class Catalog:
         self._log = log
         self._lock = threading.RLock()
         self._state = CatalogState()
+        self._next = 0
+        """The offset to read next; not every offset need have an event."""
         self._listeners: list[Callable[[], None]] = []
         self.refresh()
 
@@ -130,9 +132,13 @@ class Catalog:
         """Apply what is new on the topic; true if anything was. Cheap when nothing is."""
         with self._lock:
             ends = self._log.snapshot().ends.get(CATALOG_TOPIC)
-            if not ends or ends[0].end <= self._state.events:
+            if not ends or ends[0].end <= self._next:
                 return False
-            self._state = fold_all(self._state, self._read(self._state.events, ends[0].end))
+            state = fold_all(self._state, self._read(self._next, ends[0].end))
+            self._next, changed = ends[0].end, state.events > self._state.events
+            self._state = state
+        if not changed:
+            return False
         for listener in list(self._listeners):
             listener()
         return True

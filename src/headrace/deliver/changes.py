@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.deliver.base import FeedEvent
+from headrace.deliver.ids import ids_of
 from headrace.deliver.values import to_json_rows
-from headrace.log.base import ARRIVAL, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Log, Snapshot
+from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Log, Snapshot
 from headrace.sql.source import WINDOW_COLUMNS, Source
 from headrace.store.arrivals import merge, read_stretch
 from headrace.store.base import Position
@@ -29,27 +30,22 @@ class Changes:
     position: Position
 
 
-def event_id(version: int, arrival: int) -> str:
-    return f"{version}-{arrival}"
-
-
 def read_changes(log: Log, source: Source, version: int, after: Position, snapshot: Snapshot, max_rows: int) -> Changes:
     """The next changes of a view, in order of arrival."""
     decoder = SourceDecoder(log.topic(source.topic), source)
     stretch = read_stretch(log, source.topic, after, snapshot, decoder.columns, max_rows)
-    batch = merge([decoder.decode(records) for records in stretch.records], after.arrival)
-    events = () if batch is None else tuple(change_events(batch, source, version))
+    batch = merge([decoder.decode(records) for records in stretch.records], after)
+    events = () if batch is None else tuple(change_events(batch, source, ids_of(batch, version, after)))
     return Changes(events, stretch.position)
 
 
-def change_events(batch: pa.RecordBatch, source: Source, version: int) -> Iterable[FeedEvent]:
+def change_events(batch: pa.RecordBatch, source: Source, ids: Iterable[str]) -> Iterable[FeedEvent]:
     keys = _objects(source.key, source_rows(batch, source, source.key))
     values = _objects(source.value, source_rows(batch, source, source.value))
     windows = _windows(batch) if source.window else [None] * batch.num_rows
-    arrivals, times, dead = (batch.column(name).to_pylist() for name in (ARRIVAL, TIME, TOMBSTONE))
-    for arrival, key, value, gone, time_ms, window in zip(arrivals, keys, values, dead, times, windows, strict=True):
-        data = change(key, None if gone else value, time_ms, window)
-        yield FeedEvent("change", data, event_id(version, arrival))
+    times, dead = (batch.column(name).to_pylist() for name in (TIME, TOMBSTONE))
+    for id_, key, value, gone, time_ms, window in zip(ids, keys, values, dead, times, windows, strict=True):
+        yield FeedEvent("change", change(key, None if gone else value, time_ms, window), id_)
 
 
 def snapshot_columns(source: Source) -> tuple[Column, ...]:

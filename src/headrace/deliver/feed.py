@@ -1,8 +1,7 @@
 """Feeds: a view's changes as they happen, each with an id to continue from.
 
-A feed reads the view's changelog in order of arrival numbers, at its client's pace: nobody slow holds up anybody else,
-and nothing is queued for them. An id is `VERSION-ARRIVAL`; what follows it is what arrived later, so a feed that is
-continued has neither a gap nor a repeat, whoever was restarted in between.
+A feed reads the view's changelog in order of arrival, at its client's pace: nobody slow holds up anybody else, and
+nothing is queued for them. `ids` says what an id is.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ from functools import partial
 from typing import Any, Literal
 
 from headrace.deliver.base import Delivery, FeedEvent
-from headrace.deliver.changes import event_id, read_changes, snapshot_columns, snapshot_events
-from headrace.errors import Gone, NotFound, OffsetOutOfRange, UsageError
+from headrace.deliver.changes import read_changes, snapshot_columns, snapshot_events
+from headrace.deliver.ids import id_after, position_after
+from headrace.errors import NotFound, OffsetOutOfRange
 from headrace.log.base import Log, Snapshot
-from headrace.store.arrivals import behind, position_at_end, position_at_start, topic_ends
+from headrace.store.arrivals import behind, has_arrivals, position_at_end, position_at_start
 from headrace.store.base import Position, ViewStore
 from headrace.types import display_name
 
@@ -57,44 +57,9 @@ def feed(
         return _follow(delivery, view, position_after(delivery.log, now, view, after), options)
     if snapshot:
         return _snapshot(delivery, view, options)
-    position = position_at_end(now, topic) if start == "now" else position_at_start(now, topic)
+    begin = position_at_end if start == "now" else position_at_start
+    position = begin(delivery.log, now, topic)
     return _follow(delivery, view, position, options)
-
-
-def position_after(log: Log, now: Snapshot, view: ViewStore, id_: str) -> Position:
-    """Right behind an event. `Gone` if what follows it may no longer be complete."""
-    version, arrival = parse_id(id_)
-    name = display_name(view.source.name)
-    if version != view.version:
-        raise gone(id_, f"`{name}` is at version {view.version} now")
-    if arrival >= now.arrival:
-        raise gone(id_, "the log has not got that far: it must be another one")
-    topic = view.source.topic
-    offsets: dict[int, int] = {}
-    for number, ends in enumerate(topic_ends(now, topic)):
-        offsets[number] = log.offset_at_arrival(topic, number, arrival + 1)
-        # At a start that moved, nobody knows whether something between the id and it was removed.
-        if offsets[number] <= ends.start and ends.start > 0:
-            raise gone(id_, f"topic `{topic}` no longer holds all that came after it")
-    return Position(arrival + 1, offsets)
-
-
-def gone(id_: str, detail: str) -> Gone:
-    return Gone(f"a feed cannot be continued after `{id_}`", detail=detail, hint="begin again with ?snapshot=true")
-
-
-def parse_id(text: str) -> tuple[int, int]:
-    """
-    >>> parse_id("1-48112")
-    (1, 48112)
-    """
-    version, _, arrival = text.partition("-")
-    known = arrival.isdecimal() or arrival == "-1"  # before everything
-    if not (version.isdecimal() and known and text.isascii() and len(text) < 40):
-        raise UsageError(
-            f"`{text[:40]}` is not an event id", hint="an id looks like 1-48112: version and arrival number"
-        )
-    return int(version), int(arrival)
 
 
 async def _snapshot(delivery: Delivery, view: ViewStore, options: FeedOptions) -> AsyncIterator[FeedEvent]:
@@ -104,7 +69,7 @@ async def _snapshot(delivery: Delivery, view: ViewStore, options: FeedOptions) -
     if len(rows.rows) > options.snapshot_rows:
         yield cut(f"the view has more than {options.snapshot_rows} rows: query it, and follow it from now")
         return
-    last_id = event_id(view.version, rows.position.arrival - 1)
+    last_id = id_after(delivery.log, view.version, rows.position)
     for event in snapshot_events(view.source, view.version, rows.rows, last_id):
         yield event
     async for event in _follow(delivery, view, rows.position, options):
@@ -116,7 +81,7 @@ async def _follow(
 ) -> AsyncIterator[FeedEvent]:
     source, version = view.source, view.version
     caught_up = False
-    yield heartbeat(version, position)
+    yield heartbeat(delivery.log, version, position)
     while True:
         now = await delivery.tails.wait(source.topic, position, options.heartbeat_s)
         reason = why_to_end(delivery, view, now)
@@ -126,8 +91,9 @@ async def _follow(
         lag = behind(now, source.topic, position)
         if not lag:
             caught_up = True
-            position = Position(max(position.arrival, now.arrival), position.offsets)
-            yield heartbeat(version, position)
+            if has_arrivals(delivery.log):
+                position = Position(max(position.arrival, now.arrival), position.offsets)
+            yield heartbeat(delivery.log, version, position)
             continue
         if caught_up and lag > options.max_behind:
             yield cut(f"too slow: {lag} changes behind")
@@ -160,9 +126,9 @@ def why_to_end(delivery: Delivery, view: ViewStore, now: Snapshot) -> str | None
     return None if serving.version == view.version else f"`{name}` has a new version, {serving.version}"
 
 
-def heartbeat(version: int, position: Position) -> FeedEvent:
+def heartbeat(log: Log, version: int, position: Position) -> FeedEvent:
     """Says how far the feed has come."""
-    return FeedEvent("heartbeat", {}, event_id(version, position.arrival - 1))
+    return FeedEvent("heartbeat", {}, id_after(log, version, position))
 
 
 def cut(reason: str) -> FeedEvent:

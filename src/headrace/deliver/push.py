@@ -84,7 +84,8 @@ async def _push(
     heartbeat_s: float,
 ) -> AsyncIterator[FeedEvent]:
     now = delivery.log.snapshot()
-    position = position_at_start(now, source.topic) if from_beginning else position_at_end(now, source.topic)
+    begin = position_at_start if from_beginning else position_at_end
+    position = begin(delivery.log, now, source.topic)
     yield header(columns, query_id)
     left = limit
     while left is None or left > 0:
@@ -123,7 +124,7 @@ def read_rows(
 ) -> Pushed:
     decoder = SourceDecoder(log.topic(source.topic), source)
     stretch = read_stretch(log, source.topic, after, until, decoder.columns, ROWS_PER_READ)
-    batch = merge([decoder.decode(records) for records in stretch.records], after.arrival)
+    batch = merge([decoder.decode(records) for records in stretch.records], after)
     if batch is None:
         return Pushed((), stretch.position)
     table = source.kind == "table"

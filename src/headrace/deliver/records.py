@@ -23,14 +23,14 @@ def stream_rows(
 ) -> tuple[Position, Iterator[tuple[Any, ...]]]:
     """All records of a stream as it is now, and the position they end at."""
     now = log.snapshot()
-    return position_at_end(now, source.topic), _rows(log, source, columns, at_a_time, now)
+    return position_at_end(log, now, source.topic), _rows(log, source, columns, at_a_time, now)
 
 
 def _rows(
     log: Log, source: Source, columns: Sequence[Column], at_a_time: int, now: Snapshot
 ) -> Iterator[tuple[Any, ...]]:
     decoder = SourceDecoder(log.topic(source.topic), source)
-    position = position_at_start(now, source.topic)
+    position = position_at_start(log, now, source.topic)
     while behind(now, source.topic, position):
         stretch, now = _read(log, decoder, position, now, at_a_time)
         batch = merge([decoder.decode(records) for records in stretch.records])

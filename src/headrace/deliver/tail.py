@@ -41,7 +41,7 @@ def tail(
     now = delivery.log.snapshot()
     if partition is not None:
         check_partition(partition, len(topic_ends(now, name)))
-    position = position_at_start(now, name) if from_beginning else position_at_end(now, name)
+    position = (position_at_start if from_beginning else position_at_end)(delivery.log, now, name)
     return _tail(delivery, topic, position, partition, heartbeat_s)
 
 
@@ -87,6 +87,6 @@ def cut(reason: str) -> FeedEvent:
 def read_tail(log: Log, name: str, after: Position, until: Snapshot) -> tuple[tuple[FeedEvent, ...], Position]:
     topic = log.topic(name)
     stretch = read_stretch(log, name, after, until, max_rows=ROWS_PER_READ)
-    batch = merge(stretch.records, after.arrival)
+    batch = merge(stretch.records, after)
     rows = [] if batch is None else _to_json(batch, topic)
     return tuple(FeedEvent("event", row) for row in rows), stretch.position

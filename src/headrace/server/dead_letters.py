@@ -67,7 +67,8 @@ class DeadLetterIndex:
 
     def _read_new(self, start: int, end: int) -> None:
         for records in self._log.read(DEAD_LETTERS_TOPIC, 0, start, end, ["TOPIC"]):
-            for offset, topic in enumerate(records.batch.column("TOPIC").to_pylist(), records.first_offset):
+            offsets = records.offsets or range(records.first_offset, records.next_offset)
+            for offset, topic in zip(offsets, records.batch.column("TOPIC").to_pylist(), strict=True):
                 self._counts[topic] += 1
                 self._newest.setdefault(topic, deque(maxlen=NEWEST)).append(offset)
             self._next = records.next_offset

@@ -110,7 +110,7 @@ class WindowBounds(Model, frozen=True):
 class Event(Optional, frozen=True, kw_only=True):
     partition: Count
     offset: Count
-    arrival: Count
+    arrival: Count | None
     time_ms: Count
     id: str | None
     key: dict[str, Any]
@@ -198,6 +198,7 @@ class QueryRequest(Model, frozen=True):
 class Through(Model, frozen=True):
     arrival: Count
     offsets: dict[str, int]
+    id: str | None
 
 
 class QueryAnswer(Model, frozen=True):

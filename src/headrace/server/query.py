@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from headrace.coordinate.catalog import Catalog
 from headrace.deliver.base import Answer
+from headrace.deliver.ids import id_after
 from headrace.deliver.pull import pull
 from headrace.errors import UsageError
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint
@@ -76,23 +77,24 @@ async def pull_plan(
     server = services.project.settings.server
     seconds = server.query_seconds if deadline_ms is None else min(server.query_seconds, deadline_ms / 1000)
     rows = server.query_rows if limit is None else min(server.query_rows, limit)
-    return answer_model(await services.run_query(pull, services.delivery, plan, seconds, rows))
+    return answer_model(await services.run_query(pull, services.delivery, plan, seconds, rows), services)
 
 
-def answer_model(answer: Answer) -> QueryAnswer:
+def answer_model(answer: Answer, services: Services) -> QueryAnswer:
     return QueryAnswer(
         columns=[ColumnModel(display_name(column.name), str(column.type)) for column in answer.columns],
         rows=answer.rows,
         view=None if answer.view is None else display_name(answer.view),
         version=answer.version,
-        through=None if answer.position is None else through_model(answer.position),
+        through=None if answer.position is None else through_model(answer.position, answer.version, services),
         truncated=answer.truncated,
         took_ms=round(answer.took_ms, 3),
     )
 
 
-def through_model(position: Position) -> Through:
-    return Through(position.arrival, {str(partition): offset for partition, offset in position.offsets.items()})
+def through_model(position: Position, version: int | None, services: Services) -> Through:
+    offsets = {str(partition): offset for partition, offset in position.offsets.items()}
+    return Through(position.arrival, offsets, None if version is None else id_after(services.log, version, position))
 
 
 ENDPOINTS = (

@@ -57,7 +57,7 @@ def view_model(view: ViewDefinition, services: Services) -> ViewModel:
         topic=view.topic,
         query_id=view.query_id,
         rows=store.count(),
-        through=through_model(store.position()),
+        through=through_model(store.position(), view.version, services),
         lag=services.followers.lag(view.name),
         rate=round(services.followers.rate(view.name), 1),
     )

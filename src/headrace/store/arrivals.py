@@ -1,13 +1,17 @@
-"""Reading one topic in order of arrival numbers, across its partitions.
+"""Reading one topic in order of arrival, across its partitions.
 
 Followers and feeds read the same way: everything of a topic between two positions, in bounded stretches. A stretch
-ends at one arrival number for all partitions, so whoever stops there and continues later misses nothing and sees
-nothing twice.
+ends at one arrival number for all partitions, or, on a log that gives no arrival numbers, at an offset of each; so
+whoever stops there and continues later misses nothing and sees nothing twice.
+
+Without arrival numbers, records of different partitions are ordered within a stretch by the largest time that their
+partition has had so far, by partition and by offset: nearly the order of time, and never against the order within a
+partition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import NotFound, OffsetOutOfRange
-from headrace.log.base import ARRIVAL, OFFSET, PARTITION, Log, PartitionEnds, Records, Snapshot
+from headrace.log.base import ARRIVAL, OFFSET, PARTITION, TIME, Log, PartitionEnds, Records, Snapshot
 from headrace.store.base import Position
 
 BEGINNING = Position(0, {})
@@ -41,14 +45,26 @@ def topic_ends(snapshot: Snapshot, topic: str) -> tuple[PartitionEnds, ...]:
     return ends
 
 
-def position_at_end(snapshot: Snapshot, topic: str) -> Position:
+def has_arrivals(log: Log) -> bool:
+    """Is there one order over all partitions?"""
+    return "arrival" in log.capabilities
+
+
+def position_of(offsets: Mapping[int, int]) -> Position:
+    """On a log without arrival numbers. What stands for one grows with every record that is taken in."""
+    return Position(sum(offsets.values()), offsets)
+
+
+def position_at_end(log: Log, snapshot: Snapshot, topic: str) -> Position:
     """After everything the topic holds."""
-    return Position(snapshot.arrival, {number: ends.end for number, ends in enumerate(topic_ends(snapshot, topic))})
+    offsets = {number: ends.end for number, ends in enumerate(topic_ends(snapshot, topic))}
+    return Position(snapshot.arrival, offsets) if has_arrivals(log) else position_of(offsets)
 
 
-def position_at_start(snapshot: Snapshot, topic: str) -> Position:
+def position_at_start(log: Log, snapshot: Snapshot, topic: str) -> Position:
     """Before everything the topic still holds."""
-    return Position(0, {number: ends.start for number, ends in enumerate(topic_ends(snapshot, topic))})
+    offsets = {number: ends.start for number, ends in enumerate(topic_ends(snapshot, topic))}
+    return Position(0, offsets) if has_arrivals(log) else position_of(offsets)
 
 
 def behind(snapshot: Snapshot, topic: str, position: Position) -> int:
@@ -65,10 +81,14 @@ def read_stretch(
     columns: Sequence[str] | None = None,
     max_rows: int = 20_000,
 ) -> Stretch:
-    """What follows `after`, up to the snapshot or about `max_rows`, whichever is less. `columns` must have `$arrival`.
+    """What follows `after`, up to the snapshot or about `max_rows`, whichever is less. `columns` must have `$arrival`,
+    which a log without arrival numbers is not asked for.
 
     `OffsetOutOfRange` if the log no longer holds all of it."""
     ends = topic_ends(snapshot, topic)
+    ordered = has_arrivals(log)
+    if columns is not None and not ordered:
+        columns = [name for name in columns if name != ARRIVAL]
     share = max(1, max_rows // max(1, len(ends)))
     offsets = {number: after.offsets.get(number, end.start) for number, end in enumerate(ends)}
     gathered: dict[int, list[Records]] = {}
@@ -79,26 +99,26 @@ def read_stretch(
                 f"offset `{offsets[number]}` of `{topic}`/{number} is before the start `{end.start}`"
             )
         if offsets[number] < end.end:
-            found = gathered[number] = list(_take(log.read(topic, number, offsets[number], end.end, columns), share))
-            if _rows(found) >= share and found[-1].next_offset < end.end:
+            found = gathered[number] = list(take(log.read(topic, number, offsets[number], end.end, columns), share))
+            if ordered and _rows(found) >= share and found[-1].next_offset < end.end:
                 cut = min(cut, last_arrival(found[-1]) + 1)
     kept: list[Records] = []
     for number, found in gathered.items():
-        inside = [part for part in (below(part, cut) for part in found) if part]
+        inside = [part for part in (below(part, cut) for part in found) if part] if ordered else found
         kept += inside
         if _rows(inside) == _rows(found) < share:
             offsets[number] = ends[number].end  # read to the end, whatever gaps there are
         elif inside:
             offsets[number] = inside[-1].next_offset
-    return Stretch(tuple(kept), Position(cut, offsets))
+    return Stretch(tuple(kept), Position(cut, offsets) if ordered else position_of(offsets))
 
 
 def _rows(records: Iterable[Records]) -> int:
     return sum(part.batch.num_rows for part in records)
 
 
-def _take(records: Iterable[Records], rows: int) -> Iterator[Records]:
-    """The first `rows` rows."""
+def take(records: Iterable[Records], rows: int) -> Iterator[Records]:
+    """The first rows only; what follows is not read."""
     for part in records:
         if part.batch.num_rows:
             yield head(part, rows)
@@ -128,17 +148,39 @@ def below(records: Records, arrival: int) -> Records | None:
     return head(records, rows) if rows else None
 
 
-def merge(changes: Sequence[Records], arrival: int = 0) -> pa.RecordBatch | None:
-    """One batch in order of arrival, without what is below `arrival`, with the columns `$partition` and `$offset`
-    added. None if that leaves nothing. All changes have the same columns."""
-    batches = [addressed(records) for records in changes if records.batch.num_rows]
+def merge(changes: Sequence[Records], after: Position = BEGINNING) -> pa.RecordBatch | None:
+    """One batch in order of arrival, without what `after` includes, with the columns `$partition` and `$offset` added.
+    None if that leaves nothing. All changes have the same columns, those of a partition stand together."""
+    new = [_beyond(records, after.offsets.get(records.partition, 0)) for records in changes]
+    batches = [addressed(records) for records in new if records.batch.num_rows]
     if not batches:
         return None
     batch = pa.concat_batches(batches)
-    if len({records.partition for records in changes}) > 1:
-        batch = batch.take(pc.sort_indices(batch.column(ARRIVAL)))
-    first = int(np.searchsorted(batch.column(ARRIVAL).to_numpy(), arrival))
-    return batch.slice(first) if first < batch.num_rows else None
+    if len({records.partition for records in new}) > 1:
+        batch = batch.take(_order(batch))
+    return batch
+
+
+def _beyond(records: Records, offset: int) -> Records:
+    """What has this offset or a larger one."""
+    if not records.batch.num_rows or records.first_offset >= offset:
+        return records
+    if records.offsets is None:
+        rows = min(offset - records.first_offset, records.batch.num_rows)
+        return replace(records, batch=records.batch.slice(rows), first_offset=records.first_offset + rows)
+    rows = int(np.searchsorted(np.asarray(records.offsets), offset))
+    left = records.offsets[rows:]
+    return replace(records, batch=records.batch.slice(rows), first_offset=left[0] if left else offset, offsets=left)
+
+
+def _order(batch: pa.RecordBatch) -> pa.Array:
+    if ARRIVAL in batch.schema.names:
+        return pc.sort_indices(batch.column(ARRIVAL))
+    times, partitions = batch.column(TIME).to_numpy().copy(), batch.column(PARTITION).to_numpy()
+    for partition in np.unique(partitions):
+        rows = partitions == partition
+        times[rows] = np.maximum.accumulate(times[rows])
+    return pa.array(np.lexsort((batch.column(OFFSET).to_numpy(), partitions, times)))
 
 
 def addressed(records: Records) -> pa.RecordBatch:

@@ -21,7 +21,9 @@ from headrace.sql.source import Source
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How much of the log a view's rows include: every record of its topic with an arrival number below `arrival`."""
+    """How much of the log a view's rows include: of each partition of its topic everything before the offset given,
+    which is every record with an arrival number below `arrival`. Where the log gives no arrival numbers, that is the
+    sum of the offsets: it too only grows."""
 
     arrival: int
     offsets: Mapping[int, int]

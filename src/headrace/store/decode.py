@@ -72,7 +72,8 @@ class SourceDecoder:
         return replace(records, batch=self._with_time(batch))
 
     def _decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        system = {name: batch.column(name) for name in self.columns if name.startswith("$") and name != REST}
+        there = (name for name in self.columns if name in batch.schema.names)  # not every log has `$arrival`
+        system = {name: batch.column(name) for name in there if name.startswith("$") and name != REST}
         if self._raw:
             system[TOMBSTONE] = pc.or_(batch.column(TOMBSTONE), pc.is_null(batch.column(RAW_VALUE.name)))
         fields = self._fields(batch)

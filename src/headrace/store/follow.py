@@ -17,7 +17,7 @@ from headrace.clock import Clock, SystemClock
 from headrace.errors import HeadraceError, NotFound, StoreDamaged
 from headrace.log.base import Log, Snapshot
 from headrace.sql.source import Source
-from headrace.store.arrivals import behind, read_stretch
+from headrace.store.arrivals import behind, has_arrivals, position_of, read_stretch
 from headrace.store.base import Position, Store, ViewStore
 from headrace.store.decode import SourceDecoder
 from headrace.types import display_name
@@ -138,11 +138,15 @@ class Follower:
 
 def belongs(log: Log, snapshot: Snapshot, topic: str, position: Position) -> bool:
     """Can a view at this position have been filled from this topic of this log? Not if the log ends before it, nor if
-    the topic was made anew: arrival numbers are never used again, so the new topic's offsets are behind."""
+    the topic was made anew: arrival numbers are never used again, so the new topic's offsets are behind. Where there
+    are none, a position that has one is of another log."""
     ends = snapshot.ends[topic]
-    if position.arrival > snapshot.arrival or any(number >= len(ends) for number in position.offsets):
+    if any(number >= len(ends) for number in position.offsets):
         return False
-    return all(
+    if not has_arrivals(log):
+        inside = all(offset <= ends[number].end for number, offset in position.offsets.items())
+        return inside and position == position_of(position.offsets)
+    return position.arrival <= snapshot.arrival and all(
         offset <= ends[number].end and offset <= log.offset_at_arrival(topic, number, position.arrival)
         for number, offset in position.offsets.items()
         if offset > ends[number].start

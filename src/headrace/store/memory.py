@@ -68,7 +68,7 @@ class MemoryView(ViewStore):
         rows, own = self._state
         if position.arrival <= own.arrival:
             return 0
-        batch = merge(changes, own.arrival)
+        batch = merge(changes, own)
         if batch is None:
             self._state = (rows, position)
             return 0

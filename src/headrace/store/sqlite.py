@@ -128,7 +128,7 @@ class SqliteView(ViewStore):
     def apply(self, changes: Sequence[Records], position: Position) -> int:
         if position.arrival <= self._position.arrival:
             return 0
-        batch = merge(changes, self._position.arrival)
+        batch = merge(changes, self._position)
         net = None if batch is None else net_changes(batch, self.source, self._key)
         with self._lock, _translated():
             try:

@@ -9,8 +9,8 @@ export function lastIncluded(through: Through): number {
 }
 
 /** The feed's id right after which an answer ends, so that following from there neither misses nor repeats a change. */
-export function idAfter(answer: Pick<Answer, "version" | "through">): string | null {
-  return answer.through && answer.version !== null ? `${answer.version}-${lastIncluded(answer.through)}` : null;
+export function idAfter(answer: Pick<Answer, "through">): string | null {
+  return answer.through?.id ?? null;
 }
 
 export interface LiveRow {

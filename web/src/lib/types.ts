@@ -43,7 +43,7 @@ export interface Window {
 export interface TopicEvent {
   partition: number;
   offset: number;
-  arrival: number;
+  arrival: number | null;
   time_ms: number;
   id: string | null;
   key: Fields | null;
@@ -114,6 +114,8 @@ export interface LateRow {
 export interface Through {
   arrival: number;
   offsets: Record<string, number>;
+  /** After which a feed goes on where this ends. */
+  id: string | null;
 }
 
 export interface View {

@@ -25,7 +25,7 @@ def record_to_json(row: dict[str, Any], topic: Topic, partition: int, offset: in
     event: dict[str, Any] = {
         "partition": partition,
         "offset": offset,
-        "arrival": row[ARRIVAL],
+        "arrival": row.get(ARRIVAL),
         "time_ms": row[TIME],
         "id": row.get(ID),
         "key": _columns_to_json(topic.spec.key, row),

@@ -1,0 +1,128 @@
+"""Event ids of feeds: where to go on after an event.
+
+Where the log gives arrival numbers an id is `VERSION-ARRIVAL`, the event's own. Elsewhere no number says what came
+before it in other partitions, so it names the next offset of each: `VERSION@A.B.C`, in base 36. Either is all that a
+feed needs to go on without a gap or a repeat, whoever was restarted in between.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.errors import Gone, UsageError
+from headrace.log.base import ARRIVAL, OFFSET, PARTITION, Log, PartitionEnds, Snapshot
+from headrace.store.arrivals import has_arrivals, position_of, topic_ends
+from headrace.store.base import Position, ViewStore
+from headrace.types import display_name
+
+_BY_ARRIVAL = re.compile(r"(?P<version>[0-9]{1,9})-(?P<arrival>[0-9]{1,19}|-1)", re.ASCII)
+_BY_OFFSETS = re.compile(r"(?P<version>[0-9]{1,9})@(?P<offsets>[0-9a-z]{1,13}(\.[0-9a-z]{1,13})*)", re.ASCII)
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass(frozen=True, slots=True)
+class EventId:
+    version: int
+    arrival: int | None = None
+    """Of the event; -1 is before everything."""
+    offsets: tuple[int, ...] = ()
+    """By partition: the next one."""
+
+
+def parse_id(text: str) -> EventId:
+    """
+    >>> parse_id("1-48112")
+    EventId(version=1, arrival=48112, offsets=())
+    >>> parse_id("2@1a.0")
+    EventId(version=2, arrival=None, offsets=(46, 0))
+    """
+    if found := _BY_ARRIVAL.fullmatch(text):
+        return EventId(int(found["version"]), int(found["arrival"]))
+    if found := _BY_OFFSETS.fullmatch(text):
+        return EventId(int(found["version"]), offsets=tuple(int(part, 36) for part in found["offsets"].split(".")))
+    raise UsageError(f"`{text[:40]}` is not an event id", hint="an id looks like 1-48112 or 1@1a.0: take one that came")
+
+
+def id_after(log: Log, version: int, position: Position) -> str:
+    """The id from which a feed goes on right behind `position`."""
+    if has_arrivals(log):
+        return f"{version}-{position.arrival - 1}"
+    return id_of_offsets(version, _in_order(position.offsets))
+
+
+def id_of_offsets(version: int, offsets: Sequence[int]) -> str:
+    """
+    >>> id_of_offsets(2, [46, 0])
+    '2@1a.0'
+    """
+    return f"{version}@{'.'.join(map(base36, offsets))}"
+
+
+def base36(number: int) -> str:
+    digits = ""
+    while number >= 36:
+        number, last = divmod(number, 36)
+        digits = _DIGITS[last] + digits
+    return _DIGITS[number] + digits
+
+
+def ids_of(batch: pa.RecordBatch, version: int, after: Position) -> Iterator[str]:
+    """One for each record of a stretch that begins at `after`, in the order in which they are sent."""
+    if ARRIVAL in batch.schema.names:
+        for arrival in batch.column(ARRIVAL).to_pylist():
+            yield f"{version}-{arrival}"
+        return
+    parts = [base36(offset) for offset in _in_order(after.offsets)]
+    for partition, offset in zip(batch.column(PARTITION).to_pylist(), batch.column(OFFSET).to_pylist(), strict=True):
+        parts += ["0"] * (partition + 1 - len(parts))
+        parts[partition] = base36(offset + 1)
+        yield f"{version}@{'.'.join(parts)}"
+
+
+def _in_order(offsets: Mapping[int, int]) -> list[int]:
+    return [offsets.get(partition, 0) for partition in range(max(offsets, default=0) + 1)]
+
+
+def position_after(log: Log, now: Snapshot, view: ViewStore, id_: str) -> Position:
+    """Right behind an event. `Gone` if what follows it may no longer be complete."""
+    parsed = parse_id(id_)
+    if parsed.version != view.version:
+        raise gone(id_, f"`{display_name(view.source.name)}` is at version {view.version} now")
+    topic, ends = view.source.topic, topic_ends(now, view.source.topic)
+    if (parsed.arrival is not None) != has_arrivals(log):
+        raise gone(id_, "it is of another log")
+    if parsed.arrival is None:
+        return _after_offsets(ends, topic, parsed, id_)
+    return _after_arrival(log, now, topic, parsed.arrival, id_)
+
+
+def _after_arrival(log: Log, now: Snapshot, topic: str, arrival: int, id_: str) -> Position:
+    if arrival >= now.arrival:
+        raise gone(id_, "the log has not got that far: it must be another one")
+    offsets: dict[int, int] = {}
+    for number, ends in enumerate(topic_ends(now, topic)):
+        offsets[number] = log.offset_at_arrival(topic, number, arrival + 1)
+        # At a start that moved, nobody knows whether something between the id and it was removed.
+        if offsets[number] <= ends.start and ends.start > 0:
+            raise gone(id_, f"topic `{topic}` no longer holds all that came after it")
+    return Position(arrival + 1, offsets)
+
+
+def _after_offsets(ends: Sequence[PartitionEnds], topic: str, parsed: EventId, id_: str) -> Position:
+    if len(parsed.offsets) > len(ends):
+        raise gone(id_, f"topic `{topic}` has {len(ends)} partitions, not {len(parsed.offsets)}")
+    offsets = dict(enumerate(parsed.offsets)) | dict.fromkeys(range(len(parsed.offsets), len(ends)), 0)
+    for number, end in enumerate(ends):
+        if offsets[number] > end.end:
+            raise gone(id_, "the log has not got that far: it must be another one")
+        if offsets[number] < end.start:
+            raise gone(id_, f"topic `{topic}` no longer holds all that came after it")
+    return position_of(offsets)
+
+
+def gone(id_: str, detail: str) -> Gone:
+    return Gone(f"a feed cannot be continued after `{id_[:80]}`", detail=detail, hint="begin again with ?snapshot=true")
