@@ -86,9 +86,9 @@ class Batches:
         return [row for batch in self.rows for row in batch]
 
 
-def run_available(frame: DataFrame, checkpoint: Path) -> tuple[Batches, StreamingQuery]:
-    """Run a streaming frame over what is there, in as many batches as its limits make."""
-    seen = Batches()
+def run_available(frame: DataFrame, checkpoint: Path, seen: Batches | None = None) -> tuple[Batches, StreamingQuery]:
+    """Run a streaming frame over what is there, in as many batches as its limits make; after those `seen` before."""
+    seen = Batches() if seen is None else seen
     query = (
         frame.writeStream.foreachBatch(seen)
         .option("checkpointLocation", str(checkpoint))

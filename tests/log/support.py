@@ -56,8 +56,9 @@ def rows(log: Log, topic: str, columns: list[str] | None = None) -> list[dict[st
     found = []
     for number, ends in enumerate(log.snapshot().ends[topic]):
         for records in log.read(topic, number, ends.start, columns=columns):
-            for index, row in enumerate(records.batch.to_pylist(maps_as_pydicts="strict")):
-                found.append({"partition": number, "offset": records.first_offset + index} | row)
+            listed = records.batch.to_pylist(maps_as_pydicts="strict")
+            for offset, row in zip(records.each_offset(), listed, strict=True):
+                found.append({"partition": number, "offset": offset} | row)
     return found
 
 

@@ -179,6 +179,12 @@ class Records:
     def next_offset(self) -> int:
         return (self.offsets[-1] if self.offsets else self.first_offset + self.batch.num_rows - 1) + 1
 
+    def each_offset(self) -> Sequence[int]:
+        """The offset of every row."""
+        return (
+            range(self.first_offset, self.first_offset + self.batch.num_rows) if self.offsets is None else self.offsets
+        )
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:

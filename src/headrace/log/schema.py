@@ -156,6 +156,11 @@ def normalize_spec(spec: TopicSpec) -> TopicSpec:
         if column.name in seen:
             raise UsageError(f"column `{column.name}` is declared twice")
         seen.add(column.name)
+    if spec.config.compacted and not spec.key:
+        raise UsageError(
+            f"topic `{spec.name}` cannot be compacted: it has no key",
+            hint="compaction keeps the newest record of a key",
+        )
     return spec
 
 

@@ -13,6 +13,8 @@ MAGIC = b"HRF1"
 HEADER_SIZE = 128
 ALIGNMENT = 64
 HAS_OFFSETS, REWRITTEN = 1, 2
+COMPRESSIONS = ("none", "lz4", "zstd")
+"""A frame's header names one by its place here."""
 
 MAX_BODY = 8 * 1024 * 1024
 """The owner makes several frames of more than this."""
@@ -20,6 +22,8 @@ MAX_BODY = 8 * 1024 * 1024
 _HEADER = struct.Struct("<4sIIIQQQQqqqQIIQIHH24x")
 _CRC = struct.Struct("<I")
 _PADDING = [bytes(size) for size in range(ALIGNMENT)]
+_WORTH_COMPRESSING = 4096
+"""Smaller batches are mostly metadata, which is never compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,18 @@ class FrameHeader:
 
 def padded(size: int) -> int:
     return (size + ALIGNMENT - 1) & ~(ALIGNMENT - 1)
+
+
+def encode_batch(batch: pa.RecordBatch, compression: str) -> tuple[pa.Buffer, int]:
+    """A batch as the body of a frame, and the number of the compression it got."""
+    if compression == "none" or batch.nbytes < _WORTH_COMPRESSING:
+        return batch.serialize(), 0
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        writer.write_batch(batch)
+        end = sink.tell()
+    start = batch.schema.serialize().size
+    return sink.getvalue().slice(start, end - start), COMPRESSIONS.index(compression)
 
 
 def encode_frame(header: FrameHeader, body: pa.Buffer) -> list[Any]:
@@ -106,7 +122,7 @@ def decode_header(data: Any, position: int = 0) -> FrameHeader | None:
         flags,
         compression,
     ) = _HEADER.unpack_from(data, position)
-    if magic != MAGIC or rows < 1 or next_offset <= base_offset:
+    if magic != MAGIC or (rows < 1 and not flags & HAS_OFFSETS) or next_offset <= base_offset:
         return None
     return FrameHeader(
         body_length,

@@ -55,7 +55,8 @@ class Loader:
             home = topic_folder(self._folder, topic.name) / str(number)
             reconcile_segments(self._folder, home, partition, keep=keep)
             writer = reopen_segment(home, topic.id, number, partition)
-            partitions.append(Partition(home, topic.id, number, partition, writer, self._settings, self._clock))
+            owned = Partition(home, topic.id, number, partition, writer, self._settings, self._clock, topic.spec.config)
+            partitions.append(owned)
         ids = self._open_ids(state) if topic.spec.role == "events" else None
         return OwnedTopic(state, Preparer(topic, self._clock), partitions, ids)
 
@@ -97,13 +98,12 @@ def _read_ids(topic: Topic, number: int, files: PartitionFiles, start: int, end:
     while start < end:
         try:
             for place in files.frames(start, end):
-                first = max(start, place.header.base_offset)
-                records = projection.records(place, first, end)
+                records = projection.records(place, max(start, place.header.base_offset), end)
                 ids = records.batch.column(0)
                 if ids.null_count < len(ids):
-                    for row, event_id in enumerate(ids.to_pylist()):
+                    for offset, event_id in zip(records.each_offset(), ids.to_pylist(), strict=True):
                         if event_id is not None:
-                            yield first + row, id_digest(event_id)
+                            yield offset, id_digest(event_id)
             return
         except CorruptFrame as error:
             # Its ids cannot be known; readers will say so, writing goes on.

@@ -123,6 +123,8 @@ class LocalLog(ReadingLog):
         self._committer.journal_append(journals.TOPIC, {"op": "altered", "topic": topic_to_json(topic)})
         write_definition(self.folder, topic)
         owned.preparer = Preparer(topic, self.clock)
+        for partition in owned.partitions:
+            partition.config = spec.config
         return topic
 
     def delete_topic(self, name: str) -> None:

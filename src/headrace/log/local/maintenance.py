@@ -1,5 +1,5 @@
-"""Housekeeping in the background: sealing old segments, rewriting small frames, retention. Writers never wait for it
-longer than for one small group."""
+"""Housekeeping in the background: sealing old segments, rewriting small frames, compaction, retention. Writers never
+wait for it longer than for one small group."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
 from headrace.log.local import journal as journals
+from headrace.log.local.compaction import Limits, compact_partition
 from headrace.log.local.group import OwnedTopic
 from headrace.log.local.owner import Committer
-from headrace.log.local.retention import expired_start
+from headrace.log.local.retention import expired_start, limits
 from headrace.log.local.rewrite import rewrite_segment
 from headrace.log.local.segment import index_path, segment_path
 
@@ -72,6 +73,8 @@ class Maintenance:
                 topic.ids.purge(self._stopping.is_set)
         for number in range(len(topic.partitions)):
             self._rewrite(topic, number)
+            if topic.state.topic.spec.config.compacted:
+                self._compact(topic, number)
 
     def _seal_old(self, name: str) -> None:
         """In the commit thread: begin new segments where the active one is old, so that retention can have it."""
@@ -120,6 +123,15 @@ class Maintenance:
                 continue
             rewrite_segment(files, topic.state.topic, number, base, following, self._log.settings.frame_rows)
             self._looked_at.add(key)
+
+    def _compact(self, topic: OwnedTopic, number: int) -> None:
+        settings, now = self._log.settings, self._log.clock.now_ms()
+        definition, state = topic.state.topic, topic.state.partitions[number]
+        files = self._log.partition_files(definition, number)
+        retention_ms, _ = limits(topic.state, settings)
+        segment_bytes = definition.spec.config.segment_bytes or settings.segment_bytes
+        bounds = Limits(settings.frame_rows, segment_bytes, retention_ms, now, self._stopping.is_set)
+        compact_partition(files, definition, number, state.start, state.segment, bounds)
 
     def close(self) -> None:
         self._stopping.set()

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from headrace.clock import Clock
 from headrace.config import LogSettings
-from headrace.log.base import TIME
-from headrace.log.local.frame import HEADER_SIZE, MAX_BODY, FrameHeader, encode_frame
+from headrace.log.base import TIME, TopicConfig
+from headrace.log.local.frame import HEADER_SIZE, MAX_BODY, FrameHeader, encode_batch, encode_frame
 from headrace.log.local.segment import HEADER_SIZE as SEGMENT_HEADER_SIZE
 from headrace.log.local.segment import SegmentWriter
 from headrace.log.local.state import PartitionState
@@ -32,6 +32,7 @@ class Partition:
         writer: SegmentWriter | None,
         settings: LogSettings,
         clock: Clock,
+        config: TopicConfig,
     ) -> None:
         self.folder, self.topic_id, self.number = folder, topic_id, number
         self.state = state
@@ -41,6 +42,7 @@ class Partition:
         self._writer = writer
         self._full: list[SegmentWriter] = []
         self._settings, self._clock = settings, clock
+        self.config = config
 
     def reserve(self, rows: int) -> int:
         """The first of `rows` offsets that now belong to the caller."""
@@ -60,7 +62,7 @@ class Partition:
             self._write_frame(piece, arrivals[rows_here], stream_times[rows_here], times[rows_here], version)
 
     def _write_frame(self, batch: pa.RecordBatch, arrivals: Any, stream_times: Any, times: Any, version: int) -> None:
-        body = batch.serialize()
+        body, compression = encode_batch(batch, self.config.compression)
         rows = batch.num_rows
         if body.size > MAX_BODY and rows > 1:
             for part in (slice(0, rows // 2), slice(rows // 2, rows)):
@@ -78,6 +80,7 @@ class Partition:
             max_time=int(times.max()),
             max_lag=int((stream_times - times).max()),
             schema_version=version,
+            compression=compression,
         )
         self._segment_for(header.size).add(header, encode_frame(header, body))
         self._written += rows
@@ -87,7 +90,7 @@ class Partition:
         writer = self._writer
         if writer is None:
             return self.roll()
-        full = writer.position + size > self._settings.segment_bytes + HEADER_SIZE
+        full = writer.position + size > (self.config.segment_bytes or self._settings.segment_bytes) + HEADER_SIZE
         return self.roll() if self._has_frames(writer) and (full or self.is_old()) else writer
 
     def is_old(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.errors import LogError, NotFound, OffsetOutOfRange, UsageError
+from headrace.errors import CorruptFrame, LogError, NotFound, OffsetOutOfRange, UsageError
 from headrace.log.base import ARRIVAL, OFFSET, PARTITION, TIME, Log, PartitionEnds, Records, Topic, TopicStats
 from headrace.log.local.frame import HAS_OFFSETS, FrameHeader, frame_body
 from headrace.log.local.segment import index_path, segment_path
@@ -77,7 +77,9 @@ class ReadingLog(Log):
         offset = start
         try:
             for place in files.frames(start, end):
-                yield projection.records(place, max(start, place.header.base_offset), end)
+                records = projection.records(place, max(offset, place.header.base_offset), end)
+                if records.batch.num_rows:
+                    yield records
                 offset = place.header.next_offset
         except LogError:
             # Retention may have overtaken this reader; that is not damage.
@@ -102,19 +104,20 @@ class ReadingLog(Log):
         projection = Projection(topic, partition, [column, OFFSET], lambda: self.topic(topic.name))
         records = projection.records(place, max(ends.start, place.header.base_offset), ends.end)
         rows = np.flatnonzero(records.batch.column(0).to_numpy() >= least)
-        return int(records.batch.column(1)[int(rows[0])].as_py()) if len(rows) else records.next_offset
+        return int(records.batch.column(1)[int(rows[0])].as_py()) if len(rows) else place.header.next_offset
 
     def stats(self, name: str) -> TopicStats:
         topic = self.topic(name)
-        ends, size, segments = [], 0, 0
+        ends, size, segments, records = [], 0, 0, 0
         for number in range(topic.spec.partitions):
             files = self.partition_files(topic, number)
             ends.append(self._ends(topic, number))
+            records += _count(files, ends[-1], topic.spec.config.compacted)
             for base in files.bases():
                 segments += 1
                 size += _size(segment_path(files.folder, base)) + _size(index_path(files.folder, base))
         return TopicStats(
-            records=sum(partition.end - partition.start for partition in ends),
+            records=records,
             bytes=size,
             segments=segments,
             partitions=tuple(ends),
@@ -133,6 +136,16 @@ def _check_start(topic: Topic, partition: int, start: int, ends: PartitionEnds) 
             start=ends.start,
             end=ends.end,
         )
+
+
+def _count(files: PartitionFiles, ends: PartitionEnds, has_gaps: bool) -> int:
+    """Records of a partition; where there may be gaps, frames are asked."""
+    if not has_gaps:
+        return ends.end - ends.start
+    try:
+        return sum(place.header.rows for place in files.frames(ends.start, ends.end, check=False))
+    except CorruptFrame:
+        return ends.end - ends.start
 
 
 def _size(path: Path) -> int:
@@ -178,7 +191,8 @@ class Projection:
             batch = batch.slice(first, after - first)
             offsets = None if offsets is None else offsets[first:after]
         picked = batch if schema is self._whole else self._pick(batch, start, offsets)
-        return Records(self._topic.name, self._partition, start, picked, None if offsets is None else offsets.tolist())
+        listed = None if offsets is None else offsets.tolist()
+        return Records(self._topic.name, self._partition, listed[0] if listed else start, picked, listed)
 
     def _pick(self, batch: pa.RecordBatch, start: int, offsets: Any) -> pa.RecordBatch:
         rows = batch.num_rows

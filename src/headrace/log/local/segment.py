@@ -87,6 +87,13 @@ class MappedSegment:
         status = os.stat(self.path)
         return (status.st_ino, status.st_size) == self.identity
 
+    def is_replaced(self) -> bool:
+        """Whether the name means another file by now, or none."""
+        try:
+            return os.stat(self.path).st_ino != self.identity[0]
+        except FileNotFoundError:
+            return True
+
     def index(self) -> Index:
         if self.generation < 0:
             return Index()

@@ -55,7 +55,7 @@ class PartitionFiles:
         self._mapped: OrderedDict[int, MappedSegment] = OrderedDict()
         self._indexes: OrderedDict[int, tuple[tuple[int, int, int], Index]] = OrderedDict()
         self._hints: OrderedDict[int, tuple[int, int, int]] = OrderedDict()
-        self._max_times: dict[int, int] = {}
+        self._max_times: dict[int, tuple[int, int]] = {}
 
     # Files
 
@@ -159,6 +159,8 @@ class PartitionFiles:
                 self.bases(again=True)
                 limit = self._limit(segment.base, end)
                 if offset < limit:
+                    if segment.is_replaced():
+                        return offset  # it was rewritten: read on in the new one
                     position, offset = origin = self._pass_damage(segment, *origin, limit, start)
                 continue
             if header.next_offset > start:
@@ -214,15 +216,16 @@ class PartitionFiles:
     def max_time(self, base: int, end: int) -> int:
         """Largest `$time` of a segment's records."""
         limit = self._limit(base, end)
+        segment = self.segment(base)
         known = self._max_times.get(base)
-        if known is not None:
-            return known
-        index = self._index(self.segment(base))
+        if known is not None and known[0] == segment.generation:
+            return known[1]
+        index = self._index(segment)
         largest, first = (index.times_before[-1], index.offsets[-1]) if index else (NO_TIME, base)
         for place in self.frames(first, limit, check=False):
             largest = max(largest, place.header.max_time)
         if base != self.bases()[-1]:
-            self._max_times[base] = largest
+            self._max_times[base] = (segment.generation, largest)
         return largest
 
     def first_at_time(self, start: int, end: int, time_ms: int) -> Place | None:

@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import org.apache.arrow.flatbuf.BodyCompression;
 import org.apache.arrow.flatbuf.Buffer;
 import org.apache.arrow.flatbuf.FieldNode;
 import org.apache.arrow.flatbuf.Message;
@@ -27,8 +28,9 @@ import org.apache.arrow.vector.types.pojo.FieldType;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * The wanted columns of the frames of one schema version, as Arrow vectors over the frame's bytes: nothing is copied,
- * and what is not wanted is not even looked at. One frame at a time; `clear` before the bytes are used for another.
+ * The wanted columns of the frames of one schema version, as Arrow vectors over the frame's bytes: nothing is copied
+ * unless it is compressed, and what is not wanted is not even looked at. One frame at a time; `clear` before the bytes
+ * are used for another.
  */
 final class FrameColumns implements AutoCloseable {
   private static final int PREFIX = 8;
@@ -42,6 +44,7 @@ final class FrameColumns implements AutoCloseable {
   private final List<Extent> extents = new ArrayList<>();
   private final VectorSchemaRoot root;
   private final VectorLoader loader;
+  private final BufferAllocator allocator;
 
   FrameColumns(Schema schema, boolean hasOffsets, Set<String> wanted, BufferAllocator allocator) {
     List<Field> fields = new ArrayList<>(schema.getFields());
@@ -58,6 +61,7 @@ final class FrameColumns implements AutoCloseable {
         kept.add(field);
       }
     }
+    this.allocator = allocator;
     root = VectorSchemaRoot.create(new Schema(kept), allocator);
     loader = new VectorLoader(root);
   }
@@ -83,14 +87,19 @@ final class FrameColumns implements AutoCloseable {
       throw new IllegalStateException("a frame's body is not an Arrow record batch");
     }
     int bodyStart = PREFIX + metadataLength;
-    try (ArrowRecordBatch batch = select((RecordBatch) header.header(new RecordBatch()), message, bodyStart)) {
+    List<ArrowBuf> opened = new ArrayList<>();
+    try (ArrowRecordBatch batch = select((RecordBatch) header.header(new RecordBatch()), message, bodyStart, opened)) {
       loader.load(batch);
+    } finally {
+      opened.forEach(ArrowBuf::close); // the vectors have their own references now
     }
   }
 
-  private ArrowRecordBatch select(RecordBatch batch, ArrowBuf message, long bodyStart) {
+  /** The wanted columns' part of a batch. What had to be decompressed for it is added to `opened`. */
+  private ArrowRecordBatch select(RecordBatch batch, ArrowBuf message, long bodyStart, List<ArrowBuf> opened) {
     List<ArrowFieldNode> nodes = new ArrayList<>();
     List<ArrowBuf> buffers = new ArrayList<>();
+    BodyCompression compression = batch.compression();
     FieldNode node = new FieldNode();
     Buffer buffer = new Buffer();
     int nodeAt = 0;
@@ -102,7 +111,12 @@ final class FrameColumns implements AutoCloseable {
       }
       for (int i = 0; extent.wanted && i < extent.buffers; i++) {
         batch.buffers(buffer, bufferAt + i);
-        buffers.add(message.slice(bodyStart + buffer.offset(), buffer.length()));
+        ArrowBuf bytes = message.slice(bodyStart + buffer.offset(), buffer.length());
+        if (compression != null) {
+          bytes = CompressedBuffer.open(bytes, compression.codec(), allocator);
+          opened.add(bytes);
+        }
+        buffers.add(bytes);
       }
       nodeAt += extent.nodes;
       bufferAt += extent.buffers;

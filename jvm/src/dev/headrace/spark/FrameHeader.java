@@ -20,6 +20,7 @@ record FrameHeader(
   static final int CHECKED_FROM = 8;
   private static final int MAGIC = 'H' | 'R' << 8 | 'F' << 16 | '1' << 24;
   private static final int HAS_OFFSETS = 1;
+  private static final int COMPRESSIONS = 3;
   private static final int MAX_BODY = 1 << 30;
 
   /** The header in `bytes`, which lie at `position` of the segment, or null if they cannot be one. */
@@ -38,14 +39,15 @@ record FrameHeader(
             bytes.getLong(at + 64),
             bytes.getInt(at + 96),
             bytes.getShort(at + 100));
-    boolean compressed = bytes.getShort(at + 102) != 0;
-    return bytes.getInt(at) == MAGIC && !compressed && header.plausible() ? header : null;
+    int compression = bytes.getShort(at + 102);
+    boolean known = compression >= 0 && compression < COMPRESSIONS;
+    return bytes.getInt(at) == MAGIC && known && header.plausible() ? header : null;
   }
 
   private boolean plausible() {
     return bodyLength > 0
         && bodyLength <= MAX_BODY
-        && rows > 0
+        && (rows > 0 || rows == 0 && hasOffsets())
         && baseOffset >= 0
         && endOffset - baseOffset >= rows
         && lastArrival - firstArrival >= rows - 1;

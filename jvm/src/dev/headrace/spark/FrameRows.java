@@ -76,7 +76,8 @@ final class FrameRows {
 
   /** The offset of a row; of the one after the last, where the frame ends. */
   long offset(int row) {
-    if (row >= frame.rows()) {
+    // Not the header's number of rows: compaction may have taken some since it was read.
+    if (row >= (offsets == null ? frame.rows() : offsets.length)) {
       return frame.endOffset();
     }
     return offsets == null ? frame.baseOffset() + row : offsets[row];
