@@ -13,7 +13,9 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +23,7 @@ import pyarrow as pa
 from benchmarks.measure import Measure
 from headrace.clock import SystemClock
 from headrace.config import LogSettings
-from headrace.log.base import Append, Appended, Log, Route, TopicSpec
+from headrace.log.base import Append, Appended, Log, Route, TopicConfig, TopicSpec
 from headrace.log.local import LocalClient, LocalLog
 from headrace.types import BIGINT, VARCHAR, Column
 
@@ -39,6 +41,7 @@ def run(quick: bool = False) -> list[Measure]:
         _appends("durable appends, batches of 1", singles, 1, FOR_SINGLE, aim="thousands/s"),
         _transactions(rows),
         _scan(rows),
+        *_compressed(rows // 2),
     ]
 
 
@@ -137,6 +140,26 @@ def _scan(rows: int) -> Measure:
         seconds = min(_scan_log(log) for _ in range(3))
         plain = min(_scan_file(file, rows) for _ in range(3))
     return Measure("scan", rows / seconds, "rows/s", rows / plain, "mapped Arrow file", detail="sum of one column")
+
+
+def _compressed(rows: int) -> Iterator[Measure]:
+    """Words and numbers as events have them, not one letter repeated."""
+    draw = np.random.default_rng(7)
+    numbers = draw.integers(0, 10**9, 10_000)
+    batch = make_rows(10_000).set_column(1, "PAGEID", pa.array([f"/item/{n:09}/{n * 7919 % 1000}" for n in numbers]))
+    sizes: dict[str, tuple[int, float, float]] = {}
+    compressions: tuple[Literal["none", "lz4", "zstd"], ...] = ("none", "lz4", "zstd")
+    for compression in compressions:
+        with opened() as log:
+            log.alter_topic(replace(EVENTS, config=TopicConfig(compression=compression)))
+            written = append_all(log, batch, rows // 10_000, FOR_LARGE)
+            sizes[compression] = (log.stats("events").bytes, written, min(_scan_log(log) for _ in range(2)))
+    plain = sizes["none"]
+    for name in ("lz4", "zstd"):
+        size, written, scanned = sizes[name]
+        detail = f"{size / rows:.0f} bytes a record against {plain[0] / rows:.0f}"
+        yield Measure(f"appends, {name}", rows / written, "records/s", rows / plain[1], "not compressed", detail=detail)
+        yield Measure(f"scan, {name}", rows / scanned, "rows/s", rows / plain[2], "not compressed")
 
 
 def _scan_log(log: Log) -> float:
