@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from headrace.log.base import ID, Append, Appended, Log, TopicSpec
+from headrace.log.queues.base import Spent
 from headrace.types import BYTES, VARCHAR, Column
 
 DEAD_LETTERS_TOPIC = "_dead_letters"
@@ -51,6 +52,22 @@ def bury(letters: Sequence[DeadLetter]) -> Append:
         "PAYLOAD": pa.array([letter.payload for letter in letters], pa.binary()),
     }
     return Append(DEAD_LETTERS_TOPIC, pa.record_batch(columns))
+
+
+def bury_spent(messages: Sequence[Spent]) -> Append:
+    """What a queue gave up. A letter's source says which record it was."""
+    return bury(
+        [
+            DeadLetter(
+                spent.topic,
+                spent.reason,
+                f"queue {spent.queue} {spent.partition}:{spent.offset}",
+                spent.event_id,
+                spent.payload,
+            )
+            for spent in messages
+        ]
+    )
 
 
 def letter_id(letter: DeadLetter) -> str | None:
