@@ -25,6 +25,8 @@ from headrace.log.queues.state import Key, append_state
 
 MAX_REASON = 500
 BURY_AGAIN_S = 1.0
+REMEMBERED = 1000
+"""How many of those given up are remembered, to say so to whoever acknowledges one too late."""
 
 
 class Queue:
@@ -38,6 +40,7 @@ class Queue:
         self._timers: list[tuple[float, int, int]] = []
         self._ready: deque[tuple[int, int]] = deque()
         self._dead = self._missing = 0
+        self._given_up: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)
         for lane in lanes.values():
             self._resume(lane)
 
@@ -224,7 +227,7 @@ class Queue:
                 if lane and out and out.deliveries == deliveries:
                     do(lane, offset)
                     done += 1
-                elif lane and out is None and settled_is_fine and (offset < lane.floor or offset in lane.done):
+                elif lane and settled_is_fine and self._is_acknowledged(lane, offset):
                     done += 1
                 else:
                     lost.append(receipt)
@@ -232,6 +235,10 @@ class Queue:
         if saved is not None:
             saved.result()
         return Settled(done, tuple(lost))
+
+    def _is_acknowledged(self, lane: Lane, offset: int) -> bool:
+        settled = offset < lane.floor or offset in lane.done
+        return settled and (lane.partition, offset) not in self._given_up
 
     def _settle(self, lane: Lane, offset: int) -> None:
         following = lane.settle(offset)
@@ -271,6 +278,7 @@ class Queue:
             self._ready = deque(place for place in self._ready if self._lanes[place[0]].may_go(place[1]))
             raise
         self._dead += len(letters)
+        self._given_up.extend((lane.partition, offset) for lane, offset in spent)
 
     def _letters(self, topic: Topic, lane: Lane, offset: int) -> Iterator[Spent]:
         out = lane.out[offset]
