@@ -14,6 +14,7 @@ from headrace.log.base import (
     ARRIVAL,
     HEADERS,
     ID,
+    OFFSET,
     REST,
     STREAM_TIME,
     TIME,
@@ -50,6 +51,9 @@ from headrace.types import (
 
 STAMPED = (ARRIVAL, STREAM_TIME)
 """Columns only the owner writes."""
+
+OFFSET_FIELD = pa.field(OFFSET, pa.int64(), nullable=False)
+"""The first column of a frame with gaps."""
 
 RAW_KEY, RAW_VALUE = Column("KEY", BYTES), Column("VALUE", BYTES)
 

@@ -125,6 +125,9 @@ class LocalClient(ReadingLog):
         answer = self._request({"op": "quarantine", "topic": topic, "partition": partition, "offset": offset})
         return answer["from"], answer["to"]
 
+    def rebuild_index(self, topic: str, partition: int, base: int) -> None:
+        self._request({"op": "rebuild_index", "topic": topic, "partition": partition, "base": base})
+
     def call(self, name: str, body: Any) -> Any:
         """Ask the process around the owner."""
         return self._request({"op": "call", "name": name, "body": body})["body"]

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.log.base import ARRIVAL, OFFSET, STREAM_TIME, TIME, Topic
+from headrace.log.base import ARRIVAL, STREAM_TIME, TIME, Topic
 from headrace.log.local.frame import HAS_OFFSETS, MAX_BODY, REWRITTEN, FrameHeader, encode_batch, frame_body
 from headrace.log.local.rewrite import schema_of
 from headrace.log.local.segment import NO_TIME
 from headrace.log.local.walk import PartitionFiles, Place
+from headrace.log.schema import OFFSET_FIELD
 
-OFFSET_FIELD = pa.field(OFFSET, pa.int64(), nullable=False)
 _LARGE = MAX_BODY // 2
 _NEVER_LATE = -(1 << 62)
 

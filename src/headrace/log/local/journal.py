@@ -85,7 +85,7 @@ class Journal:
             for kind, payload, after in decode_records(data):
                 records.append((kind, payload))
                 length = after
-            _check(path, data, records, length)
+            check_records(path, data, records, length)
         except BaseException:
             os.close(descriptor)
             raise
@@ -110,7 +110,8 @@ class Journal:
             self._descriptor = -1
 
 
-def _check(path: Path, data: bytes, records: list[tuple[int, Any]], length: int) -> None:
+def check_records(path: Path, data: bytes, records: list[tuple[int, Any]], length: int) -> None:
+    """`LogError` if what was read, `length` bytes, is not a journal with at most a torn tail."""
     hint = "restore the file from a backup; the segments in `topics/` are untouched"
     if not records or records[0][0] != SNAPSHOT:
         raise LogError("the log's journal does not begin with a snapshot", detail=f"file `{path}`", hint=hint)

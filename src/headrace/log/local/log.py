@@ -218,6 +218,11 @@ class LocalLog(ReadingLog):
         with self._quarantining:
             return quarantine(self.folder, self.partition_files(found, partition), found, ends, offset)
 
+    def rebuild_index(self, topic: str, partition: int, base: int) -> None:
+        """Write the index of the sealed segment that begins at `base` anew, from its frames."""
+        self.partition_files(self.topic(topic), partition)
+        self._maintenance.rebuild_index(self._owned(topic), partition, base)
+
     def owner_alive(self) -> bool:
         return True
 

@@ -9,11 +9,14 @@ import threading
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, UsageError
 from headrace.log.local import journal as journals
 from headrace.log.local.compaction import Limits, compact_partition
+from headrace.log.local.files import sync_folder
 from headrace.log.local.group import OwnedTopic
 from headrace.log.local.owner import Committer
+from headrace.log.local.recovery import rebuild_index
+from headrace.log.local.replacement import replace_index
 from headrace.log.local.retention import expired_start, limits
 from headrace.log.local.rewrite import rewrite_segment
 from headrace.log.local.segment import index_path, segment_path
@@ -132,6 +135,21 @@ class Maintenance:
         segment_bytes = definition.spec.config.segment_bytes or settings.segment_bytes
         bounds = Limits(settings.frame_rows, segment_bytes, retention_ms, now, self._stopping.is_set)
         compact_partition(files, definition, number, state.start, state.segment, bounds)
+
+    def rebuild_index(self, topic: OwnedTopic, number: int, base: int) -> None:
+        """Write the index of a sealed segment anew. `UsageError` if there is no such segment."""
+        with self._running:
+            files = self._log.partition_files(topic.state.topic, number)
+            state = topic.state.partitions[number]
+            following = next((other for other in files.bases(again=True) if other > base), -1)
+            if base not in files.bases() or not base < following <= state.segment:
+                raise UsageError(f"no sealed segment of topic `{topic.name}`, partition {number} begins at {base}")
+            segment = files.segment(base)
+            index_path(files.folder, base).unlink(missing_ok=True)
+            index, _ = rebuild_index(segment, segment.size, following)
+            replace_index(files.folder, base, max(0, segment.generation), index)
+            sync_folder(files.folder)
+            files.forget(base)
 
     def close(self) -> None:
         self._stopping.set()

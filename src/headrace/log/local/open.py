@@ -8,7 +8,6 @@ from pathlib import Path
 from headrace.clock import Clock
 from headrace.config import LogSettings
 from headrace.errors import Conflict, NotRunning
-from headrace.log.base import Log
 from headrace.log.local.client import LocalClient
 from headrace.log.local.lock import read_holder
 from headrace.log.local.log import LocalLog
@@ -18,7 +17,7 @@ _WAIT_S = 20.0
 __all__ = ["LocalClient", "LocalLog", "open_log"]
 
 
-def open_log(folder: Path, settings: LogSettings, clock: Clock) -> Log:
+def open_log(folder: Path, settings: LogSettings, clock: Clock) -> LocalLog | LocalClient:
     """Become the owner if the lock is free, else a client of the owner; one that is still recovering is waited for."""
     deadline = time.monotonic() + _WAIT_S
     while True:

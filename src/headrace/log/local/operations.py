@@ -92,6 +92,9 @@ class Operations:
         first, after = self._log.quarantine(request["topic"], request["partition"], request["offset"])
         return {"from": first, "to": after}
 
+    def op_rebuild_index(self, request: dict[str, Any], body: _Streams) -> None:
+        self._log.rebuild_index(request["topic"], request["partition"], request["base"])
+
     def op_call(self, request: dict[str, Any], body: _Streams) -> dict[str, Any]:
         try:
             return {"body": self._log.call(request["name"], request.get("body"))}

@@ -17,7 +17,7 @@ from headrace.log.local.frame import HAS_OFFSETS, FrameHeader, frame_body
 from headrace.log.local.segment import index_path, segment_path
 from headrace.log.local.topics import topic_folder
 from headrace.log.local.walk import PartitionFiles, Place
-from headrace.log.schema import frame_schema
+from headrace.log.schema import OFFSET_FIELD, frame_schema
 
 
 class ReadingLog(Log):
@@ -163,7 +163,7 @@ class Projection:
     ) -> None:
         self._topic, self._partition, self._reload = topic, partition, reload
         newest = frame_schema(topic.spec)
-        extra = [pa.field(OFFSET, pa.int64(), nullable=False), pa.field(PARTITION, pa.int32(), nullable=False)]
+        extra = [OFFSET_FIELD, pa.field(PARTITION, pa.int32(), nullable=False)]
         available = {field.name: field for field in [*newest, *extra]}
         names = newest.names if columns is None else columns
         for name in names:
@@ -213,7 +213,7 @@ class Projection:
         if schema is None:
             schema = self._versions[version] = self._make_schema(version)
         if header.flags & HAS_OFFSETS:
-            schema = schema.insert(0, pa.field(OFFSET, pa.int64(), nullable=False))
+            schema = schema.insert(0, OFFSET_FIELD)
         return schema
 
     def _make_schema(self, number: int) -> pa.Schema:

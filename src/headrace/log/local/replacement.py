@@ -41,8 +41,7 @@ class Replacement:
         try:
             os.rename(self._temporary, self._path)
             # Between the two the old index is of another generation, so it is not used.
-            content = encode_index_header(self._generation, self._base) + encode_entries(self._index)
-            _replace_index(index_path(self._folder, self._base), content)
+            replace_index(self._folder, self._base, self._generation, self._index)
             sync_folder(self._folder)
         except FileNotFoundError:
             return False
@@ -56,8 +55,10 @@ class Replacement:
         self._temporary.unlink(missing_ok=True)
 
 
-def _replace_index(path: Path, content: bytes) -> None:
+def replace_index(folder: Path, base: int, generation: int, index: Index) -> None:
+    """A new index file, whole or not at all; the folder is left to the caller to sync."""
+    path = index_path(folder, base)
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_bytes(content)
+    temporary.write_bytes(encode_index_header(generation, base) + encode_entries(index))
     sync_file(temporary)
     os.rename(temporary, path)

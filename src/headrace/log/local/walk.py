@@ -155,7 +155,7 @@ class PartitionFiles:
         limit = self._limit(segment.base, end)
         while offset < limit:
             header = segment.header_at(position)
-            if header is None or not _follows(header, offset):
+            if header is None or not follows(header, offset):
                 self.bases(again=True)
                 limit = self._limit(segment.base, end)
                 if offset < limit:
@@ -284,7 +284,7 @@ def find_damage(segment: MappedSegment, position: int, offset: int, limit: int) 
     first offset of the next intact one (the segment's size and `limit` if there is none)."""
     while offset < limit:
         header = segment.header_at(position)
-        if header is None or not _follows(header, offset) or not segment.is_valid(position, header):
+        if header is None or not follows(header, offset) or not segment.is_valid(position, header):
             break
         position, offset = position + header.size, header.next_offset
     found = segment.next_valid(position, offset, limit)
@@ -292,6 +292,6 @@ def find_damage(segment: MappedSegment, position: int, offset: int, limit: int) 
     return position, offset, following, after
 
 
-def _follows(header: FrameHeader, offset: int) -> bool:
+def follows(header: FrameHeader, offset: int) -> bool:
     """Offsets are without gaps, unless compaction made some."""
     return header.base_offset == offset or (header.base_offset > offset and bool(header.flags & HAS_OFFSETS))

@@ -1,0 +1,164 @@
+"""`headrace log`: the files the log is kept in. All of it works with a running server and without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from headrace.cli.options import JsonOption, ProjectOption, open_project
+from headrace.cli.output import bytes_text, console, local_time, print_json, print_table
+from headrace.errors import UsageError
+
+if TYPE_CHECKING:
+    from headrace.config import Project
+    from headrace.log.local.inspect import Finding
+    from headrace.log.local.statistics import PartitionStatistics
+    from headrace.log.local.verify import Progress, Report
+
+app = typer.Typer(name="log", help="The log's files: their state, their damage, its repair.", no_args_is_help=True)
+TopicOption = Annotated[str | None, typer.Option("--topic", help="This topic only.", metavar="TOPIC")]
+
+
+def _local(folder: Path | None) -> Project:
+    project = open_project(folder)
+    if project.settings.log.backend != "local":
+        raise UsageError(
+            f"the log is kept in {project.settings.log.backend}, not in files of ours",
+            hint="use that log's own tools",
+        )
+    return project
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Progress]:
+    """A bar on a terminal, nothing elsewhere."""
+    target = console(stderr=True)
+    if not target.is_terminal:
+        yield lambda done, total: None
+        return
+    from rich.progress import Progress as Bars
+
+    with Bars(console=target, transient=True) as bars:
+        bar = bars.add_task(what, total=None)
+        yield lambda done, total: bars.update(bar, completed=done, total=total)
+
+
+@app.command(epilog="Example:  headrace log verify --topic pageviews")
+def verify(topic: TopicOption = None, project: ProjectOption = None, as_json: JsonOption = False) -> None:
+    """Read every frame and check it: checksums, offsets, arrival numbers, indexes, the journal. Changes nothing.
+    Exit code 1 if anything is damaged."""
+    report = _verify(_local(project), topic)
+    if as_json:
+        print_json(asdict(report) | {"findings": msgspec.to_builtins(report.findings)})
+    else:
+        _print_report(report)
+    if report.findings:
+        raise typer.Exit(1)
+
+
+def _verify(project: Project, topic: str | None) -> Report:
+    from headrace.log.local.verify import verify_log
+
+    with _progress("reading") as progress:
+        return verify_log(project.log_folder, topic, progress)
+
+
+def _print_report(report: Report) -> None:
+    print(
+        f"{report.records:,} records in {report.frames:,} frames, {report.segments:,} segments, "
+        f"{report.partitions:,} partitions: {bytes_text(report.bytes)}"
+    )
+    if report.set_aside:
+        print(f"{report.set_aside:,} offsets are in quarantine")
+    _print_findings(report.findings)
+    if report.findings:
+        print("\nset damage aside and rebuild indexes:  headrace log repair")
+    else:
+        print("nothing is damaged")
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        place = f"topic `{finding.topic}`, partition {finding.partition}: " if finding.topic else ""
+        offsets = f", offsets {finding.first_offset} to {finding.next_offset - 1}" if finding.next_offset else ""
+        print(f"{finding.kind}: {place}{finding.message}{offsets}")
+        print(f"  `{finding.file}`, position {finding.position}")
+
+
+@app.command(epilog="Example:  headrace log repair --yes")
+def repair(
+    topic: TopicOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    project: ProjectOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Verify, then set damaged records aside and write indexes anew. Damaged bytes go to the log's quarantine folder;
+    nothing is deleted. Exit code 1 if something is left."""
+    from headrace.clock import SystemClock
+    from headrace.log.local.open import open_log
+    from headrace.log.local.repair import repair_log
+
+    found = _local(project)
+    report = _verify(found, topic)
+    aside = sum(part.next_offset - part.first_offset for part in report.findings if part.repair == "quarantine")
+    if aside and not yes and not as_json:
+        _print_findings(report.findings)
+        typer.confirm(f"set {aside:,} offsets aside? readers will pass over them", abort=True)
+    log = open_log(found.log_folder, found.settings.log, SystemClock())
+    try:
+        repaired = repair_log(log, report.findings)
+    finally:
+        log.close()
+    left = [one for one in repaired if not one.done]
+    if as_json:
+        print_json({"repaired": msgspec.to_builtins(repaired), "left": len(left)})
+    else:
+        for one in repaired:
+            _print_findings([one.finding])
+            print(f"  {'done' if one.done else 'left'}: {one.message}")
+        print(f"{len(repaired) - len(left)} repaired, {len(left)} left" if repaired else "nothing is damaged")
+    if left:
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example:  headrace log stats --topic pageviews")
+def stats(topic: TopicOption = None, project: ProjectOption = None, as_json: JsonOption = False) -> None:
+    """What each partition takes: records, bytes, segments, compression, times, how far it is compacted."""
+    from headrace.log.local.statistics import log_statistics
+
+    found = list(log_statistics(_local(project).log_folder, topic))
+    if as_json:
+        print_json({"partitions": msgspec.to_builtins(found)})
+        return
+    headings = ["topic", "partition", "records", "size", "segments", "rewritten", "compressed", "from", "to", ""]
+    print_table(headings, [_row(part) for part in found], empty="no topics")
+
+
+def _row(part: PartitionStatistics) -> list[Any]:
+    ratio = f"{part.compression_ratio:g} times" if part.compression_ratio else ""
+    remarks = []
+    if part.compacted_to is not None:
+        remarks.append(f"compacted to {part.compacted_to:,}")
+    if part.quarantined:
+        remarks.append(f"{part.quarantined:,} in quarantine")
+    if part.damaged:
+        remarks.append("damaged")
+    size, from_, to = bytes_text(part.bytes), local_time(part.oldest_ms), local_time(part.newest_ms)
+    return [
+        part.topic,
+        part.partition,
+        part.records,
+        size,
+        part.segments,
+        part.rewritten,
+        ratio,
+        from_,
+        to,
+        ", ".join(remarks),
+    ]
