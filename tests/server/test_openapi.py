@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from starlette.routing import Route
 
-from headrace.server import models
+from headrace.server import models, registry_models
 from headrace.server.app import API, ENDPOINTS
 from headrace.server.endpoint import routes_of
 from tests.server.running import Running
@@ -85,6 +85,38 @@ ANSWERS: list[tuple[str, str, Any, int, Any]] = [
     ("GET", "/v1/views/users", None, 200, models.ViewModel),
     ("GET", "/v1/views/users/rows", None, 200, models.QueryAnswer),
     ("GET", "/v1/overview", None, 200, models.Overview),
+    ("GET", "/registry", None, 200, dict[str, str]),
+    ("GET", "/registry/schemas/types", None, 200, list[str]),
+    ("POST", "/registry/subjects/s/versions", {"schema": '"string"'}, 200, registry_models.Registered),
+    ("POST", "/registry/subjects/s", {"schema": '"string"'}, 200, registry_models.SchemaAnswer),
+    ("GET", "/registry/subjects", None, 200, list[str]),
+    ("GET", "/registry/subjects/s/versions", None, 200, list[int]),
+    ("GET", "/registry/subjects/s/versions/1", None, 200, registry_models.SchemaAnswer),
+    ("GET", "/registry/subjects/s/versions/latest/referencedby", None, 200, list[int]),
+    ("GET", "/registry/subjects/s/metadata", None, 200, registry_models.SchemaAnswer),
+    ("GET", "/registry/schemas", None, 200, list[registry_models.SchemaAnswer]),
+    ("GET", "/registry/schemas/ids/1", None, 200, registry_models.SchemaAnswer),
+    ("GET", "/registry/schemas/ids/1/subjects", None, 200, list[str]),
+    ("GET", "/registry/schemas/ids/1/versions", None, 200, list[registry_models.VersionOf]),
+    ("GET", "/registry/contexts", None, 200, list[str]),
+    ("POST", "/registry/compatibility/subjects/s/versions", {"schema": '"int"'}, 200,
+     registry_models.CompatibilityAnswer),
+    ("POST", "/registry/compatibility/subjects/s/versions/1?verbose=true", {"schema": '"int"'}, 200,
+     registry_models.CompatibilityAnswer),
+    ("GET", "/registry/config", None, 200, registry_models.ConfigAnswer),
+    ("PUT", "/registry/config", {"compatibility": "FULL"}, 200, registry_models.ConfigWritten),
+    ("DELETE", "/registry/config", None, 200, registry_models.ConfigAnswer),
+    ("PUT", "/registry/config/s", {"compatibility": "FULL"}, 200, registry_models.ConfigWritten),
+    ("GET", "/registry/config/s", None, 200, registry_models.ConfigAnswer),
+    ("DELETE", "/registry/config/s", None, 200, registry_models.ConfigAnswer),
+    ("GET", "/registry/mode", None, 200, registry_models.ModeModel),
+    ("PUT", "/registry/mode", {"mode": "READWRITE"}, 200, registry_models.ModeModel),
+    ("DELETE", "/registry/mode", None, 200, registry_models.ModeModel),
+    ("PUT", "/registry/mode/s", {"mode": "READWRITE"}, 200, registry_models.ModeModel),
+    ("GET", "/registry/mode/s", None, 200, registry_models.ModeModel),
+    ("DELETE", "/registry/mode/s", None, 200, registry_models.ModeModel),
+    ("DELETE", "/registry/subjects/s/versions/1", None, 200, int),
+    ("DELETE", "/registry/subjects/s?permanent=true", None, 200, list[int]),
 ]  # fmt: skip
 
 

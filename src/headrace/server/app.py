@@ -13,7 +13,20 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.log.codecs.json_encode import to_json
-from headrace.server import console, events, health, overview, queries, query, records, statements, topics, views
+from headrace.server import (
+    console,
+    events,
+    health,
+    overview,
+    queries,
+    query,
+    records,
+    registry,
+    registry_settings,
+    statements,
+    topics,
+    views,
+)
 from headrace.server.endpoint import Endpoint, routes_of
 from headrace.server.errors import JSON, http_exception, unexpected
 from headrace.server.metrics import State
@@ -37,6 +50,8 @@ API: tuple[Endpoint, ...] = (
     *query.ENDPOINTS,
     *queries.ENDPOINTS,
     *views.ENDPOINTS,
+    *registry.ENDPOINTS,
+    *registry_settings.ENDPOINTS,
     *overview.ENDPOINTS,
     *health.ENDPOINTS,
     Endpoint(

@@ -17,6 +17,7 @@ from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.status import ENGINE_STATUS, EngineStatus
 from headrace.deliver.base import Delivery
 from headrace.log.local.open import LocalLog
+from headrace.log.registry.registry import Registry
 from headrace.server.auth import Auth
 from headrace.server.dead_letters import DeadLetterIndex
 from headrace.server.metrics import Metrics
@@ -41,6 +42,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         log = LocalLog(project.log_folder, settings.log, clock)
         closing.callback(log.close)
         create_internal_topics(log)
+        registry = Registry(log)
         catalog, engine = Catalog(log), EngineStatus(clock)
         statements = StatementExecutor(log, catalog, clock, settings, engine)
         statements.recover()
@@ -65,6 +67,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             project=project,
             clock=clock,
             log=log,
+            registry=registry,
             catalog=catalog,
             statements=statements,
             engine=engine,

@@ -18,6 +18,7 @@ from headrace.coordinate.status import EngineStatus
 from headrace.deliver.base import Delivery
 from headrace.errors import Overloaded
 from headrace.log.base import Log
+from headrace.log.registry.registry import Registry
 from headrace.server.auth import Auth
 from headrace.server.dead_letters import DeadLetterIndex
 from headrace.server.metrics import Metrics
@@ -34,6 +35,7 @@ class Services:
     project: Project
     clock: Clock
     log: Log
+    registry: Registry
     catalog: Catalog
     statements: StatementExecutor
     engine: EngineStatus

@@ -29,7 +29,8 @@ class SchemaLog:
         self.lock = threading.RLock()
         self.state = State()
         self._offset = 0
-        self._marks: dict[str, bool] = {}
+        # Events on their way: whether they had an effect, None until they are read back.
+        self._marks: dict[str, bool | None] = {}
         log.create_topic(SCHEMAS_SPEC)
         self.refresh()
 
@@ -60,15 +61,16 @@ class SchemaLog:
 
     def _write(self, event: Event) -> bool:
         event = msgspec.structs.replace(event, base=self.state.events, mark=secrets.token_hex(8))
-        self._marks[event.mark] = False
+        self._marks[event.mark] = None
         try:
             batch = pa.record_batch({EVENT_COLUMN: pa.array([encode_event(event)], pa.string())})
             self._log.append([Append(SCHEMAS_TOPIC, batch)]).result(30)
             arrival = -1
             for _ in range(_ATTEMPTS):
                 self.refresh()
-                if self.state.events > event.base:
-                    return self._marks[event.mark]
+                applied = self._marks[event.mark]
+                if applied is not None:
+                    return applied
                 arrival = self._log.wait(arrival, 1.0).arrival
             raise OwnerLost("the registry's own event did not come back")
         finally:

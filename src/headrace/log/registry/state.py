@@ -1,7 +1,7 @@
 """The registry's state, folded from the events on `_schemas`. The same events give the same state anywhere.
 
-An event says how many came before it when it was made. One that comes too late, because another was written first, has
-no effect: its writer looks again and makes a new one. So any number of writers may share the topic.
+An event says how many had had an effect when it was made. One that comes too late, because another was written first,
+has none: its writer looks again and makes a new one. So any number of writers may share the topic.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     type: str
     """registered, deleted (softly), removed (for good), config, mode"""
     base: int
-    """How many events the writer had seen."""
+    """How many events had had an effect when it was made."""
     mark: str
     """Random, so that a writer knows its own."""
     v: int = EVENT_VERSION
@@ -82,10 +82,10 @@ class State:
 
     def apply(self, event: Event) -> bool:
         """False if it came too late."""
-        late = event.base != self.events
-        self.events += 1
-        if late:
+        if event.base != self.events:
             return False
+        # Counts what had an effect: of all events made for one state, the first wins, and somebody always does.
+        self.events += 1
         match event.type:
             case "registered":
                 self._register(event)
