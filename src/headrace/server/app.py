@@ -31,6 +31,8 @@ from headrace.server import (
 )
 from headrace.server.endpoint import Endpoint, routes_of
 from headrace.server.errors import JSON, http_exception, unexpected
+from headrace.server.ksql import endpoints as ksql
+from headrace.server.ksql.queries import OpenQueries
 from headrace.server.metrics import State
 from headrace.server.missing import Paths
 from headrace.server.openapi import describe
@@ -58,6 +60,7 @@ API: tuple[Endpoint, ...] = (
     *registry_settings.ENDPOINTS,
     *overview.ENDPOINTS,
     *health.ENDPOINTS,
+    *ksql.ENDPOINTS,
     Endpoint(
         method="GET",
         path="/openapi.json",
@@ -85,6 +88,7 @@ def create_app(services: Services) -> ASGIApp:
     app.state.glance = Glance(services)
     app.state.plans = Plans(services.catalog)
     app.state.push_queries = PushQueries(services)
+    app.state.open_queries = OpenQueries()
     services.metrics.registry.register(State(services))
     return _Safe(app)
 
