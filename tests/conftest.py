@@ -9,6 +9,9 @@ from pyspark.sql import SparkSession
 
 from headrace.config import SparkSettings
 from headrace.process.jvm import spark_session
+from tests.kafka import kafka
+
+__all__ = ["kafka", "spark"]
 
 
 @pytest.fixture(scope="session")

@@ -20,9 +20,40 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=N
     """Common to all sections: unknown settings are errors, not silence."""
 
 
+class KafkaSettings(Settings, frozen=True):
+    bootstrap: str = ""
+    """Some of the brokers, `host:port` each, separated by commas."""
+    prefix: str = ""
+    """Put before the name of every topic, group and transaction, so that several projects can share a cluster."""
+    replication: int = 0
+    """Copies of the topics Headrace makes; 0 leaves it to the brokers. A topic may say otherwise."""
+    min_insync: int = 0
+    """How many copies must have a record before it is acknowledged; 0 leaves it to the brokers."""
+    tls: bool = False
+    """Talk to the brokers over TLS."""
+    tls_ca: str = ""
+    """File with the certificates that sign the brokers'; the system's by default."""
+    tls_cert: str = ""
+    """File with our certificate, where the brokers ask for one."""
+    tls_key: str = ""
+    """File with its private key."""
+    sasl: str = ""
+    """How to log in: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512` or another of librdkafka's; empty for not at all."""
+    user: str = ""
+    """Who logs in."""
+    password_env: str = "HEADRACE_KAFKA_PASSWORD"
+    """The environment variable that holds the password. It is never written to a file."""
+    request_seconds: float = 30.0
+    """How long an answer of the brokers is waited for."""
+    delivery_seconds: float = 60.0
+    """How long a write is tried before it fails."""
+    conf: dict[str, str] = {}
+    """Further properties of librdkafka, as they are, for all clients."""
+
+
 class LogSettings(Settings, frozen=True):
     backend: str = "local"
-    """Where the log is kept: `local`."""
+    """Where the log is kept: `local` or `kafka`."""
     segment_bytes: int = 64 * 1024 * 1024
     """A segment is sealed when it reaches this size."""
     segment_seconds: int = 3600
@@ -39,6 +70,7 @@ class LogSettings(Settings, frozen=True):
     """What may wait in memory for the next group; beyond it writers are told to slow down (429)."""
     min_free_bytes: int = 256 * 1024 * 1024
     """Below this much free disk the log refuses writes (507) instead of running full."""
+    kafka: KafkaSettings = KafkaSettings()
 
 
 class StoreSettings(Settings, frozen=True):

@@ -51,8 +51,9 @@ def test_a_new_project_names_every_setting_with_its_default() -> None:
     raw = tomllib.loads(uncommented)
     assert raw.pop("name") == "{{name}}"
     assert raw["spark"].pop("conf")
+    assert raw["log"]["kafka"].pop("conf")
     [key] = raw.pop("auth")["keys"]
     assert set(key) == {"key", "role", "name"}
     everything = msgspec.to_builtins(ProjectSettings())
-    del everything["name"], everything["auth"], everything["spark"]["conf"]
+    del everything["name"], everything["auth"], everything["spark"]["conf"], everything["log"]["kafka"]["conf"]
     assert raw == everything

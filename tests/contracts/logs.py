@@ -1,4 +1,4 @@
-"""The logs the contract is tested on. Another implementation is one more class and one more line in `KINDS`.
+"""The logs the contract is tested on. Another implementation is one more class and one more line in `_make`.
 
 A test that needs what only some logs can says so, `@pytest.mark.needs("arrival")`: it is skipped where the
 implementation's `capabilities` do not have it.
@@ -12,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from headrace.clock import SystemClock
+from headrace.config import LogSettings
 from headrace.log.base import Log
+from headrace.log.kafka import KafkaLog
 from headrace.log.local import LocalClient, LocalLog
+from tests.kafka import kafka_settings
 from tests.log.support import open_owner
 
 
@@ -21,9 +25,6 @@ class Place(ABC):
     """Where one test's log is, empty at first. `log` is what the test uses."""
 
     log: Log
-
-    @abstractmethod
-    def __init__(self, folder: Path) -> None: ...
 
     @abstractmethod
     def reopen(self) -> None:
@@ -65,12 +66,33 @@ class LocalClientPlace(LocalOwnerPlace):
         super().close()
 
 
-KINDS: dict[str, type[Place]] = {"local-owner": LocalOwnerPlace, "local-client": LocalClientPlace}
+class KafkaPlace(Place):
+    """On the run's broker, under a prefix of its own."""
+
+    def __init__(self, settings: LogSettings) -> None:
+        self._settings = settings
+        self.log = KafkaLog(settings, SystemClock())
+
+    def reopen(self) -> None:
+        self.log.close()
+        self.log = KafkaLog(self._settings, SystemClock())
+
+    def close(self) -> None:
+        self.log.close()
 
 
-@pytest.fixture(params=list(KINDS))
+LOCAL: dict[str, type[LocalOwnerPlace]] = {"local-owner": LocalOwnerPlace, "local-client": LocalClientPlace}
+
+
+def _make(request: pytest.FixtureRequest, folder: Path) -> Place:
+    if request.param == "kafka":
+        return KafkaPlace(kafka_settings(request.getfixturevalue("kafka")))
+    return LOCAL[request.param](folder)
+
+
+@pytest.fixture(params=[*LOCAL, "kafka"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    made = KINDS[request.param](tmp_path)
+    made = _make(request, tmp_path)
     try:
         for marker in request.node.iter_markers("needs"):
             missing = set(marker.args) - made.log.capabilities

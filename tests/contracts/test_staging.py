@@ -27,7 +27,8 @@ def test_staged_rows_appear_with_the_commit_and_not_before(log: Log) -> None:
     assert stage(log, "t", 0, K=["a", "b"], N=[1, 2]) == 2
     assert stage(log, "t", 1, K=["c"], N=[3]) == 1
     assert log.snapshot().arrival == 0
-    assert log.commit("t", [(0, 0), (1, 0)], identity(0)) == Committed(3, duplicate=False)
+    committed = log.commit("t", [(0, 0), (1, 0)], identity(0))
+    assert committed == Committed(log.snapshot().arrival, duplicate=False)
     assert [(row["K"], row["N"]) for row in rows(log, "counts")] == [("a", 1), ("b", 2), ("c", 3)]
     assert log.last_identity("CTAS_COUNTS_1", 1) == identity(0)
     assert log.last_identity("CTAS_COUNTS_1", 2) is None
@@ -69,7 +70,7 @@ def test_the_same_batch_again_changes_nothing(log: Log) -> None:
     for _ in range(2):
         stage(log, "t", 0, K=["a"], N=[1])
         committed = log.commit("t", [(0, 0)], identity(0))
-    assert (committed, len(rows(log, "counts"))) == (Committed(1, duplicate=True), 1)
+    assert (committed, len(rows(log, "counts"))) == (Committed(log.snapshot().arrival, duplicate=True), 1)
 
 
 def test_an_empty_batch_is_remembered_too(log: Log) -> None:

@@ -66,7 +66,9 @@ def test_a_missing_topic_is_named_with_the_nearest(log: Log) -> None:
 def test_added_columns_are_null_in_older_records(log: Log) -> None:
     log.create_topic(PLAIN)
     put(log, "plain", N=[1])
-    altered = log.alter_topic(replace(PLAIN, value=(*PLAIN.value, Column("S", VARCHAR)), config=TopicConfig(5, 6)))
+    altered = log.alter_topic(
+        replace(PLAIN, value=(*PLAIN.value, Column("S", VARCHAR)), config=TopicConfig(5_000_000, 6_000_000))
+    )
     put(log, "plain", N=[2], S=["two"])
     assert [(row["N"], row["S"]) for row in rows(log, "plain")] == [(1, None), (2, "two")]
     assert ([version.version for version in altered.schemas], log.topic("plain")) == ([1, 2], altered)

@@ -13,7 +13,7 @@ from headrace.collect.decode import EventCollector
 from headrace.config import Project
 from headrace.coordinate.catalog import Catalog
 from headrace.log.base import NO_STREAM_TIME, Log, Topic
-from headrace.log.local.open import open_log
+from headrace.log.open import open_log
 from headrace.types import display_name
 
 
@@ -83,7 +83,7 @@ class OfflineTopics:
 
 @contextmanager
 def open_offline(project: Project) -> Iterator[OfflineTopics]:
-    log = open_log(project.log_folder, project.settings.log, SystemClock())
+    log = open_log(project, SystemClock())
     try:
         yield OfflineTopics(log, project)
     finally:

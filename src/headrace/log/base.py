@@ -173,7 +173,9 @@ class Records:
     first_offset: int
     batch: pa.RecordBatch
     offsets: Sequence[int] | None = None
-    """Only where offsets have gaps (compaction)."""
+    """Only where offsets have gaps (compaction; on Kafka transactions too)."""
+    errors: Mapping[int, str] | None = None
+    """Where records are bytes (Kafka): rows that are not in the topic's format, and why. Their columns are null."""
 
     @property
     def next_offset(self) -> int:
@@ -335,7 +337,7 @@ class Consumer(ABC):
         self.close()
 
 
-Capability = Literal["arrival", "event-ids", "stage", "split", "quarantine", "archive"]
+Capability = Literal["arrival", "event-ids", "stage", "split", "quarantine", "archive", "sizes"]
 
 
 class Log(ABC):
@@ -344,7 +346,7 @@ class Log(ABC):
     capabilities: frozenset[Capability] = frozenset()
     """What this log can beyond the common contract. `arrival`: one order over all partitions, kept with each record;
     without it, records of different partitions are ordered by time, partition, offset, and `Snapshot.arrival` only
-    tells whether anything is new."""
+    tells whether anything is new (nor are there stream times). `sizes`: `stats` knows bytes and segments."""
 
     # Topics
 

@@ -1,0 +1,119 @@
+"""Messages on their way: handing them to librdkafka, and what becomes of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from headrace.log.base import Appended
+from headrace.log.kafka.client import Introductions
+from headrace.log.kafka.encode import Outgoing
+from headrace.log.kafka.errors import error_of
+
+Receiver: TypeAlias = Callable[[KafkaError | None, Message], None]
+
+_FULL_S = 0.05
+
+
+class Delivery:
+    """Collects where the messages of some batches went, and calls back once, when the fate of all is known."""
+
+    def __init__(self, batches: Sequence[Outgoing], done: Callable[[Delivery], None]) -> None:
+        self.error: KafkaError | None = None
+        self.topic = ""
+        self._left = sum(map(len, batches))
+        self._done = done
+        self._lock = threading.Lock()
+        self._places: list[dict[int, tuple[int, int]]] = [{} for _ in batches]
+
+    def receiver(self, number: int) -> Receiver:
+        """The delivery callback for the messages of one batch."""
+        places = self._places[number]
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                partition, offset = message.partition(), message.offset()
+                known = places.get(partition)
+                places[partition] = (offset, offset) if known is None else (known[0], max(known[1], offset))
+            elif self.error is None:
+                self.error, self.topic = error, message.topic()
+            self.count(1)
+
+        return delivered
+
+    def fail(self, failure: KafkaException, topic: str, left: int) -> None:
+        """These many could not even be handed over."""
+        if self.error is None:
+            self.error, self.topic = error_of(failure) or KafkaError(KafkaError._FAIL), topic
+        self.count(left)
+
+    def count(self, number: int) -> None:
+        with self._lock:
+            self._left -= number
+            finished = self._left == 0
+        if finished:
+            self._done(self)
+
+    def appended(self) -> list[Appended]:
+        return [
+            Appended(tuple((partition, *place) for partition, place in sorted(places.items())))
+            for places in self._places
+        ]
+
+
+class Sender:
+    """A producer of librdkafka's, as we use it. For one thread."""
+
+    def __init__(self, producer: Producer, seconds: float) -> None:
+        self.producer = producer
+        self._introductions = Introductions(producer, seconds)
+
+    def hand_over(self, batches: Sequence[Outgoing], delivery: Delivery) -> None:
+        """All messages into librdkafka's queue; waits while that is full."""
+        for number, batch in enumerate(batches):
+            receiver = delivery.receiver(number)
+            row = 0
+            try:
+                self._introductions.introduce(batch.kafka)
+                for row in range(len(batch)):
+                    _produce(self.producer, batch, row, receiver)
+            except KafkaException as failure:
+                delivery.fail(failure, batch.topic, len(batch) - row)
+
+
+def _produce(producer: Producer, batch: Outgoing, row: int, receiver: Receiver) -> None:
+    while True:
+        try:
+            producer.produce(
+                batch.kafka,
+                value=batch.values[row],
+                key=batch.keys[row],
+                partition=batch.partitions[row],
+                timestamp=batch.times[row],
+                headers=batch.headers[row] if batch.headers else None,
+                on_delivery=receiver,
+            )
+            return
+        except BufferError:
+            producer.poll(_FULL_S)
+
+
+class Poller:
+    """A thread that lets one producer call back."""
+
+    def __init__(self, producer: Producer, name: str) -> None:
+        self._producer = producer
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._producer.poll(0.1)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()

@@ -1,0 +1,285 @@
+"""`KafkaLog`: the contract of `log/base.py` over a Kafka cluster. Each part is a file; this one puts them together.
+
+What Kafka does not have, one order over all partitions (`arrival`) and event ids that are looked up (`event-ids`), is
+missing from the capabilities; docs/reference/logs.md says what that means.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from headrace.clock import Clock
+from headrace.config import LogSettings
+from headrace.errors import NotFound, OffsetOutOfRange, TooLarge, UsageError
+from headrace.log.base import (
+    NO_STREAM_TIME,
+    Acks,
+    Append,
+    Appended,
+    BatchIdentity,
+    Capability,
+    Committed,
+    Log,
+    Records,
+    Route,
+    Snapshot,
+    Topic,
+    TopicPartition,
+    TopicSpec,
+    TopicStats,
+)
+from headrace.log.codecs.base import Schemas
+from headrace.log.kafka.append import Appender
+from headrace.log.kafka.batches import Batches
+from headrace.log.kafka.client import Connection
+from headrace.log.kafka.decode import Decoder
+from headrace.log.kafka.encode import Encoder, Outgoing
+from headrace.log.kafka.fetch import Fetcher
+from headrace.log.kafka.formats import topic_codecs
+from headrace.log.kafka.offsets import Offsets
+from headrace.log.kafka.snapshots import Snapshots
+from headrace.log.kafka.table import Table
+from headrace.log.kafka.topics import Topics, check_partition
+from headrace.log.local.prepare import upgrade
+from headrace.log.local.routes import route_rows
+from headrace.log.local.transactions import Staged, Transactions
+from headrace.log.schema import normalize_spec
+
+_OVERHEAD = 512
+"""What a record may need beside its key and value."""
+_SMALLEST_LIMIT = 1000
+
+
+class KafkaLog(Log):
+    capabilities: frozenset[Capability] = frozenset({"stage"})
+
+    def __init__(self, settings: LogSettings, clock: Clock, schemas: Schemas | None = None) -> None:
+        self.settings = settings
+        self.connection = Connection(settings.kafka)
+        self._clock = clock
+        self._schemas = schemas
+        prefix = settings.kafka.prefix
+        self.admin = AdminClient(self.connection.conf())
+        self.fetcher = Fetcher(self.connection)
+        self.offsets = Offsets(self.admin, self.connection)
+        self._definitions = Table(f"{prefix}_headrace_topics", self.admin, self.fetcher, self.offsets)
+        self._identities = Table(f"{prefix}_headrace_batches", self.admin, self.fetcher, self.offsets)
+        self._appender = Appender(self.connection, self.offsets, settings.linger_ms, settings.max_pending_bytes)
+        retention = (int(settings.retention_hours * 3_600_000), settings.retention_bytes)
+        self._topics = Topics(self.admin, self.connection, self._definitions, self._put_definition, retention)
+        self._snapshots = Snapshots(self._topics, self.offsets)
+        self._batches = Batches(self.connection, self.offsets, self._identities, clock)
+        spill = Path(tempfile.gettempdir())
+        self._transactions = Transactions(spill, clock, settings.max_pending_bytes)
+        self._encoders: dict[str, Encoder] = {}
+        self._lock = threading.Lock()
+        self._alive = (0.0, False)
+        try:
+            self._definitions.make(self.connection)
+            self._identities.make(self.connection)
+            self._topics.all()
+        except BaseException:
+            self.close()
+            raise
+
+    def _put_definition(self, name: str, value: bytes | None) -> None:
+        row = self._definitions.row(name, value, self._clock.now_ms())
+        self._appender.append([row], "all").result()
+
+    # Topics
+
+    def create_topic(self, spec: TopicSpec) -> Topic:
+        # A format nobody can write must be noticed before the topic is there.
+        topic_codecs(normalize_spec(spec), self._schemas)
+        return self._topics.create(spec)
+
+    def alter_topic(self, spec: TopicSpec) -> Topic:
+        return self._topics.alter(spec)
+
+    def delete_topic(self, name: str) -> None:
+        topic = self._topics.get(name, fresh=True)
+        self._topics.delete(name, sum(partition.end for partition in self._snapshots.all_ends(topic)))
+        self._encoders.pop(name, None)
+
+    def topic(self, name: str) -> Topic:
+        return self._topics.get(name)
+
+    def topics(self) -> list[Topic]:
+        return self._topics.all()
+
+    def kafka_name(self, topic: str) -> str:
+        """What a topic is called in Kafka."""
+        return self._topics.kafka_name(topic)
+
+    def stats(self, name: str) -> TopicStats:
+        """Kafka's clients cannot ask for sizes; offsets count marks of transactions and what compaction took away."""
+        topic = self._topics.get(name)
+        ends = self._snapshots.all_ends(topic)
+        extra: dict[str, Any] = {"kafka": self.kafka_name(name), "config": self._topics.live_config(name)}
+        records = sum(partition.end - partition.start for partition in ends)
+        return TopicStats(records, 0, 0, ends, NO_STREAM_TIME, extra)
+
+    # Writing
+
+    def append(self, appends: Sequence[Append], acks: Acks = "all") -> Future[list[Appended]]:
+        if acks not in ("0", "1", "all"):
+            raise UsageError(f"acks must be 0, 1 or all, got `{acks}`")
+        batches = [self._encode(append) for append in appends]
+        future = self._appender.append(batches, acks)
+        future.add_done_callback(lambda done: self._forget_missing(appends, done))
+        return future
+
+    def _encode(self, append: Append) -> Outgoing:
+        try:
+            batch = self._encoder(append.topic).encode(append.batch, append.partition)
+        except UsageError:
+            # Another process may have added columns or partitions.
+            known = self._topics.get(append.topic)
+            if self._topics.get(append.topic, fresh=True) == known:
+                raise
+            batch = self._encoder(append.topic).encode(append.batch, append.partition)
+        self._check_sizes(batch)
+        return batch
+
+    def _encoder(self, name: str) -> Encoder:
+        topic = self._topics.get(name)
+        encoder = self._encoders.get(name)
+        if encoder is None or encoder.topic != topic:
+            encoder = self._encoders[name] = Encoder(topic, self.kafka_name(name), self._clock, self._schemas)
+        return encoder
+
+    def _check_sizes(self, batch: Outgoing) -> None:
+        """Before anything is sent: a batch must not be stored up to the record that is too large."""
+        if batch.largest <= _SMALLEST_LIMIT:
+            return
+        limit = self._topics.largest_record(batch.topic) - _OVERHEAD
+        if batch.largest > limit:
+            raise TooLarge(
+                f"a record of {batch.largest} bytes is larger than topic `{batch.topic}` takes, {limit}",
+                hint="raise the topic's `max.message.bytes` in Kafka",
+            )
+
+    def _forget_missing(self, appends: Sequence[Append], done: Future[list[Appended]]) -> None:
+        if isinstance(done.exception(), NotFound):
+            for append in appends:
+                self._topics.forget(append.topic)
+
+    # A query's batches
+
+    def stage(
+        self,
+        transaction: str,
+        task: int,
+        attempt: int,
+        routes: Sequence[Route],
+        batches: Iterator[pa.RecordBatch],
+    ) -> int:
+        self._transactions.forget_old()
+        preparers = [self._encoder(route.topic).preparer for route in routes]
+        prepared = (part for batch in batches for part in route_rows(routes, preparers, batch))
+        return self._transactions.stage(transaction, (task, attempt), prepared)
+
+    def commit(
+        self, transaction: str, tasks: Sequence[tuple[int, int]], identity: BatchIdentity | None = None
+    ) -> Committed:
+        taken: list[Staged] = []
+
+        def outgoing() -> Iterator[Outgoing]:
+            taken.extend(self._transactions.take(transaction, tasks))
+            return (batch for staged in taken for batch in self._outgoing(staged))
+
+        try:
+            if identity is not None:
+                fresh = self._batches.commit(identity, outgoing)
+            else:
+                fresh = True
+                self._appender.append(list(outgoing()), "all").result()
+        finally:
+            self._transactions.release(taken)
+        if not fresh:
+            self._transactions.forget(transaction)
+        return Committed(self._snapshots.now(fresh=False).arrival, duplicate=not fresh)
+
+    def _outgoing(self, staged: Staged) -> Iterator[Outgoing]:
+        for prepared in staged:
+            encoder = self._encoder(prepared.topic)
+            batch = encoder.encode_ready(upgrade(prepared, encoder.preparer), None)
+            self._check_sizes(batch)
+            yield batch
+
+    def abort(self, transaction: str) -> None:
+        self._transactions.forget(transaction)
+
+    def last_identity(self, query: str, version: int) -> BatchIdentity | None:
+        return self._batches.last(query, version)
+
+    # Reading
+
+    def snapshot(self) -> Snapshot:
+        return self._snapshots.now()
+
+    def wait(self, arrival: int, timeout: float) -> Snapshot:
+        return self._snapshots.wait(arrival, timeout)
+
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[Records]:
+        found = self._topics.get(topic)
+        check_partition(found, partition)
+        decoder = Decoder(found, self._schemas, columns)
+        ends = self._snapshots.ends(found, partition)
+        if not ends.start <= start <= ends.end:
+            raise OffsetOutOfRange(
+                f"topic `{topic}`, partition {partition} has no offset {start}",
+                detail=f"it has {ends.start} to {ends.end}",
+                start=ends.start,
+                end=ends.end,
+            )
+        last = ends.end if end is None else min(end, ends.end)
+        runs = self.fetcher.messages(self.kafka_name(topic), partition, start, last)
+        return map(decoder.records, runs)
+
+    def offset_at_time(self, topic: str, partition: int, time_ms: int) -> int:
+        found = self._topics.get(topic)
+        check_partition(found, partition)
+        at = TopicPartition(self.kafka_name(topic), partition)
+        offset = self.offsets.at_time([at], max(0, time_ms)).get(at, -1)
+        return offset if offset >= 0 else self._snapshots.ends(found, partition).end
+
+    def offset_at_arrival(self, topic: str, partition: int, arrival: int) -> int:
+        raise UsageError(
+            "Kafka has no arrival numbers", hint="records of several partitions are in order of time, partition, offset"
+        )
+
+    # Care
+
+    def owner_alive(self) -> bool:
+        asked, answer = self._alive
+        if time.monotonic() - asked > 1.0:
+            try:
+                answer = bool(self.admin.list_topics(self._definitions.topic, timeout=2.0).brokers)
+            except KafkaException:
+                answer = False
+            self._alive = (time.monotonic(), answer)
+        return answer
+
+    def close(self) -> None:
+        self._appender.close()
+        self._batches.close()
+        self._transactions.close()
+        self.fetcher.close()

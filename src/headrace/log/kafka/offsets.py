@@ -1,0 +1,95 @@
+"""Where partitions begin and end, in one request for all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from confluent_kafka import IsolationLevel, KafkaException
+from confluent_kafka import TopicPartition as At
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from headrace.errors import LogError
+from headrace.log.base import TopicPartition
+from headrace.log.kafka.client import Connection
+from headrace.log.kafka.errors import error_of, translate
+
+_GONE = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"}
+_MOMENTARY = {
+    "_NOENT",
+    "NOT_LEADER_FOR_PARTITION",
+    "LEADER_NOT_AVAILABLE",
+    "UNKNOWN_LEADER_EPOCH",
+    "FENCED_LEADER_EPOCH",
+    "OFFSET_NOT_AVAILABLE",
+    "_TRANSPORT",
+    "KAFKA_STORAGE_ERROR",
+}
+_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.1
+
+
+class Offsets:
+    """Names here are Kafka's. A topic that went away meanwhile is left out of the answer."""
+
+    def __init__(self, admin: AdminClient, connection: Connection) -> None:
+        self._admin = admin
+        self._connection = connection
+
+    def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._ask(partitions, OffsetSpec.earliest())
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The last stable offsets: below them everything is committed or aborted."""
+        return self._ask(partitions, OffsetSpec.latest())
+
+    def at_time(self, partitions: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+        """The first offset of a record at or after a time, -1 where there is none."""
+        return self._ask(partitions, OffsetSpec.for_timestamp(time_ms))
+
+    def wait_for(self, wanted: Mapping[TopicPartition, int]) -> None:
+        """Until the ends are at least these: a transaction is committed a moment before it can be read."""
+        self._until(lambda: all(end >= wanted[at] for at, end in self.ends(wanted).items()))
+
+    def _ask(self, partitions: Iterable[TopicPartition], what: OffsetSpec) -> dict[TopicPartition, int]:
+        left = set(partitions)
+        found: dict[TopicPartition, int] = {}
+        self._until(lambda: self._ask_some(left, what, found))
+        return found
+
+    def _ask_some(self, left: set[TopicPartition], what: OffsetSpec, found: dict[TopicPartition, int]) -> bool:
+        """Ask for what is left; False if some partitions have to be asked for again, as their leader is changing."""
+        if not left:
+            return True
+        seconds = self._connection.settings.request_seconds
+        futures = self._admin.list_offsets(
+            {At(at.topic, at.partition): what for at in left},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=seconds,
+        )
+        for kafka, future in futures.items():
+            at = TopicPartition(kafka.topic, kafka.partition)
+            try:
+                found[at] = future.result(seconds + 5).offset
+                left.discard(at)
+            except KafkaException as failure:
+                error = error_of(failure)
+                if error is not None and error.name() in _GONE:
+                    left.discard(at)
+                elif error is None or error.name() not in _MOMENTARY:
+                    raise
+        for topic in {at.topic for at in left}:
+            # What librdkafka remembers of the leaders is older than they are.
+            self._admin.list_topics(topic, timeout=seconds)
+        return not left
+
+    def _until(self, done: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + self._connection.settings.request_seconds
+        pause = _PAUSE_S
+        try:
+            while not done():
+                if time.monotonic() > deadline:
+                    raise LogError("Kafka has no leader for some partitions", hint="are enough brokers running?")
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+        except KafkaException as failure:
+            raise translate(failure, "ask for offsets", self._connection) from failure

@@ -1,1 +1,0 @@
-"""Schemas of topics, with versions: Confluent's registry, kept in the log."""
