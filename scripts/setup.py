@@ -123,7 +123,12 @@ def install_test_tools() -> str:
         environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
         run(["apt-get", "update", "-qq"], "apt-get update", env=environment)
         run(["apt-get", "install", "-y", "-qq", *missing], f"installing {' '.join(missing)}", env=environment)
-    return "chromium, strace, maven"
+    clients = ROOT / "tests" / "clients" / "node"
+    packages = Stamp("clients", [clients / "package-lock.json"])
+    if not packages.valid or not (clients / "node_modules").exists():
+        run(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], "installing real clients", cwd=clients)
+        packages.keep()
+    return "chromium, strace, maven, node clients"
 
 
 def fetch_kafka() -> str:

@@ -193,6 +193,16 @@ def test_a_clock_that_was_set_back_hides_nothing_for_ever(log: Log, clock: Manua
     assert numbers(queue.receive()) == [1]
 
 
+def test_what_was_given_up_after_a_kill_does_not_come_again(log: Log, clock: ManualClock) -> None:
+    send(log, 1)
+    open_queue(log, clock).receive()
+    queue = open_queue(log, clock)
+    clock.advance(31_000)
+    [message] = queue.receive()
+    queue.ack([message.receipt])
+    assert queue.receive() == []
+
+
 def test_keys_keep_their_order_if_asked(log: Log, clock: ManualClock) -> None:
     send(log, 1, 2, key="a")
     send(log, 3, key="b")

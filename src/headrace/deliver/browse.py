@@ -15,7 +15,7 @@ from headrace.errors import OffsetOutOfRange, UsageError
 from headrace.log.base import ARRIVAL, TIME, Log, PartitionEnds, Records, Topic
 from headrace.log.codecs.event_json import record_to_json
 from headrace.log.codecs.json_encode import to_json
-from headrace.store.arrivals import topic_ends
+from headrace.store.arrivals import has_arrivals, topic_ends
 from headrace.store.columns import arrow_rows
 
 Offsets: TypeAlias = Mapping[int, int]
@@ -123,7 +123,7 @@ def check_offset(ends: tuple[PartitionEnds, ...], number: int, offset: int, name
 def _order(log: Log) -> Callable[[Row], Any]:
     """What puts records of several partitions in order. Without arrival numbers that is their time, and within a
     partition always the offset."""
-    if "arrival" in log.capabilities:
+    if has_arrivals(log):
         return lambda row: row.columns[ARRIVAL]
     return lambda row: (row.columns[TIME], row.partition, row.offset)
 

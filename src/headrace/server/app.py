@@ -13,9 +13,26 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.log.codecs.json_encode import to_json
-from headrace.server import console, events, health, overview, queries, query, records, statements, topics, views
+from headrace.server import (
+    console,
+    events,
+    health,
+    overview,
+    queries,
+    query,
+    queues,
+    records,
+    registry,
+    registry_settings,
+    requests,
+    statements,
+    topics,
+    views,
+)
 from headrace.server.endpoint import Endpoint, routes_of
 from headrace.server.errors import JSON, http_exception, unexpected
+from headrace.server.ksql import endpoints as ksql
+from headrace.server.ksql.queries import OpenQueries
 from headrace.server.metrics import State
 from headrace.server.missing import Paths
 from headrace.server.openapi import describe
@@ -33,12 +50,17 @@ API: tuple[Endpoint, ...] = (
     *events.ENDPOINTS,
     *topics.ENDPOINTS,
     *records.ENDPOINTS,
+    *queues.ENDPOINTS,
+    *requests.ENDPOINTS,
     *statements.ENDPOINTS,
     *query.ENDPOINTS,
     *queries.ENDPOINTS,
     *views.ENDPOINTS,
+    *registry.ENDPOINTS,
+    *registry_settings.ENDPOINTS,
     *overview.ENDPOINTS,
     *health.ENDPOINTS,
+    *ksql.ENDPOINTS,
     Endpoint(
         method="GET",
         path="/openapi.json",
@@ -66,6 +88,7 @@ def create_app(services: Services) -> ASGIApp:
     app.state.glance = Glance(services)
     app.state.plans = Plans(services.catalog)
     app.state.push_queries = PushQueries(services)
+    app.state.open_queries = OpenQueries()
     services.metrics.registry.register(State(services))
     return _Safe(app)
 

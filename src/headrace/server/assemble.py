@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
 from headrace.clock import Clock
+from headrace.collect.dead_letters import bury_spent
 from headrace.collect.decode import EventCollector
 from headrace.collect.http.bodies import BodyBudget
 from headrace.config import Project
@@ -17,6 +18,8 @@ from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.status import ENGINE_STATUS, EngineStatus
 from headrace.deliver.base import Delivery
 from headrace.log.local.open import LocalLog
+from headrace.log.queues import Queues, Requests
+from headrace.log.registry.registry import Registry
 from headrace.server.auth import Auth
 from headrace.server.dead_letters import DeadLetterIndex
 from headrace.server.metrics import Metrics
@@ -41,6 +44,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         log = LocalLog(project.log_folder, settings.log, clock)
         closing.callback(log.close)
         create_internal_topics(log)
+        registry = Registry(log)
         catalog, engine = Catalog(log), EngineStatus(clock)
         statements = StatementExecutor(log, catalog, clock, settings, engine)
         statements.recover()
@@ -51,6 +55,8 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         closing.callback(followers.close)
         delivery = Delivery(log, followers)
         closing.callback(delivery.close)
+        requests = Requests(log)
+        closing.callback(requests.close)
         workers = ThreadPoolExecutor(WORKERS, "headrace-worker")
         closing.callback(workers.shutdown)
         query_workers = ThreadPoolExecutor(settings.store.readers, "headrace-query")
@@ -65,6 +71,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             project=project,
             clock=clock,
             log=log,
+            registry=registry,
             catalog=catalog,
             statements=statements,
             engine=engine,
@@ -77,6 +84,8 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             dead_letters=DeadLetterIndex(log),
             budget=BodyBudget(max(settings.log.max_pending_bytes, settings.server.max_body_bytes)),
             answers=BodyBudget(max(settings.log.max_pending_bytes, 4 * MAX_PAGE_BYTES)),
+            queues=Queues(log, clock, bury_spent),
+            requests=requests,
             workers=workers,
             query_workers=query_workers,
             started=clock.monotonic(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import hmac
 import ipaddress
@@ -67,10 +69,22 @@ def _key_of(connection: HTTPConnection) -> str | None:
     scheme, _, key = connection.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and key.strip():
         return key.strip()
+    if scheme.lower() == "basic":
+        return _basic_key(key)
     # A browser's EventSource and WebSocket cannot set headers. Addresses end up in logs, so it is for reading only.
     if connection.scope["type"] == "websocket" or connection.scope["method"] == "GET":
         return connection.query_params.get("key")
     return None
+
+
+def _basic_key(credentials: str) -> str | None:
+    """The password of basic authentication, which is what clients of Kafka's world can send; the user is of no
+    consequence."""
+    try:
+        text = base64.b64decode(credentials.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+    return text.partition(":")[2] or None
 
 
 def check_local(host: str, origin: str | None) -> None:

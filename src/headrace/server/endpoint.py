@@ -17,6 +17,7 @@ from starlette.websockets import WebSocket
 from headrace.collect.http.bodies import ClientGone, Incoming
 from headrace.server.auth import Role
 from headrace.server.errors import error_response, http_exception
+from headrace.server.models import ErrorAnswer
 from headrace.server.services import Services
 
 Handler = Callable[[Request, Services], Awaitable[Response]]
@@ -35,7 +36,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    method: Literal["GET", "POST", "DELETE"]
+    method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
     handler: Handler
     summary: str
@@ -45,6 +46,11 @@ class Endpoint:
     body: Any = None
     """The model of a JSON body, or the media types of another one."""
     parameters: tuple[Parameter, ...] = ()
+    errors: Callable[[Exception], Response] = error_response
+    error_model: Any = ErrorAnswer
+    """For an API whose errors have a shape of their own."""
+    media_type: str = "application/json"
+    """Of its JSON answers."""
     websocket: WebSocketHandler | None = None
     """Serves the same path when the request upgrades."""
 
@@ -76,8 +82,8 @@ def _http(endpoint: Endpoint, services: Services) -> Callable[[Request], Awaitab
         except HTTPException as error:
             response = await http_exception(request, error)
         except Exception as error:
-            response = error_response(error)
-        if response.status_code >= 400 and endpoint.method == "POST" and "expect" not in request.headers:
+            response = endpoint.errors(error)
+        if response.status_code >= 400 and endpoint.method in ("POST", "PUT") and "expect" not in request.headers:
             await incoming.drain()
         observe(response.status_code, time.perf_counter() - started)
         return response

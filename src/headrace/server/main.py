@@ -30,6 +30,7 @@ from headrace.server.services import Services
 BACKLOG = 1024
 SWITCH_S = 0.0005
 """How long a thread may keep the others waiting. Python's 5 ms is as long as committing a group takes."""
+SWEEP_S = 1.0
 FEEDS_END_S, REQUESTS_END_S = 2.0, 5.0
 
 logger = logging.getLogger("headrace.server")
@@ -69,6 +70,7 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
     server = http_server(services, port)
     serving = asyncio.create_task(server.serve())
     rates = asyncio.create_task(services.rates.run())
+    sweeping = asyncio.create_task(_sweep_queues(services))
     stopping = asyncio.create_task(stop.wait())
     try:
         logger.info("listening on http://%s:%d", f"[{host}]" if ":" in host else host, port)
@@ -80,6 +82,7 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
         return 1 if failed else 0
     finally:
         rates.cancel()
+        sweeping.cancel()
         stopping.cancel()
 
 
@@ -95,6 +98,16 @@ def http_server(services: Services, port: int) -> Server:
         http1_settings=HTTP1Settings(header_read_timeout=30_000, max_buffer_size=1024 * 1024),
         log_enabled=False,
     )
+
+
+async def _sweep_queues(services: Services) -> None:
+    """Dead letters are written even where nobody receives any more."""
+    while True:
+        await asyncio.sleep(SWEEP_S)
+        try:
+            await services.run(services.queues.sweep)
+        except HeadraceError as error:
+            logger.warning("queues could not be swept: %s", error)
 
 
 async def _stop(services: Services, server: Server, serving: asyncio.Task[None]) -> None:

@@ -54,7 +54,7 @@ def _path(endpoint: Endpoint) -> str:
 def _models(endpoints: list[Endpoint]) -> list[Any]:
     found: dict[Any, None] = {ErrorAnswer: None}
     for endpoint in endpoints:
-        for contents in (*endpoint.answers.values(), endpoint.body):
+        for contents in (*endpoint.answers.values(), endpoint.body, endpoint.error_model):
             for model in contents if isinstance(contents, tuple) else (contents,):
                 if model is not None and not isinstance(model, str):
                     found[model] = None
@@ -65,11 +65,14 @@ def _operation(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": f"{endpoint.name}_page" if ":path" in endpoint.path else endpoint.name,
         "summary": endpoint.summary,
-        "responses": {str(status): _answer(status, model, schemas) for status, model in endpoint.answers.items()},
+        "responses": {
+            str(status): _answer(status, model, schemas, endpoint.media_type)
+            for status, model in endpoint.answers.items()
+        },
     }
     operation["responses"]["default"] = {
         "description": "an error",
-        "content": {"application/json": {"schema": schemas[ErrorAnswer]}},
+        "content": {endpoint.media_type: {"schema": schemas[endpoint.error_model]}},
     }
     parameters = [_path_parameter(name) for name in re.findall(r"\{(\w+)", endpoint.path)]
     parameters += [_parameter(parameter) for parameter in endpoint.parameters]
@@ -86,16 +89,16 @@ def _operation(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
     return operation
 
 
-def _answer(status: int, model: Any, schemas: dict[Any, Any]) -> dict[str, Any]:
+def _answer(status: int, model: Any, schemas: dict[Any, Any], media_type: str) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": STATUS_TEXT.get(status, "")}
-    return answer if model is None else answer | {"content": _content(model, schemas)}
+    return answer if model is None else answer | {"content": _content(model, schemas, media_type)}
 
 
-def _content(model: Any, schemas: dict[Any, Any]) -> dict[str, Any]:
+def _content(model: Any, schemas: dict[Any, Any], media_type: str = "application/json") -> dict[str, Any]:
     """A model is JSON; a media type is itself, and says nothing more."""
     content: dict[str, Any] = {}
     for each in model if isinstance(model, tuple) else (model,):
-        content |= {each: {}} if isinstance(each, str) else {"application/json": {"schema": schemas[each]}}
+        content |= {each: {}} if isinstance(each, str) else {media_type: {"schema": schemas[each]}}
     return content
 
 

@@ -18,7 +18,10 @@ from headrace.coordinate.status import EngineStatus
 from headrace.deliver.base import Delivery
 from headrace.errors import Overloaded
 from headrace.log.base import Log
+from headrace.log.queues import Queues, Requests
+from headrace.log.registry.registry import Registry
 from headrace.server.auth import Auth
+from headrace.server.bell import Bell
 from headrace.server.dead_letters import DeadLetterIndex
 from headrace.server.metrics import Metrics
 from headrace.server.rates import Rates
@@ -34,6 +37,7 @@ class Services:
     project: Project
     clock: Clock
     log: Log
+    registry: Registry
     catalog: Catalog
     statements: StatementExecutor
     engine: EngineStatus
@@ -47,6 +51,8 @@ class Services:
     budget: BodyBudget
     answers: BodyBudget
     """The same for large answers on their way out."""
+    queues: Queues
+    requests: Requests
     workers: Executor
     """For what blocks: reading files, decoding large bodies, pull queries. Bounded."""
     query_workers: Executor
@@ -60,6 +66,8 @@ class Services:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is about to stop: feeds end."""
     waiting_queries: int = 0
+    bell: Bell = field(default_factory=Bell)
+    """Rung by queue when a message was settled."""
 
     @property
     def body_limits(self) -> BodyLimits:

@@ -43,11 +43,12 @@ class EventStream(Response):
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         # Sent at once: the client knows that it is connected before the first event comes.
         await send({"type": "http.response.body", "body": self._alive, "more_body": True})
-        await self._pump.run(write, _gone(receive))
+        await self._pump.run(write, gone(receive))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _gone(receive: Receive) -> None:
+async def gone(receive: Receive) -> None:
+    """Returns when the client has gone away."""
     while (await receive())["type"] != "http.disconnect":
         # What is left of the request's body; some servers repeat its end.
         await asyncio.sleep(0)

@@ -91,6 +91,8 @@ async def delete_topic(request: Request, services: Services) -> Response:
             raise Conflict(
                 f"topic `{name}` is in use by {', '.join(f'`{source}`' for source in over)}", hint="drop those first"
             )
+        if queues := services.queues.over_topic(name):
+            raise Conflict(f"topic `{name}` has the queue `{queues[0]}`", hint="delete that first")
         services.log.delete_topic(name)
 
     await services.run(delete)

@@ -32,15 +32,15 @@ class PushQueries:
         self._running = 0
         self._shared: dict[PushQuery, _Shared] = {}
 
-    def listen(self, query: PushQuery, sql: str) -> AsyncIterator[FeedEvent]:
-        """The query's events. `Overloaded` or `NotRunning` at once."""
+    def listen(self, query: PushQuery, sql: str, from_beginning: bool = False) -> AsyncIterator[FeedEvent]:
+        """The query's events. `Overloaded` or `NotRunning` at once. A query with state has all there is behind it."""
         most = self._services.project.settings.server.max_push_queries
         if self._running >= most:
             raise Overloaded(
                 f"{most} push queries are running already", retry_after=5.0, hint="see [server] max_push_queries"
             )
         if query.stateless:
-            return self._counted(push(self._services.delivery, query))
+            return self._counted(push(self._services.delivery, query, from_beginning=from_beginning))
         if self._services.engine.state()["state"] != "running":
             raise NotRunning("the engine is not running yet, and this query needs it", hint="see /readyz")
         return self._counted(self._listen(query, sql))

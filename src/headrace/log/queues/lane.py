@@ -89,14 +89,13 @@ class Lane:
             return None
         return waiting[0] if first else None
 
-    def unsettle(self, offset: int, out: Out, due: float) -> None:
+    def unsettle(self, offset: int, out: Out) -> None:
         """Take `settle` back: what should have been written with it was not."""
         if offset < self.floor:
             self.done.add(offset, self.floor)
             self.floor = offset
         self.done.remove(offset)
         self.out[offset] = out
-        out.due, out.leased = due, False
         if self.ordered and out.key is not None:
             self.keys.setdefault(out.key, deque()).appendleft(offset)
         self.dirty.add(offset // CHUNK)
@@ -116,11 +115,11 @@ class Lane:
         following = [self.settle(offset) for offset in sorted(offset for offset in self.out if offset < start)]
         self.done.add(self.floor, max(start, self.floor))
         self._raise_floor()
-        self.head = max(self.head, self.floor)
         return missing, [offset for offset in following if offset is not None and offset >= start]
 
     def _raise_floor(self) -> None:
         self.floor = self.done.next_free(self.floor)
+        self.head = max(self.head, self.floor)
         self.done.drop_below(self.floor)
 
     # Saving
@@ -167,4 +166,3 @@ class Lane:
             left = min(max(0.0, (saved.due_ms - now_ms) / 1000), MAX_LEASE_S)
             if offset >= self.floor and offset not in self.done:
                 self.out[offset] = Out(saved.deliveries, now + left, left > 0 and saved.reason is None, saved.reason)
-        self.head = self.floor

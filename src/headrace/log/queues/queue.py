@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from headrace.clock import Clock
-from headrace.errors import Gone, NotFound, UsageError
+from headrace.errors import Gone, HeadraceError, NotFound, UsageError
 from headrace.log.base import Appended, Log, PartitionEnds, Topic
 from headrace.log.codecs.json_encode import to_json
 from headrace.log.queues.base import MAX_LEASE_S, Bury, Message, QueueDefinition, QueueStats, Settled, Spent
@@ -108,6 +108,10 @@ class Queue:
                 max(0, ready), leased, delayed, self._dead, self._missing, None if due is None else max(0.0, due - now)
             )
 
+    def check(self) -> None:
+        """`Gone` if its topic is."""
+        self._topic()
+
     def heads(self) -> dict[int, int]:
         """Where new messages would come from: whoever waits for some waits for records from there on."""
         with self._lock:
@@ -118,26 +122,42 @@ class Queue:
     def _take(self, limit: int, max_bytes: int, until: float) -> list[Message]:
         topic = self._topic()
         messages: list[Message] = []
-        size = 0
         while len(messages) < limit:
             wanted = list(itertools.islice(self._candidates(limit), limit - len(messages)))
             wanted.sort(key=lambda one: (one[0].partition, one[1]))
-            if not wanted:
+            left = deque(wanted)
+            try:
+                full = self._deliver(topic, left, messages, max_bytes, until)
+            except HeadraceError:
+                # Damage, say. What was read before it is good; who asks next is told.
+                if not messages:
+                    raise
+                full = True
+            finally:
+                self._ready.extendleft((lane.partition, offset) for lane, offset in reversed(left))
+            if full or not wanted:
                 break
-            for place, (lane, offset, event) in enumerate(self._read(topic, wanted)):
-                if event is None:
-                    self._missing += 1
-                    self._settle(lane, offset)
-                    continue
+        return messages
+
+    def _deliver(
+        self, topic: Topic, left: deque[tuple[Lane, int]], messages: list[Message], max_bytes: int, until: float
+    ) -> bool:
+        """Turn those left into messages, one after the other; whether that is all that fits."""
+        size = sum(message.size for message in messages)
+        for lane, offset, event in self._read(topic, list(left)):
+            if event is None:
+                self._missing += 1
+                self._settle(lane, offset)
+            else:
                 length = len(to_json(event))
                 if messages and size + length > max_bytes:
-                    self._ready.extendleft((lane.partition, offset) for lane, offset in reversed(wanted[place:]))
-                    return messages
+                    return True
                 size += length
                 out = lane.deliver(offset, until)
                 self._set_timer(lane, offset)
                 messages.append(Message(self._receipt(lane, offset, out.deliveries), out.deliveries, event, length))
-        return messages
+            left.popleft()
+        return False
 
     def _read(self, topic: Topic, wanted: list[tuple[Lane, int]]) -> Iterator[tuple[Lane, int, dict[str, Any] | None]]:
         """Each with its event, None where that is gone. Read as far as somebody asks, neighbours together."""
@@ -258,7 +278,14 @@ class Queue:
             else:
                 self._ready.append((partition, offset))
         if spent:
-            self._give_up(spent)
+            try:
+                self._give_up(spent)
+            except Exception:
+                # Nothing of it was written, so nothing of it has happened; in a moment it is tried again.
+                for lane, offset in spent:
+                    lane.out[offset].due, lane.out[offset].leased = now + BURY_AGAIN_S, False
+                    self._set_timer(lane, offset)
+                raise
 
     def _give_up(self, spent: list[tuple[Lane, int]]) -> None:
         """Dead letters and the end of their messages, in one write, before anybody else changes anything."""
@@ -271,10 +298,8 @@ class Queue:
             appends = [self._bury(letters)] if letters else []
             self._log.append([*appends, append_state(self._changes())]).result()
         except Exception:
-            # Nothing of it was written, so nothing of it has happened; in a moment it is tried again.
             for lane, offset, out in before:
-                lane.unsettle(offset, out, self._clock.monotonic() + BURY_AGAIN_S)
-                self._set_timer(lane, offset)
+                lane.unsettle(offset, out)
             self._ready = deque(place for place in self._ready if self._lanes[place[0]].may_go(place[1]))
             raise
         self._dead += len(letters)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import msgspec
 
 from headrace.clock import Clock
-from headrace.errors import Conflict, NotFound, Refused
+from headrace.errors import Conflict, HeadraceError, NotFound, Refused
 from headrace.log.base import Log
 from headrace.log.queues.base import Bury, QueueDefinition
 from headrace.log.queues.lane import Lane
@@ -96,9 +96,15 @@ class Queues:
             del self._queues[name]
 
     def sweep(self) -> None:
-        """Give up what was delivered too often, in all queues."""
+        """Give up what was delivered too often, in all queues. What one cannot do keeps no other from it."""
+        failed: HeadraceError | None = None
         for queue in self:
-            queue.sweep()
+            try:
+                queue.sweep()
+            except HeadraceError as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
     def _new_lanes(self, definition: QueueDefinition) -> dict[int, Lane]:
         ends = self._log.snapshot().ends[definition.topic]

@@ -1,0 +1,1 @@
+"""Schemas of topics, with versions: Confluent's registry, kept in the log."""

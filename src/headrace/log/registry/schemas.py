@@ -1,0 +1,46 @@
+"""The registry as codecs see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from headrace.errors import NotFound
+from headrace.log.codecs.base import SchemaType, WriterSchema
+from headrace.log.registry.base import RegistryError, Schema
+from headrace.log.registry.registry import Registry
+
+T = TypeVar("T")
+
+
+class RegistrySchemas:
+    """`codecs.base.Schemas`, of a registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def by_id(self, schema_id: int) -> WriterSchema:
+        try:
+            schema = self._registry.schema(schema_id)
+        except RegistryError:
+            # Somebody else may have just registered it.
+            self._registry.refresh()
+            schema = self._found(lambda: self._registry.schema(schema_id))
+        return self._writer(schema_id, schema)
+
+    def newest(self, subject: str) -> WriterSchema:
+        self._registry.refresh()
+        one = self._found(lambda: self._registry.version(subject, None))
+        return self._writer(one.id, self._registry.schema(one.id))
+
+    def register(self, subject: str, type_: SchemaType, schema: str) -> int:
+        return self._registry.register(subject, Schema(schema, type_)).id
+
+    def _writer(self, schema_id: int, schema: Schema) -> WriterSchema:
+        return WriterSchema(schema_id, schema.type, schema.text, self._registry.references(schema))
+
+    def _found(self, look: Callable[[], T]) -> T:
+        try:
+            return look()
+        except RegistryError as error:
+            raise NotFound(error.message, hint=error.hint) from None

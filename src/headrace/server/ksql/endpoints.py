@@ -1,0 +1,69 @@
+"""The paths of ksqlDB's API and what serves them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from headrace.server.auth import Role
+from headrace.server.endpoint import Endpoint, Handler
+from headrace.server.ksql import info, inserts, queries, statements, websocket
+from headrace.server.ksql.errors import V1
+from headrace.server.ksql.formats import DELIMITED, JSON
+from headrace.server.ksql.requests import CloseRequest, KsqlRequest, StreamRequest, guarded
+
+
+def _endpoint(
+    method: Literal["GET", "POST"],
+    path: str,
+    handler: Handler,
+    summary: str,
+    *media: str,
+    role: Role | None = "read",
+    body: Any = None,
+) -> Endpoint:
+    # The role is checked inside, so that a refusal too has the form these clients read.
+    answers = {200: media or (JSON,)}
+    return Endpoint(
+        method=method, path=path, handler=guarded(role, handler), summary=summary, answers=answers, role=None, body=body
+    )
+
+
+ENDPOINTS = (
+    _endpoint("POST", "/ksql", statements.run_ksql, "ksqlDB: run statements", V1, body=KsqlRequest),
+    _endpoint("POST", "/query", queries.ksql_query, "ksqlDB: a SELECT", V1, DELIMITED, body=KsqlRequest),
+    _endpoint(
+        "POST",
+        "/query-stream",
+        queries.ksql_query_stream,
+        "ksqlDB: a SELECT, row by row",
+        DELIMITED,
+        JSON,
+        V1,
+        body=StreamRequest,
+    ),
+    _endpoint("POST", "/close-query", queries.close_query, "ksqlDB: end a push query", body=CloseRequest),
+    _endpoint(
+        "POST",
+        "/inserts-stream",
+        inserts.insert_rows,
+        "ksqlDB: rows for a stream",
+        DELIMITED,
+        JSON,
+        role="write",
+        body=(DELIMITED, JSON, V1),
+    ),
+    _endpoint("GET", "/info", info.info, "ksqlDB: about the server", role=None),
+    _endpoint("GET", "/healthcheck", info.healthcheck, "ksqlDB: is it healthy?", role=None),
+    _endpoint("GET", "/clusterStatus", info.cluster_status, "ksqlDB: the servers and their queries"),
+    _endpoint("GET", "/status", info.all_statuses, "ksqlDB: commands that were run"),
+    _endpoint("GET", "/status/{command:path}", info.one_status, "ksqlDB: what became of a command"),
+    _endpoint("GET", "/is_valid_property/{property}", info.is_valid_property, "ksqlDB: may this property be set?"),
+    Endpoint(
+        method="GET",
+        path="/ws/query",
+        handler=websocket.needs_upgrade,
+        summary="ksqlDB: a push query over a WebSocket",
+        answers={200: (JSON,)},
+        websocket=websocket.query_socket,
+    ),
+)

@@ -1,0 +1,204 @@
+"""Queues over HTTP: receivers compete for messages and settle them one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.errors import HeadraceError
+from headrace.log.codecs.json_encode import to_json
+from headrace.log.queues import Message, Queue, QueueDefinition, Settled
+from headrace.server.answers import LargeAnswer, json_list
+from headrace.server.endpoint import Endpoint, Parameter
+from headrace.server.errors import json_response
+from headrace.server.long_poll import long_poll
+from headrace.server.models_log import (
+    AckRequest,
+    ExtendRequest,
+    MessagesAnswer,
+    NackRequest,
+    NewQueue,
+    QueueModel,
+    QueuesAnswer,
+    SettledAnswer,
+)
+from headrace.server.parameters import body_of, integer, number
+from headrace.server.records import MAX_BYTES, MAX_PAGE_BYTES, MAX_WAIT_S, WAIT
+from headrace.server.services import Services
+from headrace.store.base import Position
+
+MAX_MESSAGES = 1000
+
+
+async def list_queues(request: Request, services: Services) -> Response:
+    models = await services.run(lambda: [queue_model(queue) for queue in services.queues])
+    return json_response(QueuesAnswer(models))
+
+
+async def create_queue(request: Request, services: Services) -> Response:
+    wanted = await body_of(request, services, NewQueue)
+    definition = QueueDefinition(**msgspec.structs.asdict(wanted))
+    made = await services.run(services.queues.create, definition)
+    return json_response(await services.run(queue_model, made), 201)
+
+
+async def show_queue(request: Request, services: Services) -> Response:
+    return json_response(await services.run(queue_model, _queue(request, services)))
+
+
+async def delete_queue(request: Request, services: Services) -> Response:
+    await services.run(services.queues.delete, request.path_params["queue"])
+    return Response(status_code=204)
+
+
+async def receive(request: Request, services: Services) -> Response:
+    queue = _queue(request, services)
+    limit = integer(request, "limit", 1, 1, MAX_MESSAGES)
+    lease = number(request, "lease", 0.0, 0.0, 12 * 3600.0) or None
+    max_bytes = integer(request, "max_bytes", 4 * 1024 * 1024, 1, MAX_PAGE_BYTES)
+    messages = await long_poll(
+        request,
+        services,
+        number(request, "wait", 0.0, 0.0, MAX_WAIT_S),
+        partial(services.run, queue.receive, limit, lease, max_bytes),
+        partial(_news, services, queue),
+    )
+    body = b'{"messages":' + json_list(map(_message, messages)) + b"}"
+    return LargeAnswer(body, services.answers)
+
+
+async def _news(services: Services, queue: Queue, seconds: float) -> None:
+    """New records, a lease or a delay that ends, or somebody who settles something."""
+    due = (await services.run(queue.stats)).next_due_s
+    position = Position(0, queue.heads())
+    ways = [
+        asyncio.ensure_future(services.delivery.tails.wait(queue.definition.topic, position, seconds)),
+        asyncio.ensure_future(services.bell.wait(queue.definition.name)),
+    ]
+    try:
+        await asyncio.wait(ways, timeout=seconds if due is None else due + 0.005, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for way in ways:
+            way.cancel()
+
+
+def _message(message: Message) -> bytes:
+    return to_json({"receipt": message.receipt, "deliveries": message.deliveries, "record": message.event})
+
+
+async def ack(request: Request, services: Services) -> Response:
+    wanted = await body_of(request, services, AckRequest)
+    return await _settle(request, services, lambda queue: queue.ack(wanted.receipts))
+
+
+async def nack(request: Request, services: Services) -> Response:
+    wanted = await body_of(request, services, NackRequest)
+    return await _settle(request, services, lambda queue: queue.nack(wanted.receipts, wanted.delay_s, wanted.reason))
+
+
+async def extend(request: Request, services: Services) -> Response:
+    wanted = await body_of(request, services, ExtendRequest)
+    return await _settle(request, services, lambda queue: queue.extend(wanted.receipts, wanted.lease_s))
+
+
+async def _settle(request: Request, services: Services, settle: Callable[[Queue], Settled]) -> Response:
+    queue = _queue(request, services)
+    settled = await services.run(settle, queue)
+    services.bell.ring(queue.definition.name)
+    return json_response(SettledAnswer(settled.done, list(settled.lost)))
+
+
+def _queue(request: Request, services: Services) -> Queue:
+    return services.queues.queue(request.path_params["queue"])
+
+
+def queue_model(queue: Queue) -> QueueModel:
+    fields = asdict(queue.definition)
+    for internal in ("id", "topic_id"):
+        del fields[internal]
+    stats, error = queue.stats(), None
+    try:
+        queue.check()
+    except HeadraceError as problem:
+        error = problem.message
+    return QueueModel(
+        **fields,
+        ready=stats.ready,
+        leased=stats.leased,
+        delayed=stats.delayed,
+        dead=stats.dead,
+        missing=stats.missing,
+        error=error,
+    )
+
+
+ENDPOINTS = (
+    Endpoint(method="GET", path="/v1/queues", handler=list_queues, summary="All queues", answers={200: QueuesAnswer}),
+    Endpoint(
+        method="POST",
+        path="/v1/queues",
+        handler=create_queue,
+        summary="Make a queue over a topic",
+        role="admin",
+        body=NewQueue,
+        answers={201: QueueModel},
+    ),
+    Endpoint(
+        method="GET", path="/v1/queues/{queue}", handler=show_queue, summary="One queue", answers={200: QueueModel}
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/v1/queues/{queue}",
+        handler=delete_queue,
+        summary="Forget a queue; its topic stays",
+        role="admin",
+        answers={204: None},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/queues/{queue}/receive",
+        handler=receive,
+        summary="Take messages, for the length of a lease",
+        role="write",
+        answers={200: (MessagesAnswer,)},
+        parameters=(
+            Parameter("limit", f"how many, at most {MAX_MESSAGES}", {"type": "integer", "default": 1}),
+            Parameter("lease", "seconds, instead of the queue's", {"type": "number"}),
+            MAX_BYTES,
+            WAIT,
+        ),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/queues/{queue}/ack",
+        handler=ack,
+        summary="Messages are done",
+        role="write",
+        body=AckRequest,
+        answers={200: SettledAnswer},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/queues/{queue}/nack",
+        handler=nack,
+        summary="Messages could not be done: again, after a delay",
+        role="write",
+        body=NackRequest,
+        answers={200: SettledAnswer},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/queues/{queue}/extend",
+        handler=extend,
+        summary="Keep messages for another lease",
+        role="write",
+        body=ExtendRequest,
+        answers={200: SettledAnswer},
+    ),
+)

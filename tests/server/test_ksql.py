@@ -1,0 +1,202 @@
+"""ksqlDB's API, with its real clients and by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from ksqldb import KSQLdbClient
+from websockets.sync.client import connect
+
+from tests.server.running import Running, running_server
+from tests.support import wait_for
+
+NODE = Path(__file__).parents[1] / "clients" / "node"
+PEOPLE = [("u1", "Ann", 41), ("u2", "Bob", 7), ("u3", "Cy", None)]
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Three people in the view `users`."""
+    with running_server(tmp_path_factory.mktemp("people")) as server:
+        server.send("users", [{"id": id_, "name": name, "age": age} for id_, name, age in PEOPLE])
+        wait_for(lambda: server.http.get("/v1/views/users").json()["lag"] == 0, 10, "the view")
+        yield server
+
+
+@pytest.fixture
+def client(people: Running) -> KSQLdbClient:
+    return KSQLdbClient(f"http://127.0.0.1:{people.port}")
+
+
+def ksql(server: Running, text: str, **more: Any) -> httpx.Response:
+    return server.http.post("/ksql", json={"ksql": text, **more})
+
+
+# The Python client
+
+
+def test_the_python_client_runs_statements(client: KSQLdbClient) -> None:
+    created = client.ksql("CREATE STREAM made (k VARCHAR KEY, n INT) WITH (KAFKA_TOPIC='made', VALUE_FORMAT='JSON');")
+    assert created[0]["@type"] == "currentStatus"
+    assert (created[0]["commandId"], created[0]["commandStatus"]["status"]) == ("stream/MADE/create", "SUCCESS")
+    [listed] = client.ksql("LIST STREAMS;")
+    assert {
+        "type": "STREAM",
+        "name": "MADE",
+        "topic": "made",
+        "keyFormat": "KAFKA",
+        "valueFormat": "JSON",
+        "isWindowed": False,
+    } in listed["streams"]
+    [dropped] = client.ksql("DROP STREAM made;")
+    assert dropped["commandId"] == "stream/MADE/drop"
+    assert any(entry["name"] == "server.port" for entry in client.get_properties())
+
+
+def test_the_python_client_pulls_over_cleartext_http2(client: KSQLdbClient) -> None:
+    head, *rows = client.query_sync("SELECT id, age FROM users WHERE id <> 'u2';")
+    assert (head["columnNames"], head["columnTypes"]) == (["ID", "AGE"], ["STRING", "INTEGER"])
+    assert sorted(rows) == [["u1", 41], ["u3", None]]
+
+
+def test_the_python_client_inserts_and_pushes(people: Running, client: KSQLdbClient) -> None:
+    sent = client.inserts_stream(
+        "pageviews", [{"USERID": "k1", "pageid": "/k", "viewtime": 1}, {"userid": 7}, {"userid": "k2", "pageid": "/k"}]
+    )
+    assert [(line["seq"], line["status"]) for line in sent] == [(0, "ok"), (1, "error"), (2, "ok")]
+    assert "`userid` must be a string" in sent[1]["message"]
+
+    async def listen() -> list[Any]:
+        found: list[Any] = []
+        sql = "SELECT userid FROM pageviews WHERE pageid = '/k' EMIT CHANGES;"
+        async for line in client.query_async(sql, {"auto.offset.reset": "earliest"}, timeout=20):
+            found.append(line)
+            if len(found) == 3:
+                assert client.close_query(found[0]["queryId"])
+        return found
+
+    head, *rows = asyncio.run(listen())
+    assert head["columnNames"] == ["USERID"]
+    assert sorted(rows) == [["k1"], ["k2"]]
+    assert not client.close_query(head["queryId"])
+
+
+# The npm client
+
+
+def test_the_npm_client_works_unmodified(people: Running) -> None:
+    ran = subprocess.run(
+        ["node", "ksqldb.js", str(people.port)], cwd=NODE, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    said = json.loads(ran.stdout)
+    assert said["created"]["status"] == said["dropped"]["status"] == 200
+    assert said["rows"] == [{"USERID": "u1", "PAGEID": "/a"}, {"USERID": "u2", "PAGEID": "/b"}]
+    assert said["pushed"]["status"] == said["closed"]["status"] == 200
+    assert said["first"]["data"] == {"rows": [{"status": "ok", "seq": 0}]}
+    assert said["pulled"]["data"]["rows"] == said["rows"]
+    assert "NPM_VIEWS" in [stream["name"] for stream in said["streams"]]
+    assert [table["name"] for table in said["tables"]] == ["USERS"]
+    assert "npm_views" in [topic["name"] for topic in said["topics"]]
+    fields = [(field["name"], field.get("type")) for field in said["described"]["fields"]]
+    assert fields == [("USERID", "KEY"), ("PAGEID", None)]
+    assert said["wrong"]["error"]["error_code"] == 40001
+
+
+# By hand
+
+
+def test_a_query_of_a_table_marks_its_key(people: Running) -> None:
+    answer = people.http.post("/query", json={"ksql": "SELECT * FROM users WHERE id = 'u1';"})
+    assert answer.headers["content-type"] == "application/vnd.ksql.v1+json"
+    head, row = answer.json()
+    assert head["header"]["schema"] == "`ID` STRING KEY, `NAME` STRING, `AGE` INTEGER"
+    assert row == {"row": {"columns": ["u1", "Ann", 41]}}
+
+
+def test_a_push_query_ends_at_its_limit(people: Running) -> None:
+    people.send("pageviews", [{"userid": f"l{n}", "pageid": "/limit"} for n in range(3)])
+    answer = people.http.post(
+        "/query",
+        json={
+            "ksql": "SELECT userid FROM pageviews WHERE pageid = '/limit' EMIT CHANGES LIMIT 2;",
+            "streamsProperties": {"ksql.streams.auto.offset.reset": "earliest"},
+        },
+    )
+    head, *rows, last = answer.json()
+    assert head["header"]["schema"] == "`USERID` STRING"
+    assert (len(rows), last) == (2, {"finalMessage": "Limit Reached"})
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "kind"),
+    [
+        ("SELECT * FROM users;", 40002, "statement_error"),
+        ("CREATE STREAM;", 40001, "statement_error"),
+        ("DESCRIBE nothing;", 40001, "statement_error"),
+    ],
+)
+def test_a_statement_that_cannot_be_run(people: Running, text: str, code: int, kind: str) -> None:
+    answer = ksql(people, text)
+    assert (answer.status_code, answer.json()["error_code"], answer.json()["@type"]) == (400, code, kind)
+
+
+def test_what_was_done_before_the_error_is_in_it(people: Running) -> None:
+    answer = ksql(people, "SHOW TABLES; DESCRIBE nothing;")
+    assert answer.json()["statementText"] == "DESCRIBE nothing;"
+    assert [entity["@type"] for entity in answer.json()["entities"]] == ["tables"]
+
+
+def test_variables_are_put_in(people: Running) -> None:
+    [shown] = ksql(people, "DESCRIBE ${who};", sessionVariables={"who": "users"}).json()
+    assert shown["sourceDescription"]["fields"][2]["schema"]["type"] == "INTEGER"
+
+
+def test_a_body_that_is_none(people: Running) -> None:
+    answer = people.http.post("/ksql", content=b"{")
+    assert (answer.status_code, answer.json()["@type"]) == (400, "generic_error")
+    assert people.http.post("/inserts-stream", content=b"{}\n").json()["error_code"] == 40000
+    assert people.http.post("/inserts-stream", content=b'{"target": "userz"}\n').status_code == 404
+
+
+def test_the_server_about_itself(people: Running) -> None:
+    get = people.http.get
+    assert get("/info").json()["KsqlServerInfo"]["serverStatus"] == "RUNNING"
+    assert get("/healthcheck").json()["details"]["metastore"] == {"isHealthy": True}
+    assert len(get("/clusterStatus").json()["clusterStatus"]) == 1
+    assert get("/status").json()["commandStatuses"]["table/USERS/create"] == "SUCCESS"
+    assert get("/status/table/USERS/create").json()["status"] == "SUCCESS"
+    assert get("/status/table/NOBODY/create").json()["error_code"] == 40400
+    assert get("/is_valid_property/ksql.streams.auto.offset.reset").json() is True
+
+
+def test_a_push_query_over_a_websocket(people: Running) -> None:
+    people.send("pageviews", [{"userid": "w1", "pageid": "/ws"}])
+    sql = "SELECT userid FROM pageviews WHERE pageid = '/ws' EMIT CHANGES LIMIT 1;"
+    wanted = quote(json.dumps({"ksql": sql, "streamsProperties": {"auto.offset.reset": "earliest"}}))
+    with connect(f"ws://127.0.0.1:{people.port}/ws/query?request={wanted}") as socket:
+        schema, row, last = [json.loads(message) for message in socket]
+    assert [field["name"] for field in schema] == ["USERID"]
+    assert (row, last) == ({"row": {"columns": ["w1"]}}, {"finalMessage": "Limit Reached"})
+    with connect(f"ws://127.0.0.1:{people.port}/ws/query?request=x") as socket:
+        assert json.loads(socket.recv())["@type"] == "generic_error"
+
+
+def test_a_key_is_the_password(tmp_path: Path) -> None:
+    toml = '[auth]\nkeys = [{ name = "reader", key = "r", role = "read" }]\n'
+    with running_server(tmp_path, toml, key="r") as server:
+        anonymous = httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False)
+        refused = anonymous.post("/ksql", json={"ksql": "SHOW TABLES;"})
+        assert (refused.status_code, refused.json()["error_code"]) == (401, 40100)
+        allowed = anonymous.post("/ksql", json={"ksql": "SHOW TABLES;"}, auth=("anybody", "r"))
+        assert allowed.json()[0]["@type"] == "tables"
+        dropping = anonymous.post("/ksql", json={"ksql": "DROP TABLE users;"}, auth=("anybody", "r"))
+        assert (dropping.status_code, dropping.json()["error_code"]) == (403, 40300)
