@@ -19,6 +19,7 @@ HeadraceError
 │   ├── OffsetOutOfRange    before the log's start or past its end
 │   ├── OwnerLost           the owner went away before it answered
 │   ├── Fenced              another producer of that name, or a newer group, took over
+│   ├── OutOfSequence       a producer's write that does not follow the one before
 │   └── BatchConflict       contract 7: same batch, other checkpoint or offsets
 ├── StoreDamaged            a view that cannot be read; it is being refilled   503
 ├── QueryFailed             a streaming query stopped, with its cause
@@ -169,6 +170,10 @@ class OwnerLost(LogError):
 
 class Fenced(LogError):
     code, status = "fenced", 409
+
+
+class OutOfSequence(LogError):
+    code, status = "out_of_sequence", 409
 
 
 class BatchConflict(LogError):

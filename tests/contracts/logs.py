@@ -25,6 +25,9 @@ class Place(ABC):
     """Where one test's log is, empty at first. `log` is what the test uses."""
 
     log: Log
+    owner_is_log = False
+    """Whether `reopen` makes a new `log`, so that what was opened on the old one is gone with it."""
+    shortest_session_s = 0.5
 
     @abstractmethod
     def reopen(self) -> None:
@@ -35,6 +38,8 @@ class Place(ABC):
 
 
 class LocalOwnerPlace(Place):
+    owner_is_log = True
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "log"
         self.owner: LocalLog
@@ -53,6 +58,8 @@ class LocalOwnerPlace(Place):
 
 class LocalClientPlace(LocalOwnerPlace):
     """Through the socket; the client outlives its owner."""
+
+    owner_is_log = False
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headrace.errors import BatchConflict, NotFound
-from headrace.log.base import Committed
+from headrace.log.base import Appended, Committed
 from headrace.log.local.group import Group, OwnedTopic
 from headrace.log.local.prepare import Prepared
+from headrace.log.local.producers import check_epoch, known_results
 from headrace.log.local.requests import AppendRequest, CommitRequest
 from headrace.log.local.state import CommittedBatch, LogState
 from headrace.log.local.transactions import Transactions, is_repeat
@@ -22,10 +23,37 @@ def add_request(
     topics: Mapping[str, OwnedTopic],
     transactions: Transactions,
 ) -> None:
+    stamp = request.stamp
+    if stamp is not None:
+        producer = check_epoch(state.producers, stamp)
+        known = known_results(producer, group.writes.get(stamp.producer, {}), stamp)
+        if known is not None:
+            request.result = known
+            if isinstance(request, CommitRequest):
+                transactions.forget(request.transaction)
+            return
+    if request.guard is not None:
+        request.guard()
     if isinstance(request, AppendRequest):
         _check_topics(topics, request.parts)
-        request.result = [group.add(part) for part in request.parts]
-        return
+        request.result = [result for part in request.parts for result in group.add(part, stamp)]
+    elif stamp is not None:
+        request.result = _add_staged(group, request, topics, transactions)
+    else:
+        _add_batch(group, request, state, topics, transactions)
+    if stamp is not None:
+        assert isinstance(request.result, list)
+        group.note_write(stamp, request.result)
+
+
+def _add_batch(
+    group: Group,
+    request: CommitRequest,
+    state: LogState,
+    topics: Mapping[str, OwnedTopic],
+    transactions: Transactions,
+) -> None:
+    """A query's batch, once for its identity."""
     identity = request.identity
     last = None
     if identity is not None:
@@ -41,15 +69,19 @@ def add_request(
             transactions.forget(request.transaction)
             request.result = Committed(last.arrival, duplicate=True)
             return
-    request.taken = transactions.take(request.transaction, request.tasks)
-    for staged in request.taken:
-        _check_topics(topics, staged.outlines())
-    for staged in request.taken:
-        for part in staged:
-            group.add(part)
+    _add_staged(group, request, topics, transactions)
     request.result = Committed(group.next_arrival, duplicate=False)
     if identity is not None:
         group.batches[identity.query, identity.version] = CommittedBatch(identity, group.next_arrival)
+
+
+def _add_staged(
+    group: Group, request: CommitRequest, topics: Mapping[str, OwnedTopic], transactions: Transactions
+) -> list[Appended]:
+    request.taken = transactions.take(request.transaction, request.tasks)
+    for staged in request.taken:
+        _check_topics(topics, staged.outlines())
+    return [result for staged in request.taken for part in staged for result in group.add(part, request.stamp)]
 
 
 def _check_topics(topics: Mapping[str, OwnedTopic], parts: Iterable[Prepared]) -> None:

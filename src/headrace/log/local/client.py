@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from headrace.errors import NotFound, NotRunning, OwnerLost, error_from_json
@@ -19,15 +20,19 @@ from headrace.log.base import (
     Appended,
     BatchIdentity,
     Committed,
+    Group,
     PartitionEnds,
     Route,
     Snapshot,
     Topic,
+    TopicPartition,
     TopicSpec,
 )
-from headrace.log.local import wire
 from headrace.log.local.connection import AppendChannel, Connection, not_running
+from headrace.log.local.gather import Run
+from headrace.log.local.group_operations import offsets_to_json
 from headrace.log.local.reader import ReadingLog
+from headrace.log.local.remote import RemoteCoordination, RemoteDesk
 from headrace.log.local.stable import StableReader, StableView
 from headrace.log.local.topics import TopicFiles, no_topic
 from headrace.log.schema import spec_to_json, topic_from_json
@@ -45,6 +50,8 @@ class LocalClient(ReadingLog):
         self._topics = TopicFiles(folder)
         self._by_id: dict[int, Topic] = {}
         self._channel = AppendChannel(folder)
+        self.desk = RemoteDesk(self._request, self._channel)
+        self.coordinator = RemoteCoordination(self._request)
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
         self._pulse: Connection | None = None
@@ -78,11 +85,10 @@ class LocalClient(ReadingLog):
     # Writing
 
     def append(self, appends: Sequence[Append], acks: Acks = "all") -> Future[list[Appended]]:
-        entries = [{"topic": one.topic, "partition": one.partition} for one in appends]
         for one in appends:
             self.topic(one.topic)
-        streams = [wire.encode_batches(one.batch.schema, [one.batch]) for one in appends]
-        return self._channel.send({"op": "append", "acks": acks, "appends": entries, "arrow": True}, streams)
+        runs = [Run(one.topic, one.partition, one.batch, (one.batch.num_rows,)) for one in appends]
+        return self.desk.append(runs, acks, None)
 
     def stage(
         self,
@@ -127,6 +133,25 @@ class LocalClient(ReadingLog):
 
     def rebuild_index(self, topic: str, partition: int, base: int) -> None:
         self._request({"op": "rebuild_index", "topic": topic, "partition": partition, "base": base})
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        request = {"op": "delete_records", "topic": topic, "partition": partition, "before": before}
+        return int(self._request(request)["start"])
+
+    # Groups
+
+    def groups(self) -> list[str]:
+        return list(self._request({"op": "groups"})["groups"])
+
+    def group(self, name: str) -> Group:
+        return msgspec.convert(self._request({"op": "group", "name": name})["group"], Group)
+
+    def reset_group(self, name: str, offsets: Mapping[TopicPartition, int], force: bool = False) -> None:
+        body = offsets_to_json(offsets)
+        self._request({"op": "reset_group", "name": name, "offsets": body, "force": force})
+
+    def delete_group(self, name: str) -> None:
+        self._request({"op": "delete_group", "name": name})
 
     def call(self, name: str, body: Any) -> Any:
         """Ask the process around the owner."""

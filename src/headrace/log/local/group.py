@@ -15,10 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.log.base import Appended
+from headrace.log.local.cuts import cut_positions
 from headrace.log.local.ids import IdIndex, Place
 from headrace.log.local.partition import Partition
 from headrace.log.local.partitioning import Partitions
 from headrace.log.local.prepare import Prepared, Preparer, upgrade
+from headrace.log.local.producers import Answer, Stamp, answer_payload
 from headrace.log.local.segment import SegmentWriter
 from headrace.log.local.state import CommittedBatch, TopicState, batch_payload
 
@@ -48,6 +50,7 @@ class _Pending:
     batches: list[pa.RecordBatch] = field(default_factory=list)
     arrivals: list[int] = field(default_factory=list)
     partitions: list[Partitions] = field(default_factory=list)
+    stamps: set[Stamp | None] = field(default_factory=set)
 
 
 class Group:
@@ -57,6 +60,8 @@ class Group:
         self._writing: Future[None] | None = None
         self.next_arrival = next_arrival
         self.batches: dict[tuple[str, int], CommittedBatch] = {}
+        self.writes: dict[int, dict[int, Answer]] = {}
+        """What producers wrote, by producer and sequence."""
         self._pending: dict[str, _Pending] = {}
         self._bytes = 0
         self._touched: dict[str, set[int]] = {}
@@ -65,8 +70,11 @@ class Group:
 
     # Adding
 
-    def add(self, prepared: Prepared) -> Appended:
-        """Rows of one topic. Those whose event id is known are left out."""
+    def note_write(self, stamp: Stamp, results: Sequence[Appended]) -> None:
+        self.writes.setdefault(stamp.producer, {})[stamp.sequence] = answer_payload(results)
+
+    def add(self, prepared: Prepared, stamp: Stamp | None = None) -> list[Appended]:
+        """Rows of one topic, an answer for each send. Rows whose event id is known are left out."""
         topic = self._topics[prepared.topic]
         batch, partitions = upgrade(prepared, topic.preparer), prepared.partitions
         duplicates: list[int] = []
@@ -79,12 +87,12 @@ class Group:
                 partitions = partitions if isinstance(partitions, int) else partitions[kept]
                 digests = [digests[row] for row in kept.tolist()]
         if not batch.num_rows:
-            return Appended((), tuple(duplicates))
+            return cut_positions(Appended((), tuple(duplicates)), partitions, prepared.cuts or (0,))
         positions = self._reserve(topic, partitions, batch.num_rows)
         if digests is not None and topic.ids is not None:
             self._note_ids(topic.name, digests, partitions, positions)
-        self._push(topic, batch, partitions, prepared.bytes)
-        return Appended(positions, tuple(duplicates))
+        self._push(topic, batch, partitions, prepared.bytes, stamp)
+        return cut_positions(Appended(positions, tuple(duplicates)), partitions, prepared.cuts or (0,))
 
     def _duplicates(self, topic: OwnedTopic, ids: IdIndex, digests: Sequence[bytes | None]) -> list[int]:
         seen = self._ids.setdefault(topic.name, {})
@@ -128,11 +136,14 @@ class Group:
                 seen[digest] = (number, nexts[number])
             nexts[number] += 1
 
-    def _push(self, topic: OwnedTopic, batch: pa.RecordBatch, partitions: Partitions, size: int) -> None:
+    def _push(
+        self, topic: OwnedTopic, batch: pa.RecordBatch, partitions: Partitions, size: int, stamp: Stamp | None
+    ) -> None:
         pending = self._pending.setdefault(topic.name, _Pending())
         pending.batches.append(batch)
         pending.arrivals.append(self.next_arrival)
         pending.partitions.append(partitions)
+        pending.stamps.add(stamp)
         self.next_arrival += batch.num_rows
         self._bytes += size
         if self._bytes >= FLUSH_BYTES:
@@ -190,10 +201,11 @@ class Group:
         stamped = pa.RecordBatch.from_arrays(
             [pa.array(arrivals), pa.array(stream_times), *batch.columns], schema=schema
         )
+        stamp = next(iter(pending.stamps)) if len(pending.stamps) == 1 else None
         for number, first, last in runs:
             rows = slice(first, last)
             piece = stamped.slice(first, last - first)
-            topic.partitions[number].write(piece, arrivals[rows], stream_times[rows], version)
+            topic.partitions[number].write(piece, arrivals[rows], stream_times[rows], version, stamp)
 
     def _stamp_stream_time(self, topic: OwnedTopic, times: Any) -> Any:
         """For each row the largest time of the topic's rows before it, over all partitions, in order of arrival."""
@@ -218,7 +230,7 @@ class Group:
         self._touched.setdefault(name, set()).add(number)
 
     def is_empty(self) -> bool:
-        return not self._touched and not self.batches
+        return not self._touched and not self.batches and not self.writes
 
     def payload(self, number: int) -> list[Any]:
         """The journal's group record."""
@@ -228,7 +240,9 @@ class Group:
             for partition in partitions
         ]
         stream_times = [[self._topics[name].state.topic.id, value] for name, value in self._stream_times.items()]
-        return [number, self.next_arrival, ends, stream_times, [batch_payload(b) for b in self.batches.values()]]
+        batches = [batch_payload(batch) for batch in self.batches.values()]
+        writes = [[producer, *write] for producer, answers in self.writes.items() for write in answers.items()]
+        return [number, self.next_arrival, ends, stream_times, batches, writes]
 
     def remember_ids(self) -> bool:
         """Whether an index of event ids should be written soon."""

@@ -15,7 +15,7 @@ from headrace.errors import LogError
 from headrace.log.local.files import replace_file, write_all
 
 MAGIC = b"HRJ1"
-SNAPSHOT, GROUP, TOPIC, START = 1, 2, 3, 4
+SNAPSHOT, GROUP, TOPIC, START, PRODUCER = 1, 2, 3, 4, 5
 MOST_BYTES = 16 * 1024 * 1024
 """A longer journal is replaced by a snapshot."""
 

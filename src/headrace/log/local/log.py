@@ -6,33 +6,38 @@ import contextlib
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pyarrow as pa
 
 from headrace.clock import Clock
 from headrace.config import LogSettings
-from headrace.errors import Conflict, NotFound, UsageError
+from headrace.errors import Conflict, NotFound
 from headrace.log.base import (
     Acks,
     Append,
     Appended,
     BatchIdentity,
     Committed,
+    Group,
     PartitionEnds,
     Route,
     SchemaVersion,
     Snapshot,
     Topic,
+    TopicPartition,
     TopicSpec,
 )
 from headrace.log.local import journal as journals
+from headrace.log.local.desk import OwnerDesk
 from headrace.log.local.files import make_folder, raise_file_limit
+from headrace.log.local.gather import Run
 from headrace.log.local.group import OwnedTopic
+from headrace.log.local.groups import Coordinator
 from headrace.log.local.ids import delete_index
 from headrace.log.local.load import Loader
 from headrace.log.local.lock import Holder, OwnerLock
@@ -41,7 +46,7 @@ from headrace.log.local.owner import Committer
 from headrace.log.local.prepare import Preparer
 from headrace.log.local.publication import Publication
 from headrace.log.local.quarantine import quarantine
-from headrace.log.local.reader import ReadingLog
+from headrace.log.local.reader import ReadingLog, check_start
 from headrace.log.local.recovery import prepare_folder
 from headrace.log.local.routes import route_rows
 from headrace.log.local.server import OwnerServer
@@ -77,6 +82,8 @@ class LocalLog(ReadingLog):
                 self._loader.load,
             )
             undo.callback(self._committer.close)
+            self.coordinator: Coordinator = Coordinator(self, self._committer)
+            self.desk: OwnerDesk = OwnerDesk(self._committer, self.preparer, self.coordinator.rows)
             self._maintenance = Maintenance(self, self._committer)
             undo.callback(self._maintenance.close)
             if serve:
@@ -172,10 +179,8 @@ class LocalLog(ReadingLog):
     # Writing
 
     def append(self, appends: Sequence[Append], acks: Acks = "all") -> Future[list[Appended]]:
-        if acks not in get_args(Acks):
-            raise UsageError(f"acks must be `0`, `1` or `all`, got `{acks}`")
-        parts = [self._owned(one.topic).preparer.prepare(one.batch, one.partition) for one in appends]
-        return self._committer.append(parts, acks)
+        runs = [Run(one.topic, one.partition, one.batch, (one.batch.num_rows,)) for one in appends]
+        return self.desk.append(runs, acks, None)
 
     def stage(
         self,
@@ -193,7 +198,8 @@ class LocalLog(ReadingLog):
     def commit(
         self, transaction: str, tasks: Sequence[tuple[int, int]], identity: BatchIdentity | None = None
     ) -> Committed:
-        return self._committer.commit(transaction, tasks, identity)
+        committed: Committed = self._committer.commit(transaction, tasks, identity).result()
+        return committed
 
     def abort(self, transaction: str) -> None:
         self._committer.transactions.forget(transaction)
@@ -210,7 +216,30 @@ class LocalLog(ReadingLog):
     def wait(self, arrival: int, timeout: float) -> Snapshot:
         return self._committer.wait(arrival, timeout)
 
+    # Producers, consumers, groups
+
+    def preparer(self, topic: str) -> Preparer:
+        return self._owned(topic).preparer
+
+    def groups(self) -> list[str]:
+        return self.coordinator.names()
+
+    def group(self, name: str) -> Group:
+        return self.coordinator.describe(name)
+
+    def reset_group(self, name: str, offsets: Mapping[TopicPartition, int], force: bool = False) -> None:
+        self.coordinator.reset(name, offsets, force)
+
+    def delete_group(self, name: str) -> None:
+        self.coordinator.delete(name)
+
     # Care
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        found = self.topic(topic)
+        ends = self._ends(found, partition)
+        check_start(found, partition, max(before, ends.start), ends)
+        return self._maintenance.delete_before(found, partition, before)
 
     def quarantine(self, topic: str, partition: int, offset: int) -> tuple[int, int]:
         found = self.topic(topic)

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError, UsageError
+from headrace.log.base import Topic
 from headrace.log.local import journal as journals
 from headrace.log.local.compaction import Limits, compact_partition
 from headrace.log.local.files import sync_folder
@@ -20,6 +21,8 @@ from headrace.log.local.replacement import replace_index
 from headrace.log.local.retention import expired_start, limits
 from headrace.log.local.rewrite import rewrite_segment
 from headrace.log.local.segment import index_path, segment_path
+from headrace.log.local.topics import no_topic
+from headrace.log.local.walk import PartitionFiles
 
 if TYPE_CHECKING:
     from headrace.log.local.log import LocalLog
@@ -55,7 +58,8 @@ class Maintenance:
     def run_once(self) -> None:
         with self._running:
             for name in self._committer.transactions.forget_old():
-                logger.warning("transaction `%s` was given up: nobody touched it for an hour", name)
+                logger.warning("transaction `%s` was given up: it took too long", name)
+            self._log.desk.forget_old()
             for topic in list(self._committer.topics.values()):
                 if self._stopping.is_set():
                     return
@@ -99,13 +103,33 @@ class Maintenance:
         if start is None:
             return False
         self._committer.control(lambda: self._move_start(topic.name, topic.state.topic.id, number, start))
-        for base in files.bases(again=True):
-            if base < start and base < active:
+        self._drop_segments(topic.state.topic, files, number, start, active)
+        return True
+
+    def _drop_segments(self, topic: Topic, files: PartitionFiles, number: int, start: int, active: int) -> None:
+        """Sealed segments that end at or before `start`."""
+        for base, following in pairwise(files.bases(again=True)):
+            if following <= start and base < active:
                 segment_path(files.folder, base).unlink(missing_ok=True)
                 index_path(files.folder, base).unlink(missing_ok=True)
                 files.forget(base)
-                self._looked_at.discard((topic.state.topic.id, number, base))
-        return True
+                self._looked_at.discard((topic.id, number, base))
+
+    def delete_before(self, topic: Topic, number: int, before: int) -> int:
+        """Move a partition's start on; returns where it is then."""
+        with self._running:
+            start, active = self._committer.control(lambda: self._delete_before(topic, number, before))
+            self._drop_segments(topic, self._log.partition_files(topic, number), number, start, active)
+        return start
+
+    def _delete_before(self, topic: Topic, number: int, before: int) -> tuple[int, int]:
+        owned = self._committer.topics.get(topic.name)
+        if owned is None or owned.state.topic.id != topic.id:
+            raise no_topic(topic.name, self._committer.topics)
+        state = owned.state.partitions[number]
+        if before > state.start:
+            self._move_start(topic.name, topic.id, number, min(before, state.end))
+        return state.start, state.segment
 
     def _move_start(self, name: str, topic_id: int, number: int, start: int) -> None:
         topic = self._committer.topics.get(name)

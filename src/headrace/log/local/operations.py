@@ -12,8 +12,10 @@ from typing import IO, TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, UsageError
-from headrace.log.base import Append, Appended, BatchIdentity, Route
+from headrace.log.base import Appended, BatchIdentity, Route
 from headrace.log.local import wire
+from headrace.log.local.gather import Run
+from headrace.log.local.group_operations import GroupOperations, sent_from_json, stamp_from_json
 from headrace.log.schema import spec_from_json, topic_to_json
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ logger = logging.getLogger(__name__)
 Answer = bytes | Future[bytes]
 
 
-class Operations:
+class Operations(GroupOperations):
     """One method per `op`. Each consumes the Arrow streams that belong to its request, whatever happens."""
 
     def __init__(self, log: LocalLog, started_ms: int) -> None:
@@ -62,13 +64,21 @@ class Operations:
 
     def op_append(self, request: dict[str, Any], body: _Streams) -> Future[bytes]:
         several = request.get("appends")
-        appends = []
-        for entry in [request] if several is None else several:
-            batches = list(body.next())
-            batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches) if batches else _no_rows()
-            appends.append(Append(entry["topic"], batch, entry.get("partition")))
-        future = self._log.append(appends, request.get("acks", "all"))
+        runs = _runs([request] if several is None else several, body)
+        stamp = stamp_from_json(request["producer"]) if request.get("producer") else None
+        future = self._log.desk.append(runs, request.get("acks", "all"), stamp)
         return _then(future, lambda done: _appended(done, several is not None))
+
+    def op_stage_sends(self, request: dict[str, Any], body: _Streams) -> Future[bytes]:
+        runs = _runs(request["appends"], body)
+        stamp = stamp_from_json(request["producer"])
+        future = self._log.desk.stage(stamp, request["task"], runs, request["timeout_s"])
+        return _then(future, lambda done: _appended(done, True))
+
+    def op_commit_sends(self, request: dict[str, Any], body: _Streams) -> Future[bytes]:
+        stamp = stamp_from_json(request["producer"])
+        sent = [sent_from_json(one) for one in request["offsets"]]
+        return _then(self._log.desk.commit(stamp, request["tasks"], sent), lambda done: _appended(done, True))
 
     def op_stage(self, request: dict[str, Any], body: _Streams) -> dict[str, Any]:
         routes = [Route(route["topic"], route["columns"]) for route in request["routes"]]
@@ -126,6 +136,19 @@ class _Streams:
         while self._left:
             for _ in self.next():
                 pass
+
+
+def _runs(entries: list[dict[str, Any]], body: _Streams) -> list[Run]:
+    """The batches of a request, one for each entry."""
+    runs = []
+    for entry in entries:
+        batches = list(body.next())
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches) if batches else _no_rows()
+        cuts = tuple(int(rows) for rows in entry.get("cuts") or (batch.num_rows,))
+        if sum(cuts) != batch.num_rows or min(cuts) < 0:
+            raise UsageError(f"`cuts` do not add up to the {batch.num_rows} rows of the batch")
+        runs.append(Run(entry["topic"], entry.get("partition"), batch, cuts))
+    return runs
 
 
 def _no_rows() -> pa.RecordBatch:

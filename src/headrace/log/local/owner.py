@@ -20,18 +20,20 @@ from typing import Any, TypeVar
 from headrace.clock import Clock
 from headrace.config import LogSettings
 from headrace.errors import HeadraceError, LogError, Overloaded
-from headrace.log.base import Acks, Appended, BatchIdentity, Committed, Snapshot, Topic
+from headrace.log.base import Acks, Appended, BatchIdentity, Snapshot, Topic
 from headrace.log.local import journal as journals
 from headrace.log.local.accept import add_request
 from headrace.log.local.files import sync_folder
 from headrace.log.local.group import Group, OwnedTopic
 from headrace.log.local.journal import Journal
 from headrace.log.local.prepare import Prepared
+from headrace.log.local.producers import Stamp
 from headrace.log.local.publication import Publication
 from headrace.log.local.requests import (
     AppendRequest,
     CommitRequest,
     ControlRequest,
+    Guard,
     Request,
     disk_full,
     fail,
@@ -78,6 +80,8 @@ class Committer:
         self._closing = False
         self._disk_checked = -1e9
         self._disk_free = 0
+        self.producer_uses: dict[int, float] = {}
+        """When each producer last wrote, on the monotonic clock."""
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="log-disk")
         self.on_crowded: Callable[[], None] = lambda: None
         """Called when ids wait to be written; must not take long."""
@@ -87,22 +91,31 @@ class Committer:
 
     # For any thread
 
-    def append(self, parts: list[Prepared], acks: Acks) -> Future[list[Appended]]:
-        request = AppendRequest(parts, sum(part.bytes for part in parts), acks)
+    def append(
+        self, parts: list[Prepared], acks: Acks, stamp: Stamp | None = None, guard: Guard | None = None
+    ) -> Future[list[Appended]]:
+        request = AppendRequest(parts, sum(part.bytes for part in parts), acks, stamp, guard)
         self.check_disk()
         taken = request.future
         if acks != "all":
             taken = Future()
-            taken.set_result([Appended(()) for _ in parts])
+            taken.set_result([Appended(()) for part in parts for _ in part.cuts or (0,)])
         self._submit(request)
         return taken
 
-    def commit(self, transaction: str, tasks: Sequence[tuple[int, int]], identity: BatchIdentity | None) -> Committed:
-        request = CommitRequest(transaction, tasks, identity)
+    def commit(
+        self,
+        transaction: str,
+        tasks: Sequence[tuple[int, int]],
+        identity: BatchIdentity | None = None,
+        stamp: Stamp | None = None,
+        guard: Guard | None = None,
+    ) -> Future[Any]:
+        """`Committed` for a query's batch, `list[Appended]` for a producer's transaction."""
+        request = CommitRequest(transaction, tasks, identity, stamp, guard)
         self.check_disk()
         self._submit(request)
-        committed: Committed = request.future.result()
-        return committed
+        return request.future
 
     def control(self, action: Callable[[], T]) -> T:
         """Run something in the commit thread, between groups."""
@@ -213,7 +226,10 @@ class Committer:
             for request in requests:
                 if isinstance(request, CommitRequest):
                     self.transactions.release(request.taken)
+        now = self.clock.monotonic()
         for request in accepted:
+            if not isinstance(request, ControlRequest) and request.stamp is not None:
+                self.producer_uses[request.stamp.producer] = now
             request.future.set_result(request.result)
 
     def _accept(self, group: Group, request: Request) -> bool:

@@ -12,6 +12,7 @@ from headrace.clock import Clock
 from headrace.config import LogSettings
 from headrace.log.base import TIME, TopicConfig
 from headrace.log.local.frame import HEADER_SIZE, MAX_BODY, FrameHeader, encode_batch, encode_frame
+from headrace.log.local.producers import Stamp
 from headrace.log.local.segment import HEADER_SIZE as SEGMENT_HEADER_SIZE
 from headrace.log.local.segment import SegmentWriter
 from headrace.log.local.state import PartitionState
@@ -50,8 +51,11 @@ class Partition:
         self.next_offset += rows
         return first
 
-    def write(self, batch: pa.RecordBatch, arrivals: Any, stream_times: Any, version: int) -> None:
-        """Make frames of a batch that has all its columns; in the page cache only, until its writers are synced."""
+    def write(
+        self, batch: pa.RecordBatch, arrivals: Any, stream_times: Any, version: int, stamp: Stamp | None = None
+    ) -> None:
+        """Make frames of a batch that has all its columns; in the page cache only, until its writers are synced.
+        `stamp`: the producer's write that all rows are of."""
         rows = batch.num_rows
         times = batch.column(TIME).to_numpy()
         pieces = max(1, -(-batch.nbytes // (MAX_BODY * 9 // 10)))
@@ -59,15 +63,17 @@ class Partition:
         for first in range(0, rows, step):
             rows_here = slice(first, min(rows, first + step))
             piece = batch.slice(first, rows_here.stop - first)
-            self._write_frame(piece, arrivals[rows_here], stream_times[rows_here], times[rows_here], version)
+            self._write_frame(piece, arrivals[rows_here], stream_times[rows_here], times[rows_here], version, stamp)
 
-    def _write_frame(self, batch: pa.RecordBatch, arrivals: Any, stream_times: Any, times: Any, version: int) -> None:
+    def _write_frame(
+        self, batch: pa.RecordBatch, arrivals: Any, stream_times: Any, times: Any, version: int, stamp: Stamp | None
+    ) -> None:
         body, compression = encode_batch(batch, self.config.compression)
         rows = batch.num_rows
         if body.size > MAX_BODY and rows > 1:
             for part in (slice(0, rows // 2), slice(rows // 2, rows)):
                 piece = batch.slice(part.start, part.stop - part.start)
-                self._write_frame(piece, arrivals[part], stream_times[part], times[part], version)
+                self._write_frame(piece, arrivals[part], stream_times[part], times[part], version, stamp)
             return
         header = FrameHeader(
             body_length=body.size,
@@ -81,6 +87,9 @@ class Partition:
             max_lag=int((stream_times - times).max()),
             schema_version=version,
             compression=compression,
+            producer=stamp.producer if stamp else 0,
+            epoch=stamp.epoch if stamp else 0,
+            sequence=stamp.sequence & 0xFFFFFFFF if stamp else 0,
         )
         self._segment_for(header.size).add(header, encode_frame(header, body))
         self._written += rows

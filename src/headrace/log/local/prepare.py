@@ -34,6 +34,8 @@ class Prepared:
     digests: list[bytes | None] | None
     """Digest of each row's event id; None if no row has one."""
     bytes: int
+    cuts: tuple[int, ...] | None = None
+    """Rows of each send, where several travel as one batch."""
 
 
 def id_digest(event_id: str) -> bytes:
@@ -56,7 +58,7 @@ class Preparer:
         self._turn = 0
         self._turn_lock = threading.Lock()
 
-    def prepare(self, batch: pa.RecordBatch, partition: int | None) -> Prepared:
+    def prepare(self, batch: pa.RecordBatch, partition: int | None, cuts: tuple[int, ...] | None = None) -> Prepared:
         """`UsageError` if the batch has columns the topic has not, or values that do not fit."""
         plan = self._plans.get(batch.schema) or self._make_plan(batch.schema)
         columns = [
@@ -72,6 +74,7 @@ class Preparer:
             self._partitions(ready, partition),
             _digests(ready),
             ready.nbytes,
+            cuts,
         )
 
     def _make_plan(self, schema: pa.Schema) -> list[int]:

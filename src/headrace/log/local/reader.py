@@ -12,9 +12,27 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import CorruptFrame, LogError, NotFound, OffsetOutOfRange, UsageError
-from headrace.log.base import ARRIVAL, OFFSET, PARTITION, TIME, Log, PartitionEnds, Records, Topic, TopicStats
+from headrace.log.base import (
+    ARRIVAL,
+    OFFSET,
+    PARTITION,
+    TIME,
+    Acks,
+    Consumer,
+    Log,
+    PartitionEnds,
+    Producer,
+    Records,
+    Start,
+    Subscription,
+    Topic,
+    TopicStats,
+)
+from headrace.log.local.consumer import LocalConsumer, OutOfRange
 from headrace.log.local.frame import HAS_OFFSETS, FrameHeader, frame_body
+from headrace.log.local.producer import LocalProducer
 from headrace.log.local.segment import index_path, segment_path
+from headrace.log.local.services import Coordination, Desk
 from headrace.log.local.topics import topic_folder
 from headrace.log.local.walk import PartitionFiles, Place
 from headrace.log.schema import OFFSET_FIELD, frame_schema
@@ -24,6 +42,8 @@ class ReadingLog(Log):
     """The reading half of `Log`. Whoever inherits says what may be read (`snapshot`) and what topics there are."""
 
     capabilities = frozenset({"arrival", "event-ids", "stage", "quarantine", "sizes"})
+    desk: Desk
+    coordinator: Coordination
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -67,7 +87,7 @@ class ReadingLog(Log):
         found = self.topic(topic)
         files = self.partition_files(found, partition)
         ends = self._ends(found, partition)
-        _check_start(found, partition, start, ends)
+        check_start(found, partition, start, ends)
         projection = Projection(found, partition, columns, lambda: self.topic(topic))
         return self._read(found, partition, files, start, ends.end if end is None else min(end, ends.end), projection)
 
@@ -83,8 +103,33 @@ class ReadingLog(Log):
                 offset = place.header.next_offset
         except LogError:
             # Retention may have overtaken this reader; that is not damage.
-            _check_start(topic, partition, offset, self._ends(topic, partition))
+            check_start(topic, partition, offset, self._ends(topic, partition))
             raise
+
+    # Producers and consumers
+
+    def producer(
+        self,
+        name: str | None = None,
+        acks: Acks = "all",
+        linger_ms: float = 5.0,
+        transaction_timeout_s: float = 60.0,
+    ) -> Producer:
+        return LocalProducer(self.desk, name, acks, linger_ms, transaction_timeout_s)
+
+    def consumer(
+        self,
+        topics: Subscription,
+        group: str | None = None,
+        start: Start = "earliest",
+        columns: Sequence[str] | None = None,
+        client: str = "",
+        session_timeout_s: float = 10.0,
+        out_of_range: OutOfRange = "error",
+    ) -> Consumer:
+        return LocalConsumer(
+            self, self.coordinator, topics, group, start, columns, client, session_timeout_s, out_of_range
+        )
 
     def offset_at_time(self, topic: str, partition: int, time_ms: int) -> int:
         found = self.topic(topic)
@@ -125,7 +170,7 @@ class ReadingLog(Log):
         )
 
 
-def _check_start(topic: Topic, partition: int, start: int, ends: PartitionEnds) -> None:
+def check_start(topic: Topic, partition: int, start: int, ends: PartitionEnds) -> None:
     if start < ends.start or start > ends.end:
         raise OffsetOutOfRange(
             f"topic `{topic.name}`, partition {partition}: offset {start} is not in the log",

@@ -14,9 +14,14 @@ from typing import Any
 from headrace.errors import DiskFull, HeadraceError, LogError
 from headrace.log.base import Acks, Appended, BatchIdentity, Committed
 from headrace.log.local.prepare import Prepared
+from headrace.log.local.producers import Stamp
 from headrace.log.local.transactions import Staged
 
 logger = logging.getLogger(__name__)
+
+
+Guard = Callable[[], None]
+"""Raises if the request must not be committed after all; asked in the commit thread, before its rows are added."""
 
 
 def _future() -> Future[Any]:
@@ -31,6 +36,8 @@ class AppendRequest:
     parts: list[Prepared]
     bytes: int
     acks: Acks
+    stamp: Stamp | None = None
+    guard: Guard | None = None
     future: Future[Any] = field(default_factory=_future)
     result: list[Appended] = field(default_factory=list)
 
@@ -40,8 +47,10 @@ class CommitRequest:
     transaction: str
     tasks: Sequence[tuple[int, int]]
     identity: BatchIdentity | None
+    stamp: Stamp | None = None
+    guard: Guard | None = None
     future: Future[Any] = field(default_factory=_future)
-    result: Committed | None = None
+    result: Committed | list[Appended] | None = None
     bytes: int = 0
     taken: list[Staged] = field(default_factory=list)
 

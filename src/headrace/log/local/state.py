@@ -8,6 +8,7 @@ from typing import Any
 from headrace.errors import LogError
 from headrace.log.base import NO_STREAM_TIME, BatchIdentity, Topic
 from headrace.log.local import journal
+from headrace.log.local.producers import ProducerState
 from headrace.log.schema import topic_from_json, topic_to_json
 
 
@@ -46,6 +47,8 @@ class LogState:
     topics: dict[int, TopicState] = field(default_factory=dict)
     batches: dict[tuple[str, int], CommittedBatch] = field(default_factory=dict)
     """The last committed batch by query and version."""
+    next_producer_id: int = 1
+    producers: dict[int, ProducerState] = field(default_factory=dict)
 
     def apply(self, kind: int, payload: Any) -> None:
         match kind:
@@ -58,6 +61,8 @@ class LogState:
             case journal.START:
                 topic_id, partition, start = payload
                 self.topics[topic_id].partitions[partition].start = start
+            case journal.PRODUCER:
+                self._apply_producer(payload)
             case _:
                 raise LogError(f"the journal holds a record of unknown kind {kind}", hint="update Headrace")
 
@@ -72,9 +77,13 @@ class LogState:
         self.batches = {}
         for fields, arrival in payload["batches"]:
             self._remember(fields, arrival)
+        self.next_producer_id = payload.get("next_producer_id", 1)
+        producers = [ProducerState.from_payload(entry) for entry in payload.get("producers", [])]
+        self.producers = {producer.id: producer for producer in producers}
 
     def _apply_group(self, payload: list[Any]) -> None:
-        group, next_arrival, ends, stream_times, batches = payload
+        # A journal of the first release has no producers.
+        group, next_arrival, ends, stream_times, batches, writes = (*payload, [])[:6]
         if group != self.group + 1:
             raise LogError(f"the journal goes from group {self.group} to {group}", hint="restore it from a backup")
         self.group, self.next_arrival = group, next_arrival
@@ -85,6 +94,17 @@ class LogState:
             self.topics[topic_id].stream_time = stream_time
         for fields, arrival in batches:
             self._remember(fields, arrival)
+        for producer, sequence, answer in writes:
+            self.producers[producer].accept(sequence, answer)
+
+    def _apply_producer(self, payload: dict[str, Any]) -> None:
+        if payload["op"] == "forgotten":
+            for number in payload["ids"]:
+                self.producers.pop(number, None)
+            return
+        opened = ProducerState(payload["id"], payload["name"], payload["epoch"])
+        self.producers[opened.id] = opened
+        self.next_producer_id = max(self.next_producer_id, opened.id + 1)
 
     def _apply_topic(self, payload: dict[str, Any]) -> None:
         if payload["op"] == "deleted":
@@ -116,6 +136,8 @@ class LogState:
                 for state in self.topics.values()
             ],
             "batches": [batch_payload(batch) for batch in self.batches.values()],
+            "next_producer_id": self.next_producer_id,
+            "producers": [producer.to_payload() for producer in self.producers.values()],
         }
 
 

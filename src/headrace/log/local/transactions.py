@@ -92,7 +92,8 @@ class Staged:
 @dataclass(slots=True)
 class _Transaction:
     tasks: dict[Task, Staged] = field(default_factory=dict)
-    touched: float = 0.0
+    expires: float = 0.0
+    """On the monotonic clock."""
 
 
 class Transactions:
@@ -106,8 +107,9 @@ class Transactions:
         self._open: dict[str, _Transaction] = {}
         self._bytes = 0
 
-    def stage(self, name: str, task: Task, parts: Iterator[Prepared]) -> int:
-        """Keep one task's rows; the same attempt again replaces what it handed over before."""
+    def stage(self, name: str, task: Task, parts: Iterator[Prepared], timeout_s: float | None = None) -> int:
+        """Keep one task's rows; the same attempt again replaces what it handed over before. With `timeout_s` the
+        transaction ends that long after it began; without, when nobody has touched it for long."""
         staged = Staged()
         try:
             for prepared in parts:
@@ -119,8 +121,12 @@ class Transactions:
             self._release(staged)
             raise
         with self._lock:
+            now = self._clock.monotonic()
             transaction = self._open.setdefault(name, _Transaction())
-            transaction.touched = self._clock.monotonic()
+            if timeout_s is None:
+                transaction.expires = now + FORGET_AFTER_S
+            elif not transaction.tasks:
+                transaction.expires = now + timeout_s
             old = transaction.tasks.pop(task, None)
             transaction.tasks[task] = staged
         if old is not None:
@@ -144,6 +150,12 @@ class Transactions:
         takes it gives it back with `release`."""
         with self._lock:
             transaction = self._open.pop(name, None) or _Transaction()
+        if transaction.tasks and transaction.expires < self._clock.monotonic():
+            self.release(list(transaction.tasks.values()))
+            raise LogError(
+                "the transaction took too long and was given up",
+                hint="abort it and run it again; `transaction_timeout_s` says how long one may take",
+            )
         taken = [transaction.tasks.pop(task) for task in dict.fromkeys(tasks) if task in transaction.tasks]
         for staged in transaction.tasks.values():
             self._release(staged)
@@ -166,11 +178,17 @@ class Transactions:
         if transaction is not None:
             self.release(list(transaction.tasks.values()))
 
+    def forget_all(self, prefix: str) -> None:
+        with self._lock:
+            names = [name for name in self._open if name.startswith(prefix)]
+        for name in names:
+            self.forget(name)
+
     def forget_old(self) -> list[str]:
         """Give up what nobody touched for long."""
-        limit = self._clock.monotonic() - FORGET_AFTER_S
+        now = self._clock.monotonic()
         with self._lock:
-            old = [name for name, transaction in self._open.items() if transaction.touched < limit]
+            old = [name for name, transaction in self._open.items() if transaction.expires < now]
         for name in old:
             self.forget(name)
         return old

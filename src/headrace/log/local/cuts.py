@@ -1,0 +1,44 @@
+"""Several sends travel as one batch; each gets its own positions back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace.log.base import Appended
+from headrace.log.local.partitioning import Partitions
+
+
+def cut_positions(whole: Appended, partitions: Partitions, cuts: Sequence[int]) -> list[Appended]:
+    """The answer for each run of `cuts` rows, out of the answer for the whole batch. `partitions` are those of the rows
+    that were stored, so without duplicates."""
+    if len(cuts) == 1:
+        return [whole]
+    edges = np.concatenate([[0], np.cumsum(cuts)])
+    duplicates = np.array(whole.duplicates, np.int64)
+    before = np.searchsorted(duplicates, edges)
+    stored = edges - before
+    found: list[list[tuple[int, int, int]]] = [[] for _ in cuts]
+    for number, first, rows in _rows_of(whole, partitions):
+        ends = stored if rows is None else np.searchsorted(rows, stored)
+        for send in np.flatnonzero(np.diff(ends)).tolist():
+            found[send].append((number, first + int(ends[send]), first + int(ends[send + 1]) - 1))
+    return [
+        Appended(tuple(found[send]), tuple((duplicates[before[send] : before[send + 1]] - edges[send]).tolist()))
+        for send in range(len(cuts))
+    ]
+
+
+def _rows_of(whole: Appended, partitions: Partitions) -> list[tuple[int, int, Any]]:
+    """(partition, its first offset, the rows that went there: None for all of them)."""
+    if isinstance(partitions, int):
+        return [(number, first, None) for number, first, _ in whole.positions]
+    order = np.argsort(partitions, kind="stable")
+    ordered = partitions[order]
+    edges = [np.searchsorted(ordered, [number, number + 1]) for number, _, _ in whole.positions]
+    return [
+        (number, first, order[edge[0] : edge[1]])
+        for (number, first, _), edge in zip(whole.positions, edges, strict=True)
+    ]

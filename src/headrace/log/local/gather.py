@@ -1,0 +1,109 @@
+"""Sends gathered into runs: what goes to one place travels as one batch, in the order of the calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from headrace.log.base import Appended
+
+GATHER_BYTES = 1024 * 1024
+GATHER_SENDS = 10_000
+"""With this much gathered, more is not waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows of one topic, of several sends: `cuts` are the rows of each."""
+
+    topic: str
+    partition: int | None
+    batch: pa.RecordBatch
+    cuts: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Send:
+    topic: str
+    partition: int | None
+    batch: pa.RecordBatch
+    future: Future[Appended]
+
+
+@dataclass(slots=True)
+class Sends:
+    """Sends in the order in which their answers come."""
+
+    runs: list[Run]
+    sends: list[Send]
+    bytes: int
+
+    def settle(self, results: Sequence[Appended]) -> None:
+        # A repeat whose answer is no longer known is told without positions.
+        for number, send in enumerate(self.sends):
+            if not send.future.done():
+                send.future.set_result(results[number] if number < len(results) else Appended(()))
+
+    def fail(self, error: BaseException) -> None:
+        for send in self.sends:
+            if not send.future.done():
+                send.future.set_exception(error)
+
+    def singly(self) -> list[Sends]:
+        return [gathered([send]) for send in self.sends]
+
+
+@dataclass(slots=True)
+class Gathering:
+    """What is being gathered. A send joins the last run of its partition, unless one that may go to the same
+    partition came in between."""
+
+    bytes: int = 0
+    count: int = 0
+    _runs: list[list[Send]] = field(default_factory=list)
+    _open: dict[tuple[str, int | None], list[Send]] = field(default_factory=dict)
+    _chosen: dict[str, bool] = field(default_factory=dict)
+
+    def add(self, send: Send) -> None:
+        self.bytes += send.batch.nbytes
+        self.count += 1
+        chosen = send.partition is not None
+        if self._chosen.get(send.topic, chosen) != chosen:
+            for key in [key for key in self._open if key[0] == send.topic]:
+                del self._open[key]
+        self._chosen[send.topic] = chosen
+        place = (send.topic, send.partition)
+        run = self._open.get(place)
+        if run is not None and run[0].batch.schema.equals(send.batch.schema):
+            run.append(send)
+            return
+        run = self._open[place] = [send]
+        self._runs.append(run)
+
+    def is_full(self) -> bool:
+        return self.bytes >= GATHER_BYTES or self.count >= GATHER_SENDS
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+    def take(self) -> Sends:
+        """Everything, and begin anew."""
+        runs, size = self._runs, self.bytes
+        self.bytes, self.count, self._runs, self._open, self._chosen = 0, 0, [], {}, {}
+        return Sends([_run(sends) for sends in runs], [send for sends in runs for send in sends], size)
+
+
+def gathered(sends: Sequence[Send]) -> Sends:
+    gathering = Gathering()
+    for send in sends:
+        gathering.add(send)
+    return gathering.take()
+
+
+def _run(sends: Sequence[Send]) -> Run:
+    first = sends[0]
+    batch = first.batch if len(sends) == 1 else pa.concat_batches([send.batch for send in sends])
+    return Run(first.topic, first.partition, batch, tuple(send.batch.num_rows for send in sends))

@@ -1,0 +1,61 @@
+"""Which topics a consumer wants: names, wildcards, a regular expression. The same for every log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from re import Pattern
+
+from headrace.errors import UsageError
+from headrace.log.base import Subscription
+from headrace.log.schema import is_topic_name
+
+_FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE, "a": re.ASCII}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Topics by name, and by patterns that take in topics made later and never internal ones."""
+
+    names: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    """Regular expressions over whole names."""
+
+    @cached_property
+    def _compiled(self) -> list[Pattern[str]]:
+        return [re.compile(pattern) for pattern in self.patterns]
+
+    def matches(self, name: str) -> bool:
+        if name in self.names:
+            return True
+        return not name.startswith("_") and any(pattern.fullmatch(name) for pattern in self._compiled)
+
+    def among(self, names: Iterable[str]) -> frozenset[str]:
+        return frozenset(name for name in names if self.matches(name))
+
+
+def wanted(topics: Subscription) -> Wanted:
+    """
+    >>> wanted(["orders", "*-eu"])
+    Wanted(names=('orders',), patterns=('.*\\\\-eu',))
+    """
+    if isinstance(topics, Pattern):
+        letters = "".join(letter for letter, flag in _FLAGS.items() if topics.flags & flag)
+        return Wanted(patterns=(f"(?{letters}){topics.pattern}" if letters else topics.pattern,))
+    given: Sequence[str] = [topics] if isinstance(topics, str) else list(topics)
+    if not given:
+        raise UsageError("a consumer needs a topic", hint="a name, several, a wildcard or a regular expression")
+    for one in given:
+        if not is_topic_name(one.replace("*", "x").replace("?", "x")):
+            raise UsageError(
+                f"`{one}` is neither a topic's name nor a wildcard",
+                hint="`*` stands for any characters, `?` for one; pass `re.compile(…)` for a regular expression",
+            )
+    wild = [one for one in given if "*" in one or "?" in one]
+    return Wanted(tuple(dict.fromkeys(one for one in given if one not in wild)), tuple(map(_translate, wild)))
+
+
+def _translate(wildcard: str) -> str:
+    return "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in wildcard)

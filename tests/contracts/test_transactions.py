@@ -1,0 +1,167 @@
+"""A producer's transactions: several topics and a group's offsets, all or nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import Fenced, HeadraceError, UsageError
+from headrace.log.base import Log, TopicPartition
+from tests.contracts.logs import Place
+from tests.log.support import PLAIN, VIEWS, batch, numbers, put
+
+IN = TopicPartition("plain", 0)
+
+
+def test_a_transaction_appears_as_a_whole(log: Log) -> None:
+    log.create_topic(PLAIN)
+    log.create_topic(VIEWS)
+    with log.producer("worker") as producer:
+        producer.begin()
+        first = producer.send("plain", batch(N=[1, 2]))
+        second = producer.send("pageviews", batch(USERID=["a"], N=[3]), 1)
+        assert not first.done()
+        assert numbers(log) == []
+        producer.commit()
+        assert (first.result(0).positions, second.result(0).positions) == (((0, 0, 1),), ((1, 0, 0),))
+    assert (numbers(log), numbers(log, "pageviews", 1)) == ([1, 2], [3])
+
+
+def test_an_aborted_transaction_is_never_read(log: Log) -> None:
+    log.create_topic(PLAIN)
+    with log.producer("worker") as producer:
+        producer.begin()
+        lost = producer.send("plain", batch(N=[1]))
+        producer.abort()
+        with pytest.raises(HeadraceError, match="abort"):
+            lost.result(0)
+        producer.begin()
+        producer.send("plain", batch(N=[2]))
+        producer.commit()
+    assert numbers(log) == [2]
+
+
+def test_large_transactions_and_plain_sends_take_turns(log: Log) -> None:
+    log.create_topic(PLAIN)
+    with log.producer("worker") as producer:
+        for turn in range(3):
+            producer.send("plain", batch(N=[-turn]))
+            producer.begin()
+            for part in range(20):
+                producer.send("plain", batch(N=[turn * 1000 + part] * 20_000))
+            producer.commit()
+    found = numbers(log)
+    assert len(found) == 3 * (1 + 20 * 20_000)
+    assert found == [
+        n for turn in range(3) for n in [-turn, *(turn * 1000 + i for i in range(20) for _ in range(20_000))]
+    ]
+
+
+def test_offsets_are_committed_with_the_transaction(log: Log) -> None:
+    log.create_topic(PLAIN)
+    put(log, "plain", N=[1, 2, 3])
+    with log.producer("worker") as producer:
+        producer.begin()
+        producer.send_offsets("readers", {IN: 2})
+        producer.abort()
+        assert "readers" not in log.groups()
+        producer.begin()
+        producer.send_offsets("readers", {IN: 2})
+        producer.commit()
+    [offset] = log.group("readers").offsets
+    assert (offset.at, offset.committed, offset.lag) == (IN, 2, 1)
+
+
+def test_a_former_producers_transaction_is_over(log: Log) -> None:
+    log.create_topic(PLAIN)
+    first = log.producer("worker")
+    first.begin()
+    first.send("plain", batch(N=[1]))
+    with log.producer("worker") as second:
+        with pytest.raises(Fenced):
+            first.commit()
+        second.begin()
+        second.send("plain", batch(N=[2]))
+        second.commit()
+    assert numbers(log) == [2]
+
+
+def test_transactions_need_a_name_and_an_order(log: Log) -> None:
+    log.create_topic(PLAIN)
+    with log.producer() as nameless, pytest.raises(UsageError, match="name"):
+        nameless.begin()
+    with log.producer("worker") as producer:
+        for wrong in (producer.commit, producer.abort, lambda: producer.send_offsets("g", {IN: 1})):
+            with pytest.raises(UsageError):
+                wrong()
+        producer.begin()
+        with pytest.raises(UsageError):
+            producer.begin()
+        producer.commit()
+
+
+def test_closing_aborts(log: Log) -> None:
+    log.create_topic(PLAIN)
+    with log.producer("worker") as producer:
+        producer.begin()
+        producer.send("plain", batch(N=[1]))
+    assert numbers(log) == []
+
+
+def test_what_does_not_fit_breaks_the_transaction_and_nothing_else(log: Log) -> None:
+    log.create_topic(PLAIN)
+    with log.producer("worker") as producer:
+        producer.begin()
+        producer.send("plain", batch(N=[1]))
+        producer.send("plain", batch(X=["wrong"]))
+        with pytest.raises(HeadraceError):
+            producer.commit()
+        producer.abort()
+        producer.begin()
+        producer.send("plain", batch(N=[2]))
+        producer.commit()
+    assert numbers(log) == [2]
+
+
+def test_read_process_write_exactly_once(place: Place) -> None:
+    """Killed after any step and started again, each number is doubled once."""
+    log = place.log
+    log.create_topic(PLAIN)
+    log.create_topic(VIEWS)
+    put(log, "plain", N=list(range(100)))
+    for attempt in range(30):
+        consumer = log.consumer("plain", group="doubling")
+        producer = log.producer("doubling")
+        crash = attempt % 3
+        while records := consumer.poll(0.3, max_records=7):
+            producer.begin()
+            for one in records:
+                read = one.batch.column("N").to_pylist()
+                producer.send("pageviews", batch(USERID=[str(n) for n in read], N=[2 * n for n in read]), 0)
+            producer.send_offsets("doubling", {IN: records[-1].next_offset}, consumer)
+            if crash == 0 and records[0].first_offset % 2:
+                break  # before the commit
+            producer.commit()
+            if crash == 1:
+                break  # after it
+        consumer.close()
+        producer.close()
+        if not records:
+            break
+    assert numbers(log, "pageviews", 0) == [2 * n for n in range(100)]
+    assert log.group("doubling").lag == 0
+
+
+def test_a_member_that_lost_its_partition_cannot_commit_it(log: Log) -> None:
+    log.create_topic(PLAIN)
+    put(log, "plain", N=[1, 2, 3])
+    consumer = log.consumer("plain", group="readers")
+    [records] = consumer.poll(10)
+    log.reset_group("readers", {IN: 0}, force=True)
+    with log.producer("worker") as producer:
+        producer.begin()
+        producer.send("plain", batch(N=[4]))
+        producer.send_offsets("readers", {IN: records.next_offset}, consumer)
+        with pytest.raises(Fenced):
+            producer.commit()
+    assert numbers(log) == [1, 2, 3]
+    consumer.close()
