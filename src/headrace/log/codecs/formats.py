@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.errors import UsageError
+from headrace.log.codecs.avro import AvroCodec
 from headrace.log.codecs.base import Codec, FormatOptions, Schemas, Side
 from headrace.log.codecs.delimited import Delimited
 from headrace.log.codecs.json_payloads import JsonPayloads
@@ -10,8 +11,9 @@ from headrace.log.codecs.kafka_primitives import KafkaPrimitive
 from headrace.log.codecs.plain import Nothing, Raw
 from headrace.types import Column
 
-FORMATS = ("JSON", "DELIMITED", "KAFKA", "NONE", "RAW")
-REGISTRY_FORMATS = ("AVRO", "PROTOBUF", "JSON_SR")
+FORMATS = ("JSON", "DELIMITED", "KAFKA", "NONE", "RAW", "AVRO")
+REGISTRY_FORMATS = ("AVRO",)
+"""Those whose payloads name a schema in the registry."""
 
 
 def make_codec(
@@ -25,7 +27,12 @@ def make_codec(
 ) -> Codec:
     """The codec of a topic's key or value. `keep_rest`: undeclared fields of JSON go to `Decoded.rest`."""
     options = options or FormatOptions()
-    match format_.upper():
+    name = format_.upper()
+    if name in REGISTRY_FORMATS:
+        if schemas is None:
+            raise UsageError(f"the format {name} needs a schema registry")
+        return _with_registry(name, topic, columns, side, options, schemas)
+    match name:
         case "JSON":
             # A key of one column is that column, as in ksqlDB.
             wrapped = options.wrap_single_value if side == "value" else False
@@ -40,3 +47,9 @@ def make_codec(
             return Raw(columns)
         case _:
             raise UsageError(f"there is no format `{format_}`", hint=f"formats are {', '.join(FORMATS)}")
+
+
+def _with_registry(
+    name: str, topic: str, columns: tuple[Column, ...], side: Side, options: FormatOptions, schemas: Schemas
+) -> Codec:
+    return AvroCodec(topic, columns, schemas, side, options)

@@ -1,0 +1,72 @@
+"""Confluent's wire format: a zero byte, the schema's id in four bytes, then the payload."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from headrace.errors import HeadraceError
+from headrace.log.codecs.base import Schemas, WriterSchema
+
+HEADER = 5
+MAX_WRITERS = 10_000
+W = TypeVar("W")
+
+
+def frame(schema_id: int) -> bytes:
+    return struct.pack(">bI", 0, schema_id)
+
+
+def schema_ids(payloads: Sequence[bytes | None], errors: dict[int, str]) -> list[int | None]:
+    """The id in each payload's header; None, and an error, for what has none."""
+    found: list[int | None] = []
+    for row, payload in enumerate(payloads):
+        if payload is None:
+            found.append(None)
+        elif len(payload) < HEADER or payload[0] != 0:
+            errors[row] = _unframed(payload)
+            found.append(None)
+        else:
+            found.append(int.from_bytes(payload[1:HEADER], "big"))
+    return found
+
+
+def _unframed(payload: bytes) -> str:
+    if len(payload) < HEADER:
+        return f"the payload has {len(payload)} bytes: a zero byte and a schema's id of four bytes come first"
+    return f"the payload begins with byte {payload[0]}: a zero byte and a schema's id come first"
+
+
+class Writers(Generic[W]):
+    """What each writer's schema means to a reader, by the schema's id; made when it first comes along."""
+
+    def __init__(self, schemas: Schemas, make: Callable[[WriterSchema], W]) -> None:
+        self._schemas, self._make = schemas, make
+        self._known: dict[int, W] = {}
+
+    def get(self, schema_id: int) -> W | str:
+        """Or why there is none. Hostile ids are not remembered: the registry is asked again, which is cheap."""
+        known = self._known.get(schema_id)
+        if known is not None:
+            return known
+        try:
+            made = self._make(self._schemas.by_id(schema_id))
+        except HeadraceError as error:
+            return f"written with schema {schema_id}: {error.message}"
+        if len(self._known) < MAX_WRITERS:
+            self._known[schema_id] = made
+        return made
+
+
+def rows_by_writer(ids: Sequence[int | None]) -> dict[int, list[int]]:
+    groups: dict[int, list[int]] = {}
+    for row, schema_id in enumerate(ids):
+        if schema_id is not None:
+            groups.setdefault(schema_id, []).append(row)
+    return groups
+
+
+def scattered(values: Sequence[Any], rows: Sequence[int], into: list[Any]) -> None:
+    for row, value in zip(rows, values, strict=True):
+        into[row] = value
