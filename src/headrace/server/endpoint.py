@@ -36,7 +36,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    method: Literal["GET", "POST", "PUT", "DELETE"]
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     path: str
     handler: Handler
     summary: str

@@ -70,6 +70,22 @@ class KeyedColumn(Model, frozen=True):
     key: bool
 
 
+Compression = Literal["none", "lz4", "zstd"]
+
+
+class TopicConfigModel(Model, frozen=True):
+    """0: as the log's own settings say."""
+
+    retention_ms: Count
+    retention_bytes: Count
+    compacted: bool
+    tombstone_ms: Count
+    segment_bytes: Count
+    compression: Compression
+    replication: Count
+    min_insync: Count
+
+
 class TopicModel(Model, frozen=True):
     name: str
     kind: Literal["typed", "raw"]
@@ -83,6 +99,10 @@ class TopicModel(Model, frozen=True):
     timestamp: str | None
     retention_ms: Count
     retention_bytes: Count
+    config: TopicConfigModel
+    key_format: str
+    value_format: str
+    schema_versions: Count
     internal: bool
     sources: list[str]
     rate: float
@@ -98,8 +118,32 @@ class NewTopic(Model, frozen=True):
     partitions: int = 1
     kind: Literal["typed", "raw"] = "typed"
     columns: str = ""
-    retention_ms: Count = 0
-    retention_bytes: Count = 0
+    retention_ms: Count | None = None
+    retention_bytes: Count | None = None
+    compacted: bool | None = None
+    tombstone_ms: Count | None = None
+    segment_bytes: Count | None = None
+    compression: Compression | None = None
+    replication: Count | None = None
+    min_insync: Count | None = None
+
+
+class AlterTopic(Model, frozen=True):
+    """What is left out stays as it is."""
+
+    add_columns: str = ""
+    retention_ms: Count | None = None
+    retention_bytes: Count | None = None
+    compacted: bool | None = None
+    tombstone_ms: Count | None = None
+    segment_bytes: Count | None = None
+    compression: Compression | None = None
+    replication: Count | None = None
+    min_insync: Count | None = None
+
+
+class DeletedRecords(Model, frozen=True):
+    partitions: list[PartitionModel]
 
 
 class WindowBounds(Model, frozen=True):

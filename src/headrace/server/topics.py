@@ -5,20 +5,31 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.coordinate.describe import (
+    CONFIG,
+    altered_topic,
+    check_unused,
+    describe_topic,
+    new_topic,
+    refuse_internal,
+)
 from headrace.deliver.browse import Page, chosen, offsets_at_time, read_after, read_before
 from headrace.deliver.tail import tail
-from headrace.errors import Conflict, Refused, UsageError
-from headrace.log.base import TIME, Log, Topic, TopicConfig, TopicSpec
+from headrace.errors import Conflict, UsageError
+from headrace.log.base import TIME, Log, Topic
 from headrace.log.codecs.json_encode import to_json
 from headrace.server.answers import LargeAnswer, json_list
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint, Parameter
 from headrace.server.errors import json_response
 from headrace.server.models import (
+    AlterTopic,
     DeadLetterModel,
     DeadLetters,
+    DeletedRecords,
     Events,
     KeyedColumn,
     NewTopic,
@@ -29,7 +40,6 @@ from headrace.server.models import (
 from headrace.server.parameters import body_of, flag, integer, moment
 from headrace.server.services import Services
 from headrace.server.sse import stream
-from headrace.sql.api import parse_columns
 from headrace.store.arrivals import topic_ends
 from headrace.types import Column, display_name
 
@@ -54,71 +64,73 @@ async def show_topic(request: Request, services: Services) -> Response:
 
 
 async def create_topic(request: Request, services: Services) -> Response:
-    spec = _spec(await body_of(request, services, NewTopic))
+    wanted = await body_of(request, services, NewTopic)
 
     def create() -> TopicModel:
-        if spec.name.startswith("_"):
-            raise Refused(f"`{spec.name}`: names that begin with `_` are Headrace's own")
+        spec = new_topic(wanted.name, wanted.columns, wanted.partitions, wanted.kind, _config(wanted))
         return topic_model(services, services.log.create_topic(spec))
 
     return json_response(await services.run(create), 201)
 
 
-def _spec(wanted: NewTopic) -> TopicSpec:
-    if wanted.kind == "raw" and wanted.columns:
-        raise UsageError("a raw topic has no columns: its records are bytes")
-    elements = parse_columns(wanted.columns) if wanted.columns else ()
-    columns = [(Column(element.column.name, element.type), element.role is not None) for element in elements]
-    return TopicSpec(
-        name=wanted.name,
-        key=tuple(column for column, key in columns if key),
-        value=tuple(column for column, key in columns if not key),
-        partitions=wanted.partitions,
-        kind=wanted.kind,
-        config=TopicConfig(wanted.retention_ms, wanted.retention_bytes),
-    )
+async def alter_topic(request: Request, services: Services) -> Response:
+    wanted = await body_of(request, services, AlterTopic)
+
+    def alter() -> TopicModel:
+        topic = services.log.topic(request.path_params["topic"])
+        spec = altered_topic(topic, wanted.add_columns, _config(wanted))
+        return topic_model(services, services.log.alter_topic(spec))
+
+    return json_response(await services.run(alter))
+
+
+def _config(wanted: NewTopic | AlterTopic) -> dict[str, Any]:
+    """What is said of the configuration; the rest stays as it is."""
+    return {name: value for name in CONFIG if (value := getattr(wanted, name)) is not None}
 
 
 async def delete_topic(request: Request, services: Services) -> Response:
-    name = request.path_params["topic"]
-
     def delete() -> None:
-        topic = services.log.topic(name)
-        if topic.internal:
-            raise Refused(f"topic `{name}` is Headrace's own")
-        over = [display_name(source.name) for source in services.catalog.over_topic(name)]
-        if over:
-            raise Conflict(
-                f"topic `{name}` is in use by {', '.join(f'`{source}`' for source in over)}", hint="drop those first"
-            )
-        if queues := services.queues.over_topic(name):
-            raise Conflict(f"topic `{name}` has the queue `{queues[0]}`", hint="delete that first")
-        services.log.delete_topic(name)
+        topic = services.log.topic(request.path_params["topic"])
+        check_unused(topic, services.catalog, services.queues)
+        services.log.delete_topic(topic.name)
 
     await services.run(delete)
     return Response(status_code=204)
 
 
+async def delete_records(request: Request, services: Services) -> Response:
+    """Forget what is before an offset of a partition, or before the end."""
+    partition = integer(request, "partition", 0) if "partition" in request.query_params else None
+    before = integer(request, "before", 0) if "before" in request.query_params else None
+
+    def delete() -> list[PartitionModel]:
+        topic = services.log.topic(request.path_params["topic"])
+        refuse_internal(topic)
+        if topic.spec.role != "events":
+            raise Conflict(f"topic `{topic.name}` is written by a query", hint="a view is made of all its records")
+        ends = topic_ends(services.log.snapshot(), topic.name)
+        numbers = chosen(ends, partition)
+        if before is not None and len(numbers) > 1:
+            raise UsageError(f"an offset needs a partition: `{topic.name}` has {len(ends)}", hint="add &partition=0")
+        for number in numbers:
+            services.log.delete_records(topic.name, number, ends[number].end if before is None else before)
+        return [
+            PartitionModel(n, end.start, end.end) for n, end in enumerate(services.log.stats(topic.name).partitions)
+        ]
+
+    return json_response(DeletedRecords(await services.run(delete)))
+
+
 def topic_model(services: Services, topic: Topic) -> TopicModel:
-    stats, spec = services.log.stats(topic.name), topic.spec
-    return TopicModel(
-        name=topic.name,
-        kind=spec.kind,
-        role=spec.role,
-        partitions=[PartitionModel(number, ends.start, ends.end) for number, ends in enumerate(stats.partitions)],
-        records=stats.records,
-        bytes=stats.bytes,
-        segments=stats.segments,
-        stream_time_ms=stats.stream_time if stats.stream_time >= 0 else None,
-        columns=keyed_columns(spec.key, spec.value),
-        timestamp=display_name(spec.timestamp.column) if spec.timestamp else None,
-        retention_ms=spec.config.retention_ms,
-        retention_bytes=spec.config.retention_bytes,
-        internal=topic.internal,
-        sources=[display_name(source.name) for source in services.catalog.over_topic(topic.name)],
-        rate=services.rates.topic(topic.name),
-        dead_letters=services.dead_letters.counts()[topic.name],
+    described = describe_topic(
+        services.log,
+        services.catalog,
+        topic,
+        services.rates.topic(topic.name),
+        services.dead_letters.counts()[topic.name],
     )
+    return msgspec.convert(described, TopicModel)
 
 
 def keyed_columns(key: tuple[Column, ...], value: tuple[Column, ...]) -> list[KeyedColumn]:
@@ -224,6 +236,27 @@ ENDPOINTS = (
         handler=show_topic,
         summary="One topic",
         answers={200: TopicModel},
+    ),
+    Endpoint(
+        method="PATCH",
+        path="/v1/topics/{topic}",
+        handler=alter_topic,
+        summary="Add columns to a topic, or change its configuration",
+        role="admin",
+        body=AlterTopic,
+        answers={200: TopicModel},
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/v1/topics/{topic}/records",
+        handler=delete_records,
+        summary="Forget the records before an offset, or all there are now",
+        role="admin",
+        answers={200: DeletedRecords},
+        parameters=(
+            Parameter("partition", "only of this one", {"type": "integer", "minimum": 0}),
+            Parameter("before", "the oldest offset to keep; the end by default", {"type": "integer", "minimum": 0}),
+        ),
     ),
     Endpoint(
         method="DELETE",
