@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from starlette.routing import Route
 
-from headrace.server import models, models_log, registry_models
+from headrace.server import groups, models, models_log, registry_models
 from headrace.server.app import API, ENDPOINTS
 from headrace.server.endpoint import routes_of
 from tests.server.running import Running
@@ -69,6 +69,7 @@ ANSWERS: list[tuple[str, str, Any, int, Any]] = [
     ("GET", "/v1/topics/pageviews/dead-letters", None, 200, models.DeadLetters),
     ("POST", "/v1/queues", {"name": "work", "topic": "pageviews"}, 201, models_log.QueueModel),
     ("GET", "/v1/queues", None, 200, models_log.QueuesAnswer),
+    ("GET", "/v1/groups", None, 200, models_log.Groups),
     ("GET", "/v1/queues/work", None, 200, models_log.QueueModel),
     ("POST", "/v1/queues/work/receive?limit=2", None, 200, models_log.MessagesAnswer),
     ("POST", "/v1/queues/work/ack", {"receipts": ["x.0.0.1"]}, 200, models_log.SettledAnswer),
@@ -138,8 +139,11 @@ def test_answers_are_as_described(server: Running, document: dict[str, Any]) -> 
             msgspec.json.decode(answer.content, type=model)
 
 
-# Checked where what they need is there: somebody who replies (test_queues), records to delete (test_records).
-ELSEWHERE = {("POST", "/v1/requests/{topic}"), ("DELETE", "/v1/topics/{topic}/records")}
+# Checked where what they need is there: somebody who replies (test_queues), records to delete (test_records), groups
+# with members (test_groups).
+ELSEWHERE = {("POST", "/v1/requests/{topic}"), ("DELETE", "/v1/topics/{topic}/records")} | {
+    (endpoint.method, endpoint.path) for endpoint in groups.ENDPOINTS if "{group}" in endpoint.path
+}
 
 
 def test_those_answers_are_all_the_answers() -> None:

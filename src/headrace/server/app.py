@@ -16,6 +16,7 @@ from headrace.log.codecs.json_encode import to_json
 from headrace.server import (
     console,
     events,
+    groups,
     health,
     overview,
     queries,
@@ -50,6 +51,7 @@ API: tuple[Endpoint, ...] = (
     *events.ENDPOINTS,
     *topics.ENDPOINTS,
     *records.ENDPOINTS,
+    *groups.ENDPOINTS,
     *queues.ENDPOINTS,
     *requests.ENDPOINTS,
     *statements.ENDPOINTS,

@@ -21,6 +21,7 @@ from headrace.log.local.open import LocalLog
 from headrace.log.queues import Queues, Requests
 from headrace.log.registry.registry import Registry
 from headrace.server.auth import Auth
+from headrace.server.consumers import Members
 from headrace.server.dead_letters import DeadLetterIndex
 from headrace.server.metrics import Metrics
 from headrace.server.rates import Rates
@@ -57,6 +58,8 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         closing.callback(delivery.close)
         requests = Requests(log)
         closing.callback(requests.close)
+        members = Members(log, clock)
+        closing.callback(members.close)
         workers = ThreadPoolExecutor(WORKERS, "headrace-worker")
         closing.callback(workers.shutdown)
         query_workers = ThreadPoolExecutor(settings.store.readers, "headrace-query")
@@ -86,6 +89,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             answers=BodyBudget(max(settings.log.max_pending_bytes, 4 * MAX_PAGE_BYTES)),
             queues=Queues(log, clock, bury_spent),
             requests=requests,
+            members=members,
             workers=workers,
             query_workers=query_workers,
             started=clock.monotonic(),

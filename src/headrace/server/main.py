@@ -70,7 +70,7 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
     server = http_server(services, port)
     serving = asyncio.create_task(server.serve())
     rates = asyncio.create_task(services.rates.run())
-    sweeping = asyncio.create_task(_sweep_queues(services))
+    sweeping = asyncio.create_task(_sweep(services))
     stopping = asyncio.create_task(stop.wait())
     try:
         logger.info("listening on http://%s:%d", f"[{host}]" if ":" in host else host, port)
@@ -100,14 +100,16 @@ def http_server(services: Services, port: int) -> Server:
     )
 
 
-async def _sweep_queues(services: Services) -> None:
-    """Dead letters are written even where nobody receives any more."""
+async def _sweep(services: Services) -> None:
+    """Dead letters are written even where nobody receives any more, and members who say nothing are sent away."""
     while True:
         await asyncio.sleep(SWEEP_S)
         try:
             await services.run(services.queues.sweep)
+            for member in services.members.silent():
+                await services.run(services.members.leave, member)
         except HeadraceError as error:
-            logger.warning("queues could not be swept: %s", error)
+            logger.warning("queues and groups could not be swept: %s", error)
 
 
 async def _stop(services: Services, server: Server, serving: asyncio.Task[None]) -> None:

@@ -144,6 +144,12 @@ class ConsumerModel(Model, frozen=True):
     assignment: list[PartitionOf]
 
 
+class OffsetModel(Model, frozen=True):
+    topic: str
+    partition: Count
+    offset: Count
+
+
 class ConsumedRecord(Event, frozen=True, kw_only=True):
     topic: str
 
@@ -153,12 +159,6 @@ class ConsumedAnswer(Model, frozen=True):
     offsets: list[OffsetModel]
     """Where the consumer is after them: what to commit when they are processed."""
     cut: bool
-
-
-class OffsetModel(Model, frozen=True):
-    topic: str
-    partition: Count
-    offset: Count
 
 
 class CommitRequest(Model, frozen=True):

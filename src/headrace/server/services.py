@@ -22,6 +22,7 @@ from headrace.log.queues import Queues, Requests
 from headrace.log.registry.registry import Registry
 from headrace.server.auth import Auth
 from headrace.server.bell import Bell
+from headrace.server.consumers import Members
 from headrace.server.dead_letters import DeadLetterIndex
 from headrace.server.metrics import Metrics
 from headrace.server.rates import Rates
@@ -53,6 +54,8 @@ class Services:
     """The same for large answers on their way out."""
     queues: Queues
     requests: Requests
+    members: Members
+    """Consumers of groups that are reached over HTTP."""
     workers: Executor
     """For what blocks: reading files, decoding large bodies, pull queries. Bounded."""
     query_workers: Executor

@@ -1,0 +1,332 @@
+"""Groups over HTTP: join, poll, commit, leave; and looking at groups, resetting and deleting them."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.errors import Fenced, NotFound, UsageError
+from headrace.log.base import Group, TopicPartition
+from headrace.log.codecs.json_encode import to_json
+from headrace.server.answers import LargeAnswer, json_list
+from headrace.server.consumers import Member, Polled, offsets_by_topic, shown, subscription
+from headrace.server.endpoint import Endpoint, Parameter
+from headrace.server.errors import json_response
+from headrace.server.long_poll import long_poll
+from headrace.server.models_log import (
+    CommitRequest,
+    ConsumedAnswer,
+    ConsumerModel,
+    GroupModel,
+    GroupOffsetModel,
+    Groups,
+    MemberModel,
+    NewConsumer,
+    OffsetModel,
+    PartitionOf,
+    ResetRequest,
+)
+from headrace.server.parameters import body_of, integer, moment, number
+from headrace.server.records import MAX_BYTES, MAX_PAGE_BYTES, MAX_RECORDS, MAX_WAIT_S, WAIT
+from headrace.server.services import Services
+from headrace.store.arrivals import topic_ends
+from headrace.store.base import Position
+
+LOOK_AGAIN_S = 1.0
+"""How long a poll waits before it asks the group again: partitions may have moved meanwhile."""
+
+
+# Groups
+
+
+async def list_groups(request: Request, services: Services) -> Response:
+    def read() -> Groups:
+        found = []
+        for name in services.log.groups():
+            try:
+                found.append(group_model(services.log.group(name)))
+            except NotFound:
+                continue  # deleted meanwhile
+        return Groups(found)
+
+    return json_response(await services.run(read))
+
+
+async def show_group(request: Request, services: Services) -> Response:
+    found = await services.run(services.log.group, request.path_params["group"])
+    return json_response(group_model(found))
+
+
+def group_model(group: Group) -> GroupModel:
+    return GroupModel(
+        name=group.name,
+        state=group.state,
+        lag=group.lag,
+        members=[MemberModel(member.id, member.client, _partitions(member.partitions)) for member in group.members],
+        offsets=[
+            GroupOffsetModel(
+                offset.at.topic, offset.at.partition, offset.committed, offset.end, offset.lag, offset.member
+            )
+            for offset in group.offsets
+        ],
+    )
+
+
+def _partitions(partitions: tuple[TopicPartition, ...] | frozenset[TopicPartition]) -> list[PartitionOf]:
+    return [PartitionOf(at.topic, at.partition) for at in sorted(partitions)]
+
+
+async def delete_group(request: Request, services: Services) -> Response:
+    await services.run(services.log.delete_group, request.path_params["group"])
+    return Response(status_code=204)
+
+
+async def reset_group(request: Request, services: Services) -> Response:
+    wanted = await body_of(request, services, ResetRequest)
+    name = request.path_params["group"]
+
+    def reset() -> GroupModel:
+        services.log.reset_group(name, reset_offsets(services, name, wanted), wanted.force)
+        return group_model(services.log.group(name))
+
+    return json_response(await services.run(reset))
+
+
+def reset_offsets(services: Services, group: str, wanted: ResetRequest) -> dict[TopicPartition, int]:
+    """Where each partition shall be."""
+    given = [way for way in (wanted.to, wanted.time, wanted.offsets) if way is not None]
+    if len(given) != 1:
+        raise UsageError("say where to: one of `to`, `time` and `offsets`", hint='{"to": "earliest"}')
+    if wanted.offsets is not None:
+        return {TopicPartition(one.topic, one.partition): one.offset for one in wanted.offsets}
+    offsets: dict[TopicPartition, int] = {}
+    snapshot = services.log.snapshot()
+    for topic in wanted.topics or _topics_of(services, group):
+        for partition, ends in enumerate(topic_ends(snapshot, topic)):
+            at = TopicPartition(topic, partition)
+            if wanted.time is not None:
+                offsets[at] = services.log.offset_at_time(topic, partition, moment(str(wanted.time), "time"))
+            else:
+                offsets[at] = ends.start if wanted.to == "earliest" else ends.end
+    return offsets
+
+
+def _topics_of(services: Services, group: str) -> list[str]:
+    try:
+        return sorted({offset.at.topic for offset in services.log.group(group).offsets})
+    except NotFound:
+        raise NotFound(f"group `{group}` does not exist", hint="name the topics to give it offsets of") from None
+
+
+# Members
+
+
+async def join_group(request: Request, services: Services) -> Response:
+    wanted = await body_of(request, services, NewConsumer)
+    topics = subscription(wanted.topics)
+    member = await services.run(
+        services.members.join,
+        request.path_params["group"],
+        topics,
+        wanted.start,
+        wanted.client,
+        wanted.session_timeout_s,
+    )
+    return json_response(await services.run(consumer_model, member), 201)
+
+
+def consumer_model(member: Member) -> ConsumerModel:
+    return ConsumerModel(
+        member.id,
+        member.group,
+        shown(member.topics),
+        member.session_timeout_s,
+        _partitions(member.consumer.assignment()),
+    )
+
+
+def _member(request: Request, services: Services) -> Member:
+    return services.members.member(request.path_params["group"], request.path_params["consumer"])
+
+
+async def consume(request: Request, services: Services) -> Response:
+    member = _member(request, services)
+    limit = integer(request, "limit", 500, 1, MAX_RECORDS)
+    max_bytes = integer(request, "max_bytes", 4 * 1024 * 1024, 1, MAX_PAGE_BYTES)
+    numbered = integer(request, "poll", 0) if "poll" in request.query_params else None
+    async with member.lock:
+        try:
+            polled = await long_poll(
+                request,
+                services,
+                number(request, "wait", 0.0, 0.0, MAX_WAIT_S),
+                partial(services.run, services.members.poll, member, numbered, limit, max_bytes),
+                partial(_news, services, member),
+                lambda polled: bool(polled.records),
+            )
+        except Fenced:
+            await services.run(services.members.leave, member)
+            raise
+        finally:
+            member.heard = services.clock.monotonic()
+    return LargeAnswer(_consumed(polled), services.answers)
+
+
+def _consumed(polled: Polled) -> bytes:
+    offsets = [{"topic": at.topic, "partition": at.partition, "offset": to} for at, to in polled.offsets.items()]
+    tail = to_json({"offsets": offsets, "cut": polled.cut})
+    return b'{"records":' + json_list(polled.records) + b"," + tail[1:]
+
+
+async def _news(services: Services, member: Member, seconds: float) -> None:
+    """Records in a partition it has, or time to look whether it has others."""
+    seconds = min(seconds, LOOK_AGAIN_S, member.session_timeout_s / 3)
+    here = {at: member.consumer.position(at) for at in member.consumer.assignment()}
+    waits = []
+    for topic, offsets in offsets_by_topic(here).items():
+        # Other members' partitions are no news.
+        ends = services.log.snapshot().ends.get(topic, ())
+        position = Position(0, {partition: offsets.get(partition, 1 << 62) for partition in range(len(ends))})
+        waits.append(asyncio.ensure_future(services.delivery.tails.wait(topic, position, seconds)))
+    try:
+        if waits:
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            await asyncio.sleep(seconds)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+async def commit_offsets(request: Request, services: Services) -> Response:
+    wanted = await body_of(request, services, CommitRequest)
+    member = _member(request, services)
+    offsets = (
+        None
+        if wanted.offsets is None
+        else {TopicPartition(one.topic, one.partition): one.offset for one in wanted.offsets}
+    )
+    async with member.lock:
+        await services.run(member.consumer.commit, offsets)
+    return Response(status_code=204)
+
+
+async def seek(request: Request, services: Services) -> Response:
+    wanted = await body_of(request, services, CommitRequest)
+    member = _member(request, services)
+
+    def go() -> list[OffsetModel]:
+        for one in wanted.offsets or ():
+            member.consumer.seek(TopicPartition(one.topic, one.partition), one.offset)
+        return [
+            OffsetModel(at.topic, at.partition, member.consumer.position(at))
+            for at in sorted(member.consumer.assignment())
+        ]
+
+    async with member.lock:
+        return json_response(CommitRequest(await services.run(go)))
+
+
+async def heartbeat(request: Request, services: Services) -> Response:
+    member = _member(request, services)
+    async with member.lock:
+        await services.run(member.consumer.heartbeat)
+        return json_response(await services.run(consumer_model, member))
+
+
+async def leave_group(request: Request, services: Services) -> Response:
+    member = _member(request, services)
+    async with member.lock:
+        await services.run(services.members.leave, member)
+    return Response(status_code=204)
+
+
+GROUP, CONSUMER = "/v1/groups/{group}", "/v1/groups/{group}/consumers/{consumer}"
+
+ENDPOINTS = (
+    Endpoint(method="GET", path="/v1/groups", handler=list_groups, summary="All groups", answers={200: Groups}),
+    Endpoint(
+        method="GET",
+        path=GROUP,
+        handler=show_group,
+        summary="One group: members, offsets, lag",
+        answers={200: GroupModel},
+    ),
+    Endpoint(
+        method="DELETE",
+        path=GROUP,
+        handler=delete_group,
+        summary="Forget a group that has no members",
+        role="admin",
+        answers={204: None},
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{GROUP}/reset",
+        handler=reset_group,
+        summary="Set a group's offsets; 409 while it has members, unless forced",
+        role="admin",
+        body=ResetRequest,
+        answers={200: GroupModel},
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{GROUP}/consumers",
+        handler=join_group,
+        summary="Join a group",
+        role="write",
+        body=NewConsumer,
+        answers={201: ConsumerModel},
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{CONSUMER}/records",
+        handler=consume,
+        summary="What is new in the consumer's partitions; with `wait`, what comes. Keeps it in the group",
+        role="write",
+        answers={200: (ConsumedAnswer,)},
+        parameters=(
+            Parameter("limit", f"how many, at most {MAX_RECORDS}", {"type": "integer", "default": 500}),
+            MAX_BYTES,
+            WAIT,
+            Parameter("poll", "a number; the same again repeats an answer that was lost", {"type": "integer"}),
+        ),
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{CONSUMER}/offsets",
+        handler=commit_offsets,
+        summary="Commit offsets: those given, or all that was polled",
+        role="write",
+        body=CommitRequest,
+        answers={204: None},
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{CONSUMER}/seek",
+        handler=seek,
+        summary="Go on from other offsets; answers where the consumer is",
+        role="write",
+        body=CommitRequest,
+        answers={200: CommitRequest},
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{CONSUMER}/heartbeat",
+        handler=heartbeat,
+        summary="Stay in the group without polling",
+        role="write",
+        answers={200: ConsumerModel},
+    ),
+    Endpoint(
+        method="DELETE",
+        path=CONSUMER,
+        handler=leave_group,
+        summary="Leave the group",
+        role="write",
+        answers={204: None},
+    ),
+)
