@@ -13,6 +13,8 @@ from tests.contracts.test_consumers import take, values
 from tests.log.support import PLAIN, put
 from tests.support import wait_for
 
+pytestmark = pytest.mark.needs("consumer", "group")
+
 P0 = TopicPartition("plain", 0)
 SIX = replace(PLAIN, partitions=6)
 
