@@ -95,6 +95,7 @@ ANSWERS: list[tuple[str, str, Any, int, Any]] = [
     ("GET", "/v1/views/users", None, 200, models.ViewModel),
     ("GET", "/v1/views/users/rows", None, 200, models.QueryAnswer),
     ("GET", "/v1/overview", None, 200, models.Overview),
+    ("GET", "/v1/overview/history", None, 200, models.RatesHistory),
     ("GET", "/registry", None, 200, dict[str, str]),
     ("GET", "/registry/schemas/types", None, 200, list[str]),
     ("POST", "/registry/subjects/s/versions", {"schema": '"string"'}, 200, registry_models.Registered),

@@ -98,6 +98,10 @@ describe("the overview", () => {
     expect(live.rates("nothing")).toEqual({ xs: [], ys: [] });
     expect(live.of("topic", "failed")).toEqual([]);
     expect(live.node("topic:a")?.rate).toBe(2);
+    live.recall({ times_ms: [400, 700, 1500], rates: { "topic:a": [8, 9, 7], "topic:b": [0, 0, 5] } });
+    expect(live.rates("topic:a")).toEqual({ xs: [400, 700, 1000, 2000], ys: [8, 9, 1, 2] });
+    expect(live.rates("topic:b").ys).toEqual([0, 0, 5]);
+    expect(live.heard).toBe(2000);
   });
 });
 

@@ -26,6 +26,7 @@ from headrace.errors import ConfigError, CorruptFrame, HeadraceError, Refused
 from headrace.server.app import create_app
 from headrace.server.assemble import apply_pipelines, open_services
 from headrace.server.services import Services
+from headrace.server.topology import overview
 
 BACKLOG = 1024
 SWITCH_S = 0.0005
@@ -70,6 +71,7 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
     server = http_server(services, port)
     serving = asyncio.create_task(server.serve())
     rates = asyncio.create_task(services.rates.run())
+    remembering = asyncio.create_task(services.history.run(lambda: services.run(overview, services)))
     sweeping = asyncio.create_task(_sweep(services))
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -81,8 +83,8 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
         logger.info("stopped")
         return 1 if failed else 0
     finally:
-        rates.cancel()
-        sweeping.cancel()
+        for task in (rates, remembering, sweeping):
+            task.cancel()
         stopping.cancel()
 
 

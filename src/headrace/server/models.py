@@ -432,6 +432,13 @@ class Overview(Model, frozen=True):
     engine: EngineModel
 
 
+class RatesHistory(Model, frozen=True):
+    """Records a second at each of the times, oldest first, by a node's id; `total` is what arrived."""
+
+    times_ms: list[int]
+    rates: dict[str, list[float]]
+
+
 class Health(Model, frozen=True):
     status: Literal["ok"]
 

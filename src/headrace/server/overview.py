@@ -12,7 +12,7 @@ from starlette.responses import Response
 from headrace.deliver.base import FeedEvent
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint
 from headrace.server.errors import json_response
-from headrace.server.models import Overview
+from headrace.server.models import Overview, RatesHistory
 from headrace.server.services import Services
 from headrace.server.sse import stream
 from headrace.server.topology import overview
@@ -42,6 +42,10 @@ async def show_overview(request: Request, services: Services) -> Response:
     return json_response(await services.run(overview, services))
 
 
+async def rates_history(request: Request, services: Services) -> Response:
+    return json_response(services.history.rates())
+
+
 async def live_overview(request: Request, services: Services) -> Response:
     return stream(_live(request.app.state.glance), request, services, "overview")
 
@@ -59,6 +63,13 @@ ENDPOINTS = (
         handler=show_overview,
         summary="The topology with rates and states",
         answers={200: Overview},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/overview/history",
+        handler=rates_history,
+        summary="The rates of the last ten minutes, every two seconds",
+        answers={200: RatesHistory},
     ),
     Endpoint(
         method="GET",

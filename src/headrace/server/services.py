@@ -24,6 +24,7 @@ from headrace.server.auth import Auth
 from headrace.server.bell import Bell
 from headrace.server.consumers import Members
 from headrace.server.dead_letters import DeadLetterIndex
+from headrace.server.history import History
 from headrace.server.metrics import Metrics
 from headrace.server.rates import Rates
 from headrace.store.follow import Followers
@@ -69,8 +70,12 @@ class Services:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is about to stop: feeds end."""
     waiting_queries: int = 0
+    history: History = field(init=False)
     bell: Bell = field(default_factory=Bell)
     """Rung by queue when a message was settled."""
+
+    def __post_init__(self) -> None:
+        self.history = History(self.clock)
 
     @property
     def body_limits(self) -> BodyLimits:

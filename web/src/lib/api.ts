@@ -8,6 +8,7 @@ import type {
   LateRow,
   Overview,
   Query,
+  RatesHistory,
   SendResult,
   Source,
   StatementResult,
@@ -116,6 +117,7 @@ const part = encodeURIComponent;
 
 export const api = {
   overview: () => call<Overview>("/v1/overview"),
+  history: () => call<RatesHistory>("/v1/overview/history"),
   topics: () => call<{ topics: Topic[] }>("/v1/topics").then((answer) => answer.topics),
   topic: (name: string) => call<Topic>(`/v1/topics/${part(name)}`),
   events: (name: string, limit = 50) =>

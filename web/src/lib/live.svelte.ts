@@ -1,9 +1,9 @@
 /** The overview, once a second, and what it was over the last ten minutes. Shared by all rooms. */
 
-import { open } from "./api";
+import { api, open } from "./api";
 import { Ring, type Points } from "./series";
 import { openStream, type LiveStream } from "./streams.svelte";
-import type { NodeState, Overview, TopologyNode } from "./types";
+import type { NodeState, Overview, RatesHistory, TopologyNode } from "./types";
 
 const KEPT_SECONDS = 600;
 
@@ -11,10 +11,13 @@ class Live {
   overview = $state.raw<Overview | null>(null);
   /** When the last overview came, by this computer's clock. */
   heard = $state(0);
+  #recalled = $state(0);
   #rates = new Map<string, Ring>();
   #stream = $state.raw<LiveStream | null>(null);
 
   start(): void {
+    // What was before the page was opened; without it, charts begin now.
+    api.history().then((past) => this.recall(past), () => undefined);
     this.#stream = openStream({
       connect: (_, signal) => open("/v1/overview/live", { signal, headers: { Accept: "text/event-stream" } }),
       onEvent: (event) => {
@@ -34,6 +37,19 @@ class Live {
     this.heard = now;
   }
 
+  /** Put the server's memory before what this page has seen by itself. */
+  recall(past: RatesHistory): void {
+    for (const [id, ys] of Object.entries(past.rates)) {
+      const seen = this.#rates.get(id)?.points() ?? { xs: [], ys: [] };
+      const ring = new Ring(KEPT_SECONDS);
+      const since = seen.xs[0] ?? Infinity;
+      past.times_ms.forEach((at, i) => at < since && ring.push(at, ys[i]!));
+      seen.xs.forEach((at, i) => ring.push(at, seen.ys[i] ?? 0));
+      this.#rates.set(id, ring);
+    }
+    this.#recalled += 1;
+  }
+
   get connection() {
     return this.#stream?.state ?? { state: "connecting" as const };
   }
@@ -45,6 +61,7 @@ class Live {
   /** The rate of a node (`topic:pageviews`), or of everything that arrives (`total`). */
   rates(id: string): Points {
     void this.heard;
+    void this.#recalled;
     return this.#rates.get(id)?.points() ?? { xs: [], ys: [] };
   }
 

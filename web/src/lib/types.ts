@@ -204,3 +204,9 @@ export interface Source {
   query_id: string | null;
   read_by: string[];
 }
+
+/** Records a second at each of the times, by a node's id; `total` is what arrived. */
+export interface RatesHistory {
+  times_ms: number[];
+  rates: Record<string, number[]>;
+}
