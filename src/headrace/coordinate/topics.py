@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from headrace.coordinate.base import late_topic
 from headrace.errors import Conflict, NotFound, UsageError
 from headrace.log.base import Log, TimestampColumn, Topic, TopicSpec
@@ -22,6 +24,7 @@ def declared_spec(source: Source) -> TopicSpec:
         key_format=source.key_format,
         value_format=source.value_format,
         timestamp=timestamp,
+        windowed=_windowed(source),
     )
 
 
@@ -35,8 +38,14 @@ def sink_spec(sink: Source) -> TopicSpec:
         role="derived",
         key_format=sink.key_format,
         value_format=sink.value_format,
-        windowed=("session" if sink.window.kind == "session" else "time") if sink.window else None,
+        windowed=_windowed(sink),
     )
+
+
+def _windowed(source: Source) -> Literal["time", "session"] | None:
+    if source.window is None:
+        return None
+    return "session" if source.window.kind == "session" else "time"
 
 
 def late_spec(query_id: str) -> TopicSpec:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,9 +14,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.config import SparkSettings
 from headrace.log.base import Route, TopicSpec
 from headrace.process.base import QuerySpec
-from headrace.process.lower.lower import lower_query
+from headrace.process.lower.lower import lower_query, waits_for_time
+from headrace.process.session import query_session
 
 FORMAT = "headrace"
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class StreamInputs:
     topics: Callable[[str], TopicSpec]
     cut: str
     max_rows: int
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def topic(self, name: str) -> TopicSpec:
         return self.topics(name)
@@ -36,7 +40,7 @@ class StreamInputs:
         reader = (
             self.spark.readStream.format(FORMAT)
             # The checkpoint knows the inputs by these names.
-            .name("input" if min_lag is None else "late_input")
+            .name(self._name(min_lag is not None))
             .option("path", str(self.log_folder))
             .option("topic", topic.name)
             .option("columns", columns_option(columns))
@@ -44,6 +48,13 @@ class StreamInputs:
             .option("maxRowsPerTrigger", self.max_rows)
         )
         return (reader if min_lag is None else reader.option("minLag", min_lag)).load()
+
+    def _name(self, late: bool) -> str:
+        """By their order in the plan; the first has no number."""
+        if late:
+            return "late_input"
+        number = next(self.numbers)
+        return "input" if number == 1 else f"input_{number}"
 
 
 def start_query(
@@ -56,7 +67,8 @@ def start_query(
 ) -> StreamingQuery:
     """Lower and start, from the checkpoint if there is one. With `available_now` it ends by itself when it has read
     what is there."""
-    inputs = StreamInputs(spark, log_folder, topics, spec.id, settings.max_rows_per_batch)
+    session = _session_for(spark, spec)
+    inputs = StreamInputs(session, log_folder, topics, spec.id, settings.max_rows_per_batch)
     lowered = lower_query(spec.plan, inputs, spec.late_topic)
     writer = (
         lowered.frame.writeStream.format(FORMAT)
@@ -73,6 +85,17 @@ def start_query(
     elif settings.trigger_ms > 0:
         writer = writer.trigger(processingTime=f"{settings.trigger_ms} milliseconds")
     return writer.start()
+
+
+def _session_for(spark: SparkSession, spec: QuerySpec) -> SparkSession:
+    """Results that come only with time need batches without input; a query that has some gets a session of its own, so
+    that the others are not made to run empty batches."""
+    if not waits_for_time(spec.plan):
+        return spark
+    session = query_session(spark)
+    session.conf.set(SHUFFLE_PARTITIONS, spark.conf.get(SHUFFLE_PARTITIONS, "1"))
+    session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "true")
+    return session
 
 
 def columns_option(columns: Sequence[str]) -> str:

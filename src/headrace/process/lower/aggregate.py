@@ -5,34 +5,43 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from headrace.errors import UsageError
 from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START
-from headrace.process.aggregates import lower_aggregate
+from headrace.process.aggregates import Decomposed, decompose, order_of
 from headrace.process.expressions import lower_expression
+from headrace.process.lower.changes import SIGN, signed_changes
 from headrace.process.lower.rows import Rows, column
 from headrace.process.lower.window import CLOSES, expand_windows, forget_closed_windows, is_late
-from headrace.sql.plan import Aggregate
+from headrace.sql.plan import Aggregate, Named
 from headrace.sql.source import WINDOW_COLUMNS, Window
 
 
-def lower_aggregate_node(node: Aggregate, rows: Rows) -> Rows:
-    """One row per group that changed, with `$time` the largest event time of the group's rows."""
+def lower_aggregate_node(node: Aggregate, rows: Rows, final: bool = False) -> Rows:
+    """One row per group that changed, with `$time` the largest event time of the group's rows. With `final`, one row
+    per window, once it is closed."""
+    if node.over == "table":
+        rows = signed_changes(node, rows)
     rows = groupable(node, rows)
     frame = rows.frame
     if node.window is not None:
         admitted = expand_windows(frame, node.window).filter(~is_late(node.window))
-        frame = forget_closed_windows(admitted, node.window)
+        frame = forget_closed_windows(admitted, node.window, final)
     # Only what is grouped and aggregated; the keys under names no column of the input can have.
-    keys = [lower_expression(key.expression).alias(_key_name(place)) for place, key in enumerate(node.keys)]
+    keys = [lower_expression(key.expression).alias(key_name(place)) for place, key in enumerate(node.keys)]
     window = [column(CLOSES)] if node.window is not None else []
-    measures = [lower_aggregate(named).alias(named.name) for named in node.aggregates]
-    grouped = frame.groupBy(*keys, *window).agg(*measures, F.max(column(TIME)).alias(TIME))
+    sign = column(SIGN) if node.over == "table" else None
+    decomposed = [decompose(named, order_of(frame.columns), sign) for named in node.aggregates]
+    parts = [
+        part.aggregate().alias(part_name(place, number))
+        for place, one in enumerate(decomposed)
+        for number, part in enumerate(one.parts)
+    ]
+    grouped = frame.groupBy(*keys, *window).agg(*parts, F.max(column(TIME)).alias(TIME))
     bounds = _bounds(node.window) if node.window is not None else []
     return Rows(
         grouped.select(
-            *(column(_key_name(place)).alias(key.name) for place, key in enumerate(node.keys)),
+            *(column(key_name(place)).alias(key.name) for place, key in enumerate(node.keys)),
             *bounds,
-            *(column(named.name) for named in node.aggregates),
+            *results(node.aggregates, decomposed),
             column(TIME),
             F.lit(False).alias(TOMBSTONE),
         ),
@@ -43,11 +52,6 @@ def lower_aggregate_node(node: Aggregate, rows: Rows) -> Rows:
 
 def groupable(node: Aggregate, rows: Rows) -> Rows:
     """The rows that take part: no tombstones, no null in a key. The late ledger is made of the same ones."""
-    if rows.changelog:
-        raise UsageError(
-            "an aggregate over a table is not supported yet",
-            hint="group the stream that the table was made from",
-        )
     frame = rows.frame
     if rows.tombstones:
         frame = frame.filter(~column(TOMBSTONE))
@@ -56,13 +60,30 @@ def groupable(node: Aggregate, rows: Rows) -> Rows:
     return Rows(frame)
 
 
+def results(aggregates: tuple[Named, ...], decomposed: list[Decomposed]) -> list[Column]:
+    """The aggregates' values out of columns with their merged parts."""
+    found = []
+    for place, (named, one) in enumerate(zip(aggregates, decomposed, strict=True)):
+        merged = [column(part_name(place, number)) for number in range(len(one.parts))]
+        found.append(one.result(*merged).alias(named.name))
+    return found
+
+
 def _bounds(window: Window) -> list[Column]:
     """Once for expressions, once for the key that the row is stored under."""
     end = F.unix_millis(column(CLOSES))
     start = end - F.lit(window.size_ms)
+    return window_columns(start, end)
+
+
+def window_columns(start: Column, end: Column) -> list[Column]:
     visible_start, visible_end = (bound.name for bound in WINDOW_COLUMNS)
     return [start.alias(visible_start), end.alias(visible_end), start.alias(WINDOW_START), end.alias(WINDOW_END)]
 
 
-def _key_name(place: int) -> str:
+def key_name(place: int) -> str:
     return f"$key{place}"
+
+
+def part_name(place: int, number: int) -> str:
+    return f"$part{place}_{number}"

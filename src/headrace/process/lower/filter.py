@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from headrace.log.base import TOMBSTONE
 from headrace.process.expressions import lower_expression
-from headrace.process.lower.rows import Rows, column
+from headrace.process.lower.rows import LATE_ROW, Rows, column
 from headrace.sql.plan import Filter
 
 
@@ -17,8 +17,9 @@ def lower_filter(node: Filter, rows: Rows) -> Rows:
     because an earlier value of its key may have passed. A tombstone passes no condition."""
     predicate = lower_expression(node.predicate)
     if not rows.changelog:
-        kept = rows.frame.filter(predicate & ~column(TOMBSTONE) if rows.tombstones else predicate)
-        return replace(rows, frame=kept, tombstones=False)
+        passes = predicate & ~column(TOMBSTONE) if rows.tombstones else predicate
+        passes = passes | column(LATE_ROW).isNotNull() if rows.late else passes
+        return replace(rows, frame=rows.frame.filter(passes), tombstones=False)
     gone = ~F.coalesce(predicate, F.lit(False))
     if rows.tombstones:
         gone = column(TOMBSTONE) | gone

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
 from pyspark.sql import DataFrame
 
-from headrace.errors import UsageError
 from headrace.log.base import Route
-from headrace.process.lower.aggregate import lower_aggregate_node
+from headrace.process.lower.aggregate import groupable, lower_aggregate_node
 from headrace.process.lower.filter import lower_filter
+from headrace.process.lower.flat_map import lower_flat_map
+from headrace.process.lower.join import lower_join
 from headrace.process.lower.late import lower_late
-from headrace.process.lower.project import lower_project
+from headrace.process.lower.partition_by import lower_partition_by
+from headrace.process.lower.project import lower_project, lower_rename
 from headrace.process.lower.rows import Rows
 from headrace.process.lower.scan import Inputs, lower_scan
+from headrace.process.lower.session import lower_sessions
 from headrace.process.lower.sink import route_rows
 from headrace.sql.expressions import ColumnRef, Expression
-from headrace.sql.plan import Aggregate, Filter, PersistentQuery, PlanNode, Project, Scan, walk
+from headrace.sql.plan import (
+    Aggregate,
+    Filter,
+    FlatMap,
+    Join,
+    PartitionBy,
+    PersistentQuery,
+    PlanNode,
+    Project,
+    Rename,
+    Scan,
+    is_table,
+    primary_key,
+    scanned,
+    walk,
+)
 from headrace.sql.walk import walk as walk_expression
 
 
@@ -31,47 +48,86 @@ class Lowered:
 
 def lower_query(query: PersistentQuery, inputs: Inputs, late_topic: str | None = None) -> Lowered:
     """Without `late_topic`, late records are not counted and nobody is told: for batches that only want the table."""
-    if query.emit == "final":
-        raise UsageError("EMIT FINAL is not supported yet", hint="use EMIT CHANGES")
-    rows = lower_node(query.root, inputs)
+    final = query.emit == "final"
+    rows = Lowering(inputs, final).lower(query.root, used_columns(query.root))
     windowed = windowed_aggregate(query.root)
     late = lower_late_branch(windowed, inputs) if windowed is not None and late_topic is not None else None
     routed = route_rows(query, rows, late, late_topic)
-    aggregated = any(isinstance(node, Aggregate) for node in walk(query.root))
-    return Lowered(routed.frame, routed.routes, "update" if aggregated else "append")
+    return Lowered(routed.frame, routed.routes, _output_mode(query))
 
 
-def lower_node(
-    node: PlanNode, inputs: Inputs, needed: Collection[str] | None = None, min_lag: int | None = None
-) -> Rows:
-    """`needed` are the columns that the scan below must give; by default those that this node and the ones below
-    use."""
-    if needed is None:
-        needed = used_columns(node)
-    match node:
-        case Scan():
-            return lower_scan(node, inputs, needed, min_lag)
-        case Filter():
-            return lower_filter(node, lower_node(node.input, inputs, needed, min_lag))
-        case Project():
-            return lower_project(node, lower_node(node.input, inputs, needed, min_lag))
-        case Aggregate():
-            return lower_aggregate_node(node, lower_node(node.input, inputs, needed, min_lag))
-        case _:
-            raise UsageError(f"{type(node).__name__} is not run on Spark yet")
+def _output_mode(query: PersistentQuery) -> Literal["append", "update"]:
+    """Only Spark's own aggregate knows a difference: appending, a window comes out once, when it is closed."""
+    if query.emit == "final" and windowed_aggregate(query.root) is not None:
+        return "append"
+    return "update" if any(isinstance(node, Aggregate | Join) for node in walk(query.root)) else "append"
+
+
+def waits_for_time(query: PersistentQuery) -> bool:
+    """Are there results that come only with time: windows that close, rows that nothing matched? Then a batch without
+    input has work to do."""
+    joins = [below for below in walk(query.root) if isinstance(below, Join) and below.kind != "inner"]
+    return query.emit == "final" or any(join.within and join.within.grace_ms is not None for join in joins)
+
+
+def lower_node(node: PlanNode, inputs: Inputs) -> Rows:
+    return Lowering(inputs).lower(node, used_columns(node))
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """`min_lag`: read only what may lag behind stream time by more than that."""
+
+    inputs: Inputs
+    final: bool = False
+    min_lag: int | None = None
+
+    def lower(self, node: PlanNode, needed: frozenset[str]) -> Rows:
+        """`needed` are the names of columns, as they are above the node, that expressions anywhere use."""
+        match node:
+            case Scan():
+                return lower_scan(node, self.inputs, needed, self.min_lag)
+            case Filter():
+                return lower_filter(node, self.lower(node.input, needed))
+            case Rename():
+                return lower_rename(node, self.lower(node.input, _renamed_back(node, needed)))
+            case FlatMap():
+                return lower_flat_map(node, self.lower(node.input, needed))
+            case PartitionBy():
+                return lower_partition_by(node, self.lower(node.input, needed))
+            case Project():
+                return lower_project(node, self.lower(node.input, needed))
+            case Join():
+                sides = [self.lower(side, needed | _key_of(side)) for side in (node.left, node.right)]
+                return lower_join(node, *sides)
+            case Aggregate():
+                below = self.lower(node.input, needed | _key_of(node.input))
+                if node.window is not None and node.window.kind == "session":
+                    return lower_sessions(node, below, self.final)
+                return lower_aggregate_node(node, below, self.final)
+
+
+def _renamed_back(node: Rename, needed: frozenset[str]) -> frozenset[str]:
+    pairs = zip(node.input.columns, node.names, strict=True)
+    return frozenset(old.name for old, new in pairs if new in needed)
+
+
+def _key_of(node: PlanNode) -> frozenset[str]:
+    return frozenset(primary_key(node)) if is_table(node) else frozenset()
 
 
 def lower_late_branch(node: Aggregate, inputs: Inputs) -> DataFrame:
     """Reads the input a second time, but only frames in which a record lags behind stream time by more than grace: a
     late record's window has not ended at its own time, so it lags more than that. Usually there is no such frame."""
     assert node.window is not None
-    source = next(below.source for below in walk(node) if isinstance(below, Scan))
-    needed = {column.name for column in source.columns}
-    return lower_late(node, lower_node(node.input, inputs, needed, min_lag=node.window.grace_ms), source)
+    [source] = scanned(node)
+    needed = used_columns(node) | frozenset(column.name for column in source.columns)
+    below = Lowering(inputs, min_lag=node.window.grace_ms).lower(node.input, needed)
+    return lower_late(node, groupable(node, below), source)
 
 
 def used_columns(node: PlanNode) -> frozenset[str]:
-    """Every name that an expression mentions."""
+    """Every name that an expression mentions, and those below a Rename that stand for them."""
     roots = (expression for below in walk(node) for expression in _expressions(below))
     parts = (part for root in roots for part in walk_expression(root))
     return frozenset(part.name for part in parts if isinstance(part, ColumnRef))
@@ -81,6 +137,12 @@ def _expressions(node: PlanNode) -> list[Expression]:
     match node:
         case Filter():
             return [node.predicate]
+        case FlatMap():
+            return [named.expression for named in node.functions]
+        case PartitionBy():
+            return [named.expression for named in node.key]
+        case Join():
+            return [node.left_key, node.right_key]
         case Project():
             return [named.expression for named in node.key + node.value]
         case Aggregate():
@@ -90,5 +152,8 @@ def _expressions(node: PlanNode) -> list[Expression]:
 
 
 def windowed_aggregate(node: PlanNode) -> Aggregate | None:
+    """The aggregate over time windows whose late records are found by reading its input again: over a stream as it is
+    in the log. Sessions and joins tell their late records themselves."""
     found = [below for below in walk(node) if isinstance(below, Aggregate) and below.window is not None]
-    return found[0] if found else None
+    plain = [one for one in found if one.window and one.window.kind != "session"]
+    return plain[0] if plain and not any(isinstance(below, Join) for below in walk(node)) else None

@@ -7,8 +7,8 @@ from pyspark.sql import functions as F
 
 from headrace.log.base import ARRIVAL, TIME, TOMBSTONE, WINDOW_END, WINDOW_START
 from headrace.process.expressions import lower_expression
-from headrace.process.lower.rows import Rows, column
-from headrace.sql.plan import Named, Project
+from headrace.process.lower.rows import LATE_ROW, PLACE, Rows, column
+from headrace.sql.plan import Named, Project, Rename
 
 
 def lower_project(node: Project, rows: Rows) -> Rows:
@@ -16,10 +16,18 @@ def lower_project(node: Project, rows: Rows) -> Rows:
     stays one: its values are null, whatever the expressions would make of nulls."""
     keys = [_named(named) for named in node.key]
     values = [_named(named, deleted=rows.tombstones) for named in node.value]
-    carried = [column(name) for name in (ARRIVAL, WINDOW_START, WINDOW_END) if name in rows.frame.columns]
+    carried = rows.carried(ARRIVAL, PLACE, WINDOW_START, WINDOW_END, LATE_ROW)
     return rows.with_frame(rows.frame.select(*keys, *values, *carried, column(TIME), column(TOMBSTONE)))
 
 
 def _named(named: Named, deleted: bool = False) -> Column:
     value = lower_expression(named.expression)
     return (F.when(~column(TOMBSTONE), value) if deleted else value).alias(named.name)
+
+
+def lower_rename(node: Rename, rows: Rows) -> Rows:
+    """System columns keep their names, and columns that nobody needs are not there to be renamed."""
+    names = {old.name: new for old, new in zip(node.input.columns, node.names, strict=True)}
+    return rows.with_frame(
+        rows.frame.select(*(column(name).alias(names.get(name, name)) for name in rows.frame.columns))
+    )

@@ -7,6 +7,10 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+PLACE = "$place"
+"""Which row it is of those that one record has become: they share their arrival number."""
+LATE_ROW = "$late"
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -19,9 +23,19 @@ class Rows:
     """The rows are a table's changes: one that is filtered out must still say that its key is gone."""
     tombstones: bool = False
     """May `$tombstone` be true? If not, nobody has to look."""
+    late: bool = False
+    """Is there a column `$late`, which is set for rows that came too late and belong into the ledger only? No operator
+    may drop those, or look at anything else of them."""
 
     def with_frame(self, frame: DataFrame) -> Rows:
         return replace(self, frame=frame)
+
+    def has(self, name: str) -> bool:
+        return name in self.frame.columns
+
+    def carried(self, *names: str) -> list[Column]:
+        """Those of the named system columns that are there."""
+        return [column(name) for name in names if self.has(name)]
 
 
 def column(name: str) -> Column:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from headrace.errors import UsageError
 from headrace.log.base import ROUTE, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Route
 from headrace.process.base import LATE_COLUMNS
-from headrace.process.lower.rows import Rows, column
+from headrace.process.lower.rows import LATE_ROW, Rows, column
 from headrace.process.spark_types import spark_type
 from headrace.sql.plan import PersistentQuery
 from headrace.sql.source import Source
@@ -30,19 +30,31 @@ def route_rows(query: PersistentQuery, rows: Rows, late: DataFrame | None, late_
     names = [column_.name for column_ in query.sink.key + query.sink.value]
     projected = [named.name for named in query.root.key + query.root.value]
     system = [TIME, TOMBSTONE, *([WINDOW_START, WINDOW_END] if query.sink.window else [])]
+    if rows.late and late_topic is None:
+        rows = replace(rows, frame=rows.frame.filter(column(LATE_ROW).isNull()), late=False)
     main = rows.frame.select(
         *(column(theirs).alias(ours) for theirs, ours in zip(projected, names, strict=True)),
         *(column(name) for name in system),
+        *rows.carried(*([LATE_ROW] if rows.late else [])),
     )
     if query.sink.timestamp is not None:
         main = main.withColumn(TIME, _event_time(query.sink))
     main_route = Route(query.sink.topic, {name: name for name in names + system})
-    if late is None or late_topic is None:
+    if late_topic is None or (late is None and not rows.late):
         return Routed(main, (main_route,))
     late_route = Route(
         late_topic, {c.name: _late_name(c.name) for c in LATE_COLUMNS} | {TIME: TIME, TOMBSTONE: TOMBSTONE}
     )
-    return Routed(_union(main, late), (main_route, late_route))
+    routes = (main_route, late_route)
+    return Routed(_split(main) if late is None else _union(main, late), routes)
+
+
+def _split(frame: DataFrame) -> DataFrame:
+    """Rows that carry something for the ledger are for it alone."""
+    others = [column(name) for name in frame.columns if name != LATE_ROW]
+    late = [column(LATE_ROW).getField(c.name).alias(_late_name(c.name)) for c in LATE_COLUMNS]
+    route = F.when(column(LATE_ROW).isNull(), MAIN).otherwise(LATE)
+    return frame.select(*others, *late, route.alias(ROUTE))
 
 
 def _event_time(sink: Source) -> Column:

@@ -17,6 +17,9 @@ from headrace.sql.source import Window
 CLOSES = "$closes"
 """The window's end as a timestamp: what Spark's watermark is about."""
 
+EVENT = "$event"
+WATERMARK_MARK = "spark.watermarkDelayMs"
+
 # 9999-12-31T23:59:59.999Z. Collectors refuse later event times; a record that has one all the same must not stop the
 # query.
 LAST_TIME_MS = 253_402_300_799_999
@@ -43,11 +46,23 @@ def is_late(window: Window) -> Column:
     return column(WINDOW_END) + F.lit(window.grace_ms) <= column(STREAM_TIME)
 
 
-def forget_closed_windows(frame: DataFrame, window: Window) -> DataFrame:
+def forget_closed_windows(frame: DataFrame, window: Window, final: bool = False) -> DataFrame:
     """Let Spark free a window's state once its watermark, the largest end seen in *earlier* batches minus size and
     grace, has reached the window's end. It can never drop what `is_late` admitted: an end is at most its record's
     time plus size, so the watermark is at most the stream time of any later record minus grace."""
     closes = F.timestamp_millis(column(WINDOW_END))
+    if final:
+        return _close_on_time(frame, window, closes)
     behind = f"{window.size_ms + window.grace_ms} milliseconds"
     # The name is parsed as SQL.
     return frame.withColumn(CLOSES, closes).withWatermark(f"`{CLOSES}`", behind)
+
+
+def _close_on_time(frame: DataFrame, window: Window, closes: Column) -> DataFrame:
+    """Here the window comes out when it is closed, which must be as soon as it is: the watermark is the largest event
+    time minus grace, exactly. Spark closes by the column that carries the watermark's mark; event time does, and the
+    window's end gets the same mark."""
+    event = F.timestamp_millis(column(TIME))
+    stamped = frame.withColumn(EVENT, event).withWatermark(f"`{EVENT}`", f"{window.grace_ms} milliseconds")
+    others = [column(name) for name in frame.columns]
+    return stamped.select(*others, closes.alias(CLOSES, metadata={WATERMARK_MARK: window.grace_ms}))

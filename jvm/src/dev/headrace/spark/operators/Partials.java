@@ -1,0 +1,80 @@
+package dev.headrace.spark.operators;
+
+import java.io.Serializable;
+import java.math.BigDecimal;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Partial results that can be merged. Kinds: {@code sum} (integers wrap), {@code min}, {@code max}, {@code first} and
+ * {@code last} (structures that begin with an arrival number), {@code list} (arrays, put one behind the other). Null is
+ * nothing yet.
+ */
+final class Partials implements Serializable {
+  private static final long serialVersionUID = 1L;
+
+  private final String[] kinds;
+
+  Partials(String[] kinds) {
+    this.kinds = kinds;
+  }
+
+  Row merge(Row one, Row other) {
+    Object[] merged = new Object[kinds.length];
+    for (int place = 0; place < kinds.length; place++) {
+      Object a = one.get(place);
+      Object b = other.get(place);
+      merged[place] = a == null ? b : b == null ? a : merge(kinds[place], one, other, place);
+    }
+    return RowFactory.create(merged);
+  }
+
+  private static Object merge(String kind, Row one, Row other, int place) {
+    Object a = one.get(place);
+    Object b = other.get(place);
+    return switch (kind) {
+      case "sum" -> sum(a, b);
+      case "min" -> compare(a, b) <= 0 ? a : b;
+      case "max" -> compare(a, b) >= 0 ? a : b;
+      case "first" -> ((Row) a).getLong(0) <= ((Row) b).getLong(0) ? a : b;
+      case "last" -> ((Row) a).getLong(0) >= ((Row) b).getLong(0) ? a : b;
+      case "list" -> {
+        List<Object> both = new ArrayList<>(one.getList(place));
+        both.addAll(other.getList(place));
+        yield CollectionConverters.asScala(both).toSeq();
+      }
+      default -> throw new IllegalArgumentException("no partial result is called `" + kind + "`");
+    };
+  }
+
+  private static Object sum(Object a, Object b) {
+    if (a instanceof Integer number) {
+      return number + (Integer) b;
+    }
+    if (a instanceof Long number) {
+      return number + (Long) b;
+    }
+    if (a instanceof Double number) {
+      return number + (Double) b;
+    }
+    return ((BigDecimal) a).add((BigDecimal) b);
+  }
+
+  @SuppressWarnings("unchecked")
+  private static int compare(Object a, Object b) {
+    if (a instanceof byte[] bytes) {
+      return Arrays.compareUnsigned(bytes, (byte[]) b);
+    }
+    if (a instanceof String text) {
+      // As Spark does: by bytes, not by UTF-16.
+      byte[] other = ((String) b).getBytes(StandardCharsets.UTF_8);
+      return Arrays.compareUnsigned(text.getBytes(StandardCharsets.UTF_8), other);
+    }
+    return ((Comparable<Object>) a).compareTo(b);
+  }
+}
