@@ -166,4 +166,4 @@ def test_the_project_s_strongest_key_is_used(headrace: Headrace, tmp_path: Path)
         refused = headrace("sql", "-e", "DROP TABLE users;", "--url", url, "--key", "reader")
         assert refused.code == 1
         with Api(url, "reader") as api, pytest.raises(Refused):
-            api.post("/v1/statements", {"sql": "SHOW TABLES;"})
+            api.post("/v1/statements", {"sql": "DROP TABLE users;"})

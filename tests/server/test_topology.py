@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def report(server: Running, *statuses: QueryStatus, state: str = "running") -> None:
-    server.services.engine.receive(msgspec.to_builtins(EngineReport(state, 4711, list(statuses))))
+    server.services.engine.receive(msgspec.to_builtins(EngineReport(state, os.getpid(), list(statuses))))
 
 
 def nodes(server: Running) -> dict[str, dict[str, Any]]:

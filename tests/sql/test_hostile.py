@@ -53,10 +53,10 @@ def test_mutated_statements_give_errors_that_point() -> None:
     for number in range(2_000):
         seed = SEEDS[number % len(SEEDS)] if number % 3 else SHOP
         text = mutated(seed, generator)
-        began = time.perf_counter()
+        began = time.thread_time()
         error = caught(text, catalog)
         pieces = split(text)
-        assert time.perf_counter() - began < 1, text
+        assert time.thread_time() - began < 1, text
         assert all(text[piece.start : piece.end] == piece.text for piece in pieces)
         if error is not None:
             refused += 1
@@ -93,11 +93,11 @@ PATHOLOGICAL = {
 
 @pytest.mark.parametrize("name", PATHOLOGICAL)
 def test_depth_has_a_limit(name: str) -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     with pytest.raises(SqlError) as caught:
         parse(PATHOLOGICAL[name])
     assert caught.value.line == 1
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1
 
 
 def test_what_is_within_the_limit_can_be_planned_and_evaluated() -> None:
@@ -118,7 +118,7 @@ def test_a_deep_caller_gets_an_error_too() -> None:
 
 
 def test_many_statements_and_long_lists_take_linear_time() -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     assert len(parse("SHOW STREAMS;\n" * 5_000)) == 5_000
     assert depth(parse_expression(f"a IN ({', '.join(['1'] * 20_000)})")) == 2
-    assert time.perf_counter() - began < 5
+    assert time.thread_time() - began < 5

@@ -130,7 +130,8 @@ class Pusher:
         raise NotPushable
 
     def _type_of(self, terms: tuple[Condition, ...]) -> DataType:
-        [compared] = [term for term in terms if isinstance(term, Field)]
+        """All have one type: any of the columns tells."""
+        compared = next(term for term in terms if isinstance(term, Field))
         return DOUBLE if compared.real else self.columns[compared.column]
 
     def _without_nan(self, compared: Operation) -> Condition:
