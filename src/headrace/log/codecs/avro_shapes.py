@@ -130,7 +130,7 @@ def _reader(tree: Any, type_: DataType, types: Types) -> Convert | None:
         case (BigInt() | Double(), "int" | "long") | (Double(), "float" | "double") | (Integer(), "int"):
             return None
         case Integer(), "long":
-            return lambda value: _ranged(value, -(1 << 31), (1 << 31) - 1, type_)
+            return lambda value: ranged(value, -(1 << 31), (1 << 31) - 1, type_)
         case Bytes(), "string":
             return lambda value: value.encode()
         case Varchar(), "bytes":
@@ -140,14 +140,14 @@ def _reader(tree: Any, type_: DataType, types: Types) -> Convert | None:
         case Decimal(precision, scale), "int" | "long":
             return _decimal_number(precision, scale)
         case Date(), "int":
-            return lambda value: _ranged(value, FIRST_DAY, LAST_DAY, type_)
+            return lambda value: ranged(value, FIRST_DAY, LAST_DAY, type_)
         case Time(), "int":
-            return lambda value: _ranged(value, 0, DAY_MS - 1, type_)
+            return lambda value: ranged(value, 0, DAY_MS - 1, type_)
         case Time(), "long":
-            return lambda value: _ranged(value // 1000 if logical == "time-micros" else value, 0, DAY_MS - 1, type_)
+            return lambda value: ranged(value // 1000 if logical == "time-micros" else value, 0, DAY_MS - 1, type_)
         case Timestamp(), "long" if logical in MICROS:
             per = MICROS[logical]
-            return lambda value: _ranged(value * per, FIRST_MS * 1000, LAST_MS * 1000 + 999, type_)
+            return lambda value: ranged(value * per, FIRST_MS * 1000, LAST_MS * 1000 + 999, type_)
         case Array(element), "array":
             return _array_reader(tree, element, types)
         case Map(), "map" | "array":
@@ -158,7 +158,8 @@ def _reader(tree: Any, type_: DataType, types: Types) -> Convert | None:
             raise UsageError(f"Avro's `{logical or kind}` cannot be read as {type_}")
 
 
-def _ranged(value: int, low: int, high: int, type_: DataType) -> int:
+def ranged(value: int, low: int, high: int, type_: DataType) -> int:
+    """`Mismatch` unless it is between the two, both included."""
     if not low <= value <= high:
         raise Mismatch(f"does not fit into {type_}: {value}")
     return value
@@ -172,23 +173,23 @@ def _text(value: bytes) -> str:
 
 
 def _decimal_reader(written: int, precision: int, scale: int) -> Convert:
-    limit = 10**precision
+    return lambda value: scaled(value, written, precision, scale)
 
-    def convert(value: bytes) -> decimal.Decimal:
-        if len(value) > 64:
-            raise Mismatch(f"does not fit into DECIMAL({precision}, {scale})")
-        unscaled = int.from_bytes(value, "big", signed=True)
-        if written < scale:
-            unscaled *= 10 ** (scale - written)
-        elif written > scale:
-            unscaled, lost = divmod(unscaled, 10 ** (written - scale))
-            if lost:
-                raise Mismatch(f"has more than {scale} decimals")
-        if not -limit < unscaled < limit:
-            raise Mismatch(f"does not fit into DECIMAL({precision}, {scale})")
-        return decimal.Decimal(unscaled).scaleb(-scale, _WIDE)
 
-    return convert
+def scaled(value: bytes, written: int, precision: int, scale: int) -> decimal.Decimal:
+    """A number without its point, big-endian, with `written` decimals → DECIMAL(precision, scale), exactly."""
+    if len(value) > 64 or not -1000 <= written <= 1000:
+        raise Mismatch(f"does not fit into DECIMAL({precision}, {scale})")
+    unscaled = int.from_bytes(value, "big", signed=True)
+    if written < scale:
+        unscaled *= 10 ** (scale - written)
+    elif written > scale:
+        unscaled, lost = divmod(unscaled, 10 ** (written - scale))
+        if lost:
+            raise Mismatch(f"has more than {scale} decimals")
+    if abs(unscaled) >= 10**precision:
+        raise Mismatch(f"does not fit into DECIMAL({precision}, {scale})")
+    return decimal.Decimal(unscaled).scaleb(-scale, _WIDE)
 
 
 def _decimal_number(precision: int, scale: int) -> Convert:

@@ -7,12 +7,14 @@ from headrace.log.codecs.avro import AvroCodec
 from headrace.log.codecs.base import Codec, FormatOptions, Schemas, Side
 from headrace.log.codecs.delimited import Delimited
 from headrace.log.codecs.json_payloads import JsonPayloads
+from headrace.log.codecs.json_sr import JsonSrCodec
 from headrace.log.codecs.kafka_primitives import KafkaPrimitive
 from headrace.log.codecs.plain import Nothing, Raw
+from headrace.log.codecs.protobuf import ProtobufCodec
 from headrace.types import Column
 
-FORMATS = ("JSON", "DELIMITED", "KAFKA", "NONE", "RAW", "AVRO")
-REGISTRY_FORMATS = ("AVRO",)
+FORMATS = ("JSON", "DELIMITED", "KAFKA", "NONE", "RAW", "AVRO", "PROTOBUF", "JSON_SR")
+REGISTRY_FORMATS = ("AVRO", "PROTOBUF", "JSON_SR")
 """Those whose payloads name a schema in the registry."""
 
 
@@ -31,7 +33,10 @@ def make_codec(
     if name in REGISTRY_FORMATS:
         if schemas is None:
             raise UsageError(f"the format {name} needs a schema registry")
-        return _with_registry(name, topic, columns, side, options, schemas)
+        if name == "JSON_SR":
+            return JsonSrCodec(topic, columns, schemas, side, options, keep_rest)
+        kind = AvroCodec if name == "AVRO" else ProtobufCodec
+        return kind(topic, columns, schemas, side, options)
     match name:
         case "JSON":
             # A key of one column is that column, as in ksqlDB.
@@ -47,9 +52,3 @@ def make_codec(
             return Raw(columns)
         case _:
             raise UsageError(f"there is no format `{format_}`", hint=f"formats are {', '.join(FORMATS)}")
-
-
-def _with_registry(
-    name: str, topic: str, columns: tuple[Column, ...], side: Side, options: FormatOptions, schemas: Schemas
-) -> Codec:
-    return AvroCodec(topic, columns, schemas, side, options)

@@ -77,8 +77,16 @@ def rows_to_json(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> li
     return answer
 
 
-def converter(type_: DataType) -> Convert | None:
-    """What turns a value that is not null into JSON; None if it is JSON already."""
+def converter(
+    type_: DataType,
+    special: Callable[[DataType], Convert | None] | None = None,
+    name: Callable[[str], str] = display_name,
+) -> Convert | None:
+    """What turns a value that is not null into JSON; None if it is JSON already. `special` may give a type a form of
+    its own; `name` is how a STRUCT's fields are called."""
+    found = special(type_) if special is not None else None
+    if found is not None:
+        return found
     match type_:
         case Timestamp():
             return timestamp_to_json
@@ -93,11 +101,11 @@ def converter(type_: DataType) -> Convert | None:
         case Decimal():
             return decimal_to_json
         case Array(element):
-            return _array_converter(element)
+            return _array_converter(converter(element, special, name))
         case Map(key, value):
-            return _map_converter(key, value)
+            return _map_converter(key, converter(value, special, name))
         case Struct(fields):
-            return _struct_converter(fields)
+            return _struct_converter([(field, name(field), converter(inner, special, name)) for field, inner in fields])
         case _:
             return None
 
@@ -137,19 +145,20 @@ def decimal_to_json(value: decimal.Decimal | int | float) -> decimal.Decimal:
     return value if isinstance(value, decimal.Decimal) else decimal.Decimal(str(value))
 
 
-def _array_converter(element: DataType) -> Convert | None:
-    convert = converter(element)
+def _array_converter(convert: Convert | None) -> Convert | None:
     if convert is None:
         return None
     return lambda values: [None if value is None else convert(value) for value in values]
 
 
-def _map_converter(key: DataType, value: DataType) -> Convert:
-    def convert(entries: Any) -> dict[str, Any]:
+def _map_converter(key: DataType, convert: Convert | None) -> Convert:
+    def convert_all(entries: Any) -> dict[str, Any]:
         pairs = entries.items() if isinstance(entries, Mapping) else entries
-        return {_key_text(name, key): value_to_json(inner, value) for name, inner in pairs}
+        return {
+            _key_text(name, key): inner if convert is None or inner is None else convert(inner) for name, inner in pairs
+        }
 
-    return convert
+    return convert_all
 
 
 def _key_text(value: Any, type_: DataType) -> str:
@@ -158,10 +167,12 @@ def _key_text(value: Any, type_: DataType) -> str:
     return shown if isinstance(shown, str) else to_json(shown).decode()
 
 
-def _struct_converter(fields: tuple[tuple[str, DataType], ...]) -> Convert:
-    columns = [Column(name, type_) for name, type_ in fields]
-
+def _struct_converter(fields: Sequence[tuple[str, str, Convert | None]]) -> Convert:
     def convert(value: Mapping[str, Any]) -> dict[str, Any]:
-        return row_to_json(columns, (value.get(column.name) for column in columns))
+        row: dict[str, Any] = {}
+        for field, name, inner in fields:
+            item = value.get(field)
+            row[name] = item if inner is None or item is None else inner(item)
+        return row
 
     return convert

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from headrace.log.codecs.base import Codec, Decoded, Encoded, binary, decoded, values_of
 from headrace.log.codecs.json_codec import as_sent
-from headrace.log.codecs.json_encode import converter, to_json
+from headrace.log.codecs.json_encode import Convert, converter, to_json
 from headrace.log.codecs.json_values import Mismatch, Reader, shown
 from headrace.log.codecs.nested import has_decimal, has_struct, undeclared
-from headrace.types import Column, display_name
+from headrace.types import Column, DataType, display_name
 
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 _MAX_LAYOUTS = 1024
@@ -31,7 +31,8 @@ class Errors(dict[int, str]):
 
 
 class JsonPayloads(Codec):
-    """`wrapped`: an object with a field per column. `name` is how a column is called in what is written."""
+    """`wrapped`: an object with a field per column. `name` is how a column is called in what is written; `special`
+    may give a type a form of its own."""
 
     def __init__(
         self,
@@ -39,12 +40,14 @@ class JsonPayloads(Codec):
         wrapped: bool = True,
         keep_rest: bool = False,
         name: Callable[[str], str] = display_name,
+        special: Callable[[DataType], Convert | None] | None = None,
     ) -> None:
         self.columns = columns
         self._wrapped = wrapped or len(columns) != 1
         self._keep_rest = keep_rest and self._wrapped
         self._readers = [Reader(column.type) for column in columns]
         self._names = [name(column.name) for column in columns]
+        self._converters = [converter(column.type, special, name) for column in columns]
         exact = {column.name: column.name for column in columns}
         self._by_name = {column.name.casefold(): column.name for column in reversed(columns)} | exact
         self._structs = [column for column in columns if has_struct(column.type)]
@@ -168,7 +171,10 @@ class JsonPayloads(Codec):
     # Writing
 
     def encode(self, batch: pa.RecordBatch) -> Encoded:
-        columns = [json_column(batch.column(column.name), column) for column in self.columns]
+        columns = [
+            json_column(batch.column(column.name), convert)
+            for column, convert in zip(self.columns, self._converters, strict=True)
+        ]
         if not self._wrapped:
             return Encoded(binary([to_json(value) for value in columns[0]]))
         if not columns:
@@ -177,10 +183,9 @@ class JsonPayloads(Codec):
         return Encoded(binary([to_json(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]))
 
 
-def json_column(array: pa.Array, column: Column) -> list[Any]:
+def json_column(array: pa.Array, convert: Convert | None) -> list[Any]:
     """A column's values as JSON has them."""
     values: list[Any] = array.to_pylist()
-    convert = converter(column.type)
     return values if convert is None else [None if value is None else convert(value) for value in values]
 
 

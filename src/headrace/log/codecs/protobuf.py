@@ -1,0 +1,258 @@
+"""PROTOBUF: messages with the id of their schema and the place of their message in it, as Confluent frames them.
+
+A message is read with the reader's schema (the one given, or the subject's newest) if that knows it: fields are known
+by number, so renamed ones are found. Else with its writer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from headrace.errors import NotFound, UsageError
+from headrace.log.codecs.avro import build
+from headrace.log.codecs.base import (
+    Codec,
+    Decoded,
+    Encoded,
+    FormatOptions,
+    Schemas,
+    Side,
+    WriterSchema,
+    binary,
+    decoded,
+    values_of,
+)
+from headrace.log.codecs.framing import HEADER, Writers, frame, rows_by_writer, schema_ids
+from headrace.log.codecs.json_values import Mismatch
+from headrace.log.codecs.proto_files import ProtoError, ProtoFiles
+from headrace.log.codecs.proto_shapes import Get, Set, find_field, getter, setter
+from headrace.log.codecs.proto_text import varint
+from headrace.log.codecs.proto_types import proto_schema
+from headrace.log.schema import arrow_type
+from headrace.types import Column, display_name
+
+_MAX_INDEXES = 64
+_UNWRITABLE = (TypeError, ValueError, EncodeError, OverflowError, AttributeError)
+
+
+class ProtobufCodec(Codec):
+    def __init__(
+        self,
+        topic: str,
+        columns: tuple[Column, ...],
+        schemas: Schemas,
+        side: Side = "value",
+        options: FormatOptions | None = None,
+    ) -> None:
+        self.columns = columns
+        self.subject = f"{topic}-{side}"
+        self._schemas, self._options = schemas, options or FormatOptions()
+        self._own = proto_schema(columns, self._options.full_name)
+        self._readers = Writers(schemas, self._reader)
+        self._writer: tuple[bytes, ProtoWriter] | None = None
+
+    def decode(self, payloads: pa.Array) -> Decoded:
+        values = values_of(payloads)
+        errors: dict[int, str] = {}
+        messages: list[Any] = [None] * len(values)
+        readers: list[ProtoReader | None] = [None] * len(values)
+        for schema_id, rows in rows_by_writer(schema_ids(values, errors)).items():
+            known = self._readers.get(schema_id)
+            for row in rows:
+                if isinstance(known, str):
+                    errors[row] = known
+                    continue
+                try:
+                    readers[row], start = known.at(values[row])
+                    messages[row] = readers[row].parse(values[row][start:])  # type: ignore[union-attr]
+                except (ProtoError, UsageError) as error:
+                    errors[row] = error.message
+                except DecodeError:
+                    errors[row] = "the message does not fit its schema, or ends too early"
+        arrays = {
+            column.name: _column(column, place, messages, readers, errors) for place, column in enumerate(self.columns)
+        }
+        return decoded(self.columns, arrays, len(values), errors)
+
+    def _reader(self, written: WriterSchema) -> ProtoReaders:
+        if written.type != "PROTOBUF":
+            raise UsageError(f"it is {written.type}, not PROTOBUF")
+        newest = self._newest()
+        wanted = None
+        if newest is not None and newest.id != written.id:
+            wanted = ProtoFiles(newest.text, newest.references)
+        return ProtoReaders(self.columns, ProtoFiles(written.text, written.references), wanted)
+
+    def _newest(self) -> WriterSchema | None:
+        if self._options.schema_id is not None:
+            return self._schemas.by_id(self._options.schema_id)
+        try:
+            newest = self._schemas.newest(self.subject)
+        except NotFound:
+            return None
+        return newest if newest.type == "PROTOBUF" else None
+
+    def encode(self, batch: pa.RecordBatch) -> Encoded:
+        if self._writer is None:
+            self._writer = self._choose_writer()
+        header, writer = self._writer
+        return writer.encode(batch, header)
+
+    def _choose_writer(self) -> tuple[bytes, ProtoWriter]:
+        """The schema that is given; else the subject's newest if its first message can hold the columns; else ours."""
+        newest = self._newest()
+        if newest is not None:
+            try:
+                files = ProtoFiles(newest.text, newest.references)
+                return _header(newest.id, files, self._options), ProtoWriter(self.columns, files, self._options)
+            except UsageError:
+                if self._options.schema_id is not None:
+                    raise
+        schema_id = self._schemas.register(self.subject, "PROTOBUF", self._own)
+        files = ProtoFiles(self._own)
+        return _header(schema_id, files, self._options), ProtoWriter(self.columns, files, self._options)
+
+
+def _column(
+    column: Column, place: int, messages: list[Any], readers: Sequence[ProtoReader | None], errors: dict[int, str]
+) -> pa.Array:
+    values: list[Any] = []
+    name = display_name(column.name)
+    for row, (message, reader) in enumerate(zip(messages, readers, strict=True)):
+        get = None if reader is None or message is None else reader.getters[place]
+        try:
+            values.append(None if get is None else get(message))
+        except Mismatch as mismatch:
+            errors.setdefault(row, f"`{name}{mismatch.path}` {mismatch.message}")
+            values.append(None)
+    return build(column, values, None, errors) if messages else pa.nulls(0, arrow_type(column.type))
+
+
+class ProtoReader:
+    """Reads one message type as the given columns."""
+
+    def __init__(self, columns: Sequence[Column], message: Any) -> None:
+        self.parse = GetMessageClass(message).FromString
+        self.getters: list[Get | None] = []
+        for column in columns:
+            found = find_field(message, column.name)
+            self.getters.append(None if found is None else getter(found, column.type))
+
+
+class ProtoReaders:
+    """The message types of one writer's schema, made when they first come along."""
+
+    def __init__(self, columns: Sequence[Column], written: ProtoFiles, wanted: ProtoFiles | None) -> None:
+        self._columns, self._written, self._wanted = columns, written, wanted
+        self._known: dict[tuple[int, ...], ProtoReader] = {}
+
+    def at(self, payload: bytes) -> tuple[ProtoReader, int]:
+        """The reader for a payload, and where its message begins."""
+        indexes, start = read_indexes(payload, HEADER)
+        reader = self._known.get(indexes)
+        if reader is None:
+            reader = self._known[indexes] = ProtoReader(self._columns, self._message(indexes))
+        return reader, start
+
+    def _message(self, indexes: tuple[int, ...]) -> Any:
+        message = self._written.message(indexes)
+        if self._wanted is not None:
+            try:
+                return self._wanted.pool.FindMessageTypeByName(message.full_name)
+            except KeyError:
+                pass
+        return message
+
+
+def read_indexes(payload: bytes, start: int) -> tuple[tuple[int, ...], int]:
+    """Where in its file the message is declared: a count and so many numbers, zigzag; a single 0 is the first one."""
+    count, place = _zigzag(payload, start)
+    if count == 0:
+        return (0,), place
+    if not 0 < count <= _MAX_INDEXES:
+        raise ProtoError(f"the payload names {count} places for its message")
+    indexes = []
+    for _ in range(count):
+        index, place = _zigzag(payload, place)
+        indexes.append(index)
+    return tuple(indexes), place
+
+
+def _zigzag(payload: bytes, place: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        if place >= len(payload) or shift > 63:
+            raise ProtoError("the payload ends before its message")
+        byte = payload[place]
+        place += 1
+        number |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return (number >> 1) ^ -(number & 1), place
+
+
+def write_indexes(indexes: Sequence[int]) -> bytes:
+    if list(indexes) == [0]:
+        return b"\0"
+    return b"".join(varint(number << 1) for number in (len(indexes), *indexes))
+
+
+def _chosen(files: ProtoFiles, options: FormatOptions) -> Any:
+    if options.full_name is None:
+        return files.message()
+    try:
+        return files.pool.FindMessageTypeByName(options.full_name)
+    except KeyError:
+        raise UsageError(f"the schema has no message `{options.full_name}`") from None
+
+
+def _header(schema_id: int, files: ProtoFiles, options: FormatOptions) -> bytes:
+    message = _chosen(files, options)
+    indexes: list[int] = []
+    while message.containing_type is not None:
+        indexes.insert(0, list(message.containing_type.nested_types).index(message))
+        message = message.containing_type
+    indexes.insert(0, list(files.file.message_types_by_name).index(message.name))
+    return frame(schema_id) + write_indexes(indexes)
+
+
+class ProtoWriter:
+    """Writes the given columns as messages of one type."""
+
+    def __init__(self, columns: Sequence[Column], files: ProtoFiles, options: FormatOptions) -> None:
+        message = _chosen(files, options)
+        self._make = GetMessageClass(message)
+        self._plan: list[tuple[Column, Set]] = []
+        for column in columns:
+            found = find_field(message, column.name)
+            if found is None:
+                raise UsageError(f"the schema has no field for the column `{display_name(column.name)}`")
+            self._plan.append((column, setter(found, column.type)))
+
+    def encode(self, batch: pa.RecordBatch, header: bytes = b"") -> Encoded:
+        errors: dict[int, str] = {}
+        messages = [self._make() for _ in range(batch.num_rows)]
+        for column, set_ in self._plan:
+            name = display_name(column.name)
+            for row, value in enumerate(batch.column(column.name).to_pylist()):
+                if value is None:
+                    continue
+                try:
+                    set_(messages[row], value)
+                except Mismatch as mismatch:
+                    errors.setdefault(row, f"`{name}{mismatch.path}` {mismatch.message}")
+                except _UNWRITABLE as error:
+                    errors.setdefault(row, f"`{name}` cannot be written: {error}")
+        payloads: list[bytes | None] = []
+        for row, message in enumerate(messages):
+            try:
+                payloads.append(None if row in errors else header + message.SerializeToString())
+            except _UNWRITABLE as error:
+                errors[row] = f"the message cannot be written: {error}"
+                payloads.append(None)
+        return Encoded(binary(payloads), errors)
