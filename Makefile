@@ -41,6 +41,7 @@ conformance: setup-tests ## KSQL cases: CASES=path.jsonl [REPORT=out.jsonl] [FIL
 
 chaos: setup-tests ## hundreds of kill -9 under load, then every fault of the log; ROUNDS=300 SCALE=1
 	@$(VENV)/python -m tests.chaos.crash --rounds $(or $(ROUNDS),300)
+	@$(VENV)/python -m tests.chaos.producers --kills $(or $(KILLS),200)
 	@$(VENV)/python -m tests.chaos.log --scale $(or $(SCALE),1)
 
 kafka:           ## one Kafka broker on this machine, until Ctrl-C; DATA=folder keeps its data, PORT=9092

@@ -46,10 +46,12 @@ class Members:
         member.held = {at for at in claims if self.holder(at) is None}
         member.target = set(member.held)
         self.by_id[member.id] = member
+        self._basis = None
         self._gone.pop(member.id, None)
 
     def remove(self, member: str) -> None:
         if self.by_id.pop(member, None) is not None:
+            self._basis = None
             self._gone[member] = None
             while len(self._gone) > _REMEMBERED:
                 self._gone.popitem(last=False)

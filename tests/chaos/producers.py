@@ -1,0 +1,140 @@
+"""Kill -9 of the log's owner while others produce, consume and do transactions through it, and count.
+
+A producer sends numbers; a worker in a group reads them and writes each one doubled in a transaction with the offsets
+it has read; the owner is killed at random moments and started again. At the end every number must be there once and in
+order, and every double once and in order: lost 0, duplicated 0.
+
+    python -m tests.chaos.producers --kills 200 --seed 7
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import HeadraceError
+from headrace.log.base import Log, TopicPartition, TopicSpec
+from headrace.log.local import LocalClient
+from headrace.types import BIGINT, VARCHAR, Column
+from tests.log.owner_process import OwnerProcess
+from tests.log.support import batch, numbers
+
+NUMBERS = TopicSpec("numbers", key=(Column("K", VARCHAR),), value=(Column("N", BIGINT),), partitions=3)
+DOUBLES = TopicSpec("doubles", value=(Column("N", BIGINT), Column("P", BIGINT)), role="derived")
+
+
+@dataclass
+class Outcome:
+    sent: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    disordered: int = 0
+    failed: int = 0
+    kills: int = 0
+
+    @property
+    def good(self) -> bool:
+        return self.sent > 0 and not (self.lost or self.duplicated or self.disordered or self.failed)
+
+
+def run(folder: Path, kills: int, seed: int, say: Callable[[str], object] = print) -> Outcome:
+    chance = random.Random(seed)
+    owner = OwnerProcess(folder / "log")
+    log = LocalClient(folder / "log")
+    for spec in (NUMBERS, DOUBLES):
+        log.create_topic(spec)
+    outcome, stop = Outcome(), threading.Event()
+    producing = threading.Thread(target=_produce, args=(log, stop, outcome))
+    doubling = threading.Thread(target=_double, args=(folder / "log", stop))
+    producing.start()
+    doubling.start()
+    for number in range(kills):
+        time.sleep(chance.uniform(0.02, 0.6))
+        owner.kill()
+        time.sleep(chance.choice([0.0, 0.0, 0.2]))
+        owner.start()
+        outcome.kills += 1
+        if number % 50 == 49:
+            say(f"{number + 1} kills, {outcome.sent} sent")
+    stop.set()
+    producing.join()
+    doubling.join()
+    _count(log, outcome)
+    log.close()
+    owner.kill()
+    return outcome
+
+
+def _produce(log: Log, stop: threading.Event, outcome: Outcome) -> None:
+    producer = log.producer(linger_ms=1.0)
+    sent = []
+    while not stop.is_set():
+        sent.append(producer.send("numbers", batch(K=[f"k{outcome.sent % 11}"], N=[outcome.sent])))
+        outcome.sent += 1
+        time.sleep(0.0005)
+    producer.flush(120)
+    outcome.failed = sum(future.exception() is not None for future in sent)
+    producer.close()
+
+
+def _double(folder: Path, stop: threading.Event) -> None:
+    """A worker that is started again whenever anything goes wrong."""
+    idle = False
+    while not (stop.is_set() and idle):
+        try:
+            idle = _double_until_trouble(folder, stop)
+        except HeadraceError:
+            time.sleep(0.05)
+
+
+def _double_until_trouble(folder: Path, stop: threading.Event) -> bool:
+    log = LocalClient(folder)
+    try:
+        with log.producer("doubling") as producer, log.consumer("numbers", group="doubling") as consumer:
+            while True:
+                polled = consumer.poll(1.0, max_records=200)
+                if not polled and stop.is_set() and log.group("doubling").lag == 0:
+                    return True
+                producer.begin()
+                for records in polled:
+                    read = records.batch.column("N").to_pylist()
+                    producer.send("doubles", batch(N=[2 * n for n in read], P=[records.partition] * len(read)))
+                offsets = {TopicPartition(one.topic, one.partition): one.next_offset for one in polled}
+                producer.send_offsets("doubling", offsets, consumer)
+                producer.commit()
+    finally:
+        log.close()
+
+
+def _count(log: Log, outcome: Outcome) -> None:
+    stored = [numbers(log, "numbers", number) for number in range(3)]
+    doubles = [row for records in log.read("doubles", 0, 0, columns=["N", "P"]) for row in records.batch.to_pylist()]
+    doubled = [[row["N"] // 2 for row in doubles if row["P"] == number] for number in range(3)]
+    for found in (stored, doubled):
+        everything = [n for one in found for n in one]
+        outcome.lost += len(set(range(outcome.sent)) - set(everything))
+        outcome.duplicated += len(everything) - len(set(everything))
+        outcome.disordered += sum(one != sorted(one) for one in found)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    given = parser.parse_args()
+    print(f"seed {given.seed}")
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = run(Path(folder), given.kills, given.seed)
+    print(outcome)
+    return 0 if outcome.good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
