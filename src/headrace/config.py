@@ -51,6 +51,19 @@ class KafkaSettings(Settings, frozen=True):
     """Further properties of librdkafka, as they are, for all clients."""
 
 
+class ArchiveSettings(Settings, frozen=True):
+    folder: str = ""
+    """Where old segments of event topics go as Parquet, relative to the data folder; empty keeps them in the log."""
+    after_hours: float = 24.0
+    """A sealed segment is archived when its last record is this old."""
+    after_bytes: int = 0
+    """Also when a partition's sealed segments take more than this, the oldest first; 0 is no limit."""
+    keep_local_hours: float = 0
+    """How old a segment's last record must be before its local copy goes; reading it is faster than the archive."""
+    retention_hours: float = 0
+    """Delete archived files older than this; 0 keeps them for ever, whatever the retention of the log."""
+
+
 class LogSettings(Settings, frozen=True):
     backend: str = "local"
     """Where the log is kept: `local` or `kafka`."""
@@ -71,6 +84,7 @@ class LogSettings(Settings, frozen=True):
     min_free_bytes: int = 256 * 1024 * 1024
     """Below this much free disk the log refuses writes (507) instead of running full."""
     kafka: KafkaSettings = KafkaSettings()
+    archive: ArchiveSettings = ArchiveSettings()
 
 
 class StoreSettings(Settings, frozen=True):

@@ -45,6 +45,7 @@ SECTIONS: tuple[tuple[str, type[msgspec.Struct]], ...] = (
     ("", config.ProjectSettings),
     ("server", config.ServerSettings),
     ("log", config.LogSettings),
+    ("log.archive", config.ArchiveSettings),
     ("log.kafka", config.KafkaSettings),
     ("collect", config.CollectSettings),
     ("spark", config.SparkSettings),

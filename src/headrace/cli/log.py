@@ -127,6 +127,28 @@ def repair(
         raise typer.Exit(1)
 
 
+@app.command(epilog="Example:  headrace log archive --seal")
+def archive(
+    seal: Annotated[bool, typer.Option("--seal", help="Also what is in segments that are still written to.")] = False,
+    project: ProjectOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Archive now what is sealed, without waiting for its time. Needs `folder` in [log.archive]."""
+    from headrace.clock import SystemClock
+    from headrace.log.local.open import open_log
+
+    found = _local(project)
+    log = open_log(found.log_folder, found.settings.log, SystemClock())
+    try:
+        segments = log.archive_now(seal)
+    finally:
+        log.close()
+    if as_json:
+        print_json({"segments": segments})
+    else:
+        print(f"{segments:,} segments archived to `{found.data / found.settings.log.archive.folder}`")
+
+
 @app.command(epilog="Example:  headrace log stats --topic pageviews")
 def stats(topic: TopicOption = None, project: ProjectOption = None, as_json: JsonOption = False) -> None:
     """What each partition takes: records, bytes, segments, compression, times, how far it is compacted."""
@@ -145,6 +167,8 @@ def _row(part: PartitionStatistics) -> list[Any]:
     remarks = []
     if part.compacted_to is not None:
         remarks.append(f"compacted to {part.compacted_to:,}")
+    if part.archived_to is not None:
+        remarks.append(f"archived to {part.archived_to:,} ({bytes_text(part.archived_bytes)})")
     if part.quarantined:
         remarks.append(f"{part.quarantined:,} in quarantine")
     if part.damaged:

@@ -153,6 +153,9 @@ class LocalClient(ReadingLog):
     def delete_group(self, name: str) -> None:
         self._request({"op": "delete_group", "name": name})
 
+    def archive_now(self, seal: bool = False) -> int:
+        return int(self._request({"op": "archive", "seal": seal})["segments"])
+
     def call(self, name: str, body: Any) -> Any:
         """Ask the process around the owner."""
         return self._request({"op": "call", "name": name, "body": body})["body"]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.log.base import ARRIVAL, STREAM_TIME, TIME, Topic
-from headrace.log.local.frame import HAS_OFFSETS, MAX_BODY, REWRITTEN, FrameHeader, encode_batch, frame_body
+from headrace.log.local.frame import HAS_OFFSETS, MAX_BODY, REWRITTEN, FrameHeader, encode_batch
 from headrace.log.local.rewrite import schema_of
 from headrace.log.local.segment import NO_TIME
 from headrace.log.local.walk import PartitionFiles, Place
@@ -78,7 +78,7 @@ def kept_rows(topic: Topic, place: Place, kept: Any) -> tuple[pa.RecordBatch, An
     schema = schema_of(topic, header.schema_version)
     if header.flags & HAS_OFFSETS:
         schema = schema.insert(0, OFFSET_FIELD)
-    batch = pa.ipc.read_record_batch(frame_body(place.segment.data, place.position, header), schema)
+    batch = place.batch(schema)
     offsets = np.arange(header.base_offset, header.next_offset)
     if header.flags & HAS_OFFSETS:
         offsets = batch.column(0).to_numpy()

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.clock import Clock
 from headrace.config import LogSettings
-from headrace.errors import Conflict, NotFound
+from headrace.errors import Conflict, NotFound, UsageError
 from headrace.log.base import (
     Acks,
     Append,
@@ -33,6 +33,7 @@ from headrace.log.base import (
     TopicSpec,
 )
 from headrace.log.local import journal as journals
+from headrace.log.local.archiving import delete_archive
 from headrace.log.local.desk import OwnerDesk
 from headrace.log.local.files import make_folder, raise_file_limit
 from headrace.log.local.gather import Run
@@ -136,6 +137,7 @@ class LocalLog(ReadingLog):
 
     def delete_topic(self, name: str) -> None:
         aside = self._committer.control(lambda: self._delete(name))
+        delete_archive(aside, self.folder)
         shutil.rmtree(aside, ignore_errors=True)
 
     def _delete(self, name: str) -> Path:
@@ -251,6 +253,12 @@ class LocalLog(ReadingLog):
         """Write the index of the sealed segment that begins at `base` anew, from its frames."""
         self.partition_files(self.topic(topic), partition)
         self._maintenance.rebuild_index(self._owned(topic), partition, base)
+
+    def archive_now(self, seal: bool = False) -> int:
+        """Archive every sealed segment now, with `seal` also what is still being written; returns how many."""
+        if not self.settings.archive.folder:
+            raise UsageError("there is no archive", hint="set `folder` in [log.archive]")
+        return self._maintenance.archive_now(seal)
 
     def owner_alive(self) -> bool:
         return True

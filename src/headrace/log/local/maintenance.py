@@ -6,16 +6,20 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
+from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError, UsageError
 from headrace.log.base import Topic
 from headrace.log.local import journal as journals
+from headrace.log.local.archiver import Archiver
+from headrace.log.local.archiving import forget_archived
 from headrace.log.local.compaction import Limits, compact_partition
 from headrace.log.local.files import sync_folder
 from headrace.log.local.group import OwnedTopic
 from headrace.log.local.owner import Committer
+from headrace.log.local.partition import Partition
 from headrace.log.local.recovery import rebuild_index
 from headrace.log.local.replacement import replace_index
 from headrace.log.local.retention import expired_start, limits
@@ -40,6 +44,8 @@ class Maintenance:
         committer.on_crowded = self._woken.set
         self._running = threading.Lock()
         self._looked_at: set[tuple[int, int, int]] = set()
+        self._deleted_below: dict[tuple[int, int], int] = {}
+        self._archiver = Archiver(log.folder, log.settings.archive, log.clock)
         self._thread = threading.Thread(target=self._run, name="log-maintenance", daemon=True)
         self._thread.start()
 
@@ -72,7 +78,7 @@ class Maintenance:
 
     def _care_for(self, topic: OwnedTopic) -> None:
         if any(partition.is_old() for partition in topic.partitions):
-            self._committer.control(lambda: self._seal_old(topic.name))
+            self._committer.control(lambda: self._seal(topic.name, Partition.is_old))
         moved = [self._retain(topic, number) for number in range(len(topic.partitions))]
         if topic.ids is not None:
             topic.ids.flush_if_due()
@@ -83,14 +89,14 @@ class Maintenance:
             if topic.state.topic.spec.config.compacted:
                 self._compact(topic, number)
 
-    def _seal_old(self, name: str) -> None:
+    def _seal(self, name: str, wanted: Callable[[Partition], bool]) -> None:
         """In the commit thread: begin new segments where the active one is old, so that retention can have it."""
         topic = self._committer.topics.get(name)
         if topic is None:
             return
         group = self._committer.new_group()
         for partition in topic.partitions:
-            if partition.is_old():
+            if partition.has_frames() and wanted(partition):
                 partition.roll()
                 group.touch(name, partition.number)
         self._committer.commit_group(group)
@@ -98,22 +104,36 @@ class Maintenance:
     def _retain(self, topic: OwnedTopic, number: int) -> bool:
         """Move the partition's start past what has expired, then delete it. Whether anything was."""
         files = self._log.partition_files(topic.state.topic, number)
-        active = topic.state.partitions[number].segment
-        start = expired_start(topic.state, files, active, self._log.settings, self._log.clock)
-        if start is None:
-            return False
-        self._committer.control(lambda: self._move_start(topic.name, topic.state.topic.id, number, start))
-        self._drop_segments(topic.state.topic, files, number, start, active)
-        return True
+        state = topic.state.partitions[number]
+        expired = expired_start(topic.state, files, state.segment, self._log.settings, self._log.clock)
+        if self._archiver.takes(topic.state.topic):
+            # What has expired here goes to the archive, and only from there for good.
+            self._archiver.archive(files, topic.state.topic, number, state.segment, expired)
+            expired = self._archiver.expired(files)
+        if expired is not None and expired > state.start:
+            start = expired
+            self._committer.control(lambda: self._move_start(topic.name, topic.state.topic.id, number, start))
+        return self._delete_below_start(topic, number, files)
 
-    def _drop_segments(self, topic: Topic, files: PartitionFiles, number: int, start: int, active: int) -> None:
-        """Sealed segments that end at or before `start`."""
+    def _delete_below_start(self, topic: OwnedTopic, number: int, files: PartitionFiles) -> bool:
+        """If the start has moved since the last time; opening the log does it too."""
+        state, key = topic.state.partitions[number], (topic.state.topic.id, number)
+        if self._deleted_below.get(key, 0) == state.start:
+            return False
+        self._deleted_below[key] = state.start
+        return self._drop_segments(topic.state.topic, files, number, state.start, state.segment)
+
+    def _drop_segments(self, topic: Topic, files: PartitionFiles, number: int, start: int, active: int) -> bool:
+        """Archived files and sealed segments that end at or before `start`. Whether there were any."""
+        gone = forget_archived(files.folder, start)
         for base, following in pairwise(files.bases(again=True)):
             if following <= start and base < active:
                 segment_path(files.folder, base).unlink(missing_ok=True)
                 index_path(files.folder, base).unlink(missing_ok=True)
                 files.forget(base)
                 self._looked_at.discard((topic.id, number, base))
+                gone += 1
+        return gone > 0
 
     def delete_before(self, topic: Topic, number: int, before: int) -> int:
         """Move a partition's start on; returns where it is then."""
@@ -130,6 +150,21 @@ class Maintenance:
         if before > state.start:
             self._move_start(topic.name, topic.id, number, min(before, state.end))
         return state.start, state.segment
+
+    def archive_now(self, seal: bool) -> int:
+        """Archive all sealed segments, however young; with `seal`, also what is in the active ones. How many went."""
+        archived = 0
+        with self._running:
+            for topic in list(self._committer.topics.values()):
+                if not self._archiver.takes(topic.state.topic):
+                    continue
+                if seal:
+                    self._committer.control(lambda name=topic.name: self._seal(name, lambda partition: True))  # type: ignore[misc]
+                for number in range(len(topic.partitions)):
+                    files = self._log.partition_files(topic.state.topic, number)
+                    active = topic.state.partitions[number].segment
+                    archived += self._archiver.archive(files, topic.state.topic, number, active, active)
+        return archived
 
     def _move_start(self, name: str, topic_id: int, number: int, start: int) -> None:
         topic = self._committer.topics.get(name)

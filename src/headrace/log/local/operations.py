@@ -105,6 +105,9 @@ class Operations(GroupOperations):
     def op_rebuild_index(self, request: dict[str, Any], body: _Streams) -> None:
         self._log.rebuild_index(request["topic"], request["partition"], request["base"])
 
+    def op_archive(self, request: dict[str, Any], body: _Streams) -> dict[str, Any]:
+        return {"segments": self._log.archive_now(bool(request.get("seal")))}
+
     def op_call(self, request: dict[str, Any], body: _Streams) -> dict[str, Any]:
         try:
             return {"body": self._log.call(request["name"], request.get("body"))}

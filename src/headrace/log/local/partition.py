@@ -108,6 +108,10 @@ class Partition:
             return False
         return self._clock.now_ms() - writer.opened_ms >= self._settings.segment_seconds * 1000
 
+    def has_frames(self) -> bool:
+        """Whether the active segment holds anything."""
+        return self._writer is not None and self._has_frames(self._writer)
+
     @staticmethod
     def _has_frames(writer: SegmentWriter) -> bool:
         return writer.position > SEGMENT_HEADER_SIZE

@@ -28,8 +28,9 @@ from headrace.log.base import (
     Topic,
     TopicStats,
 )
+from headrace.log.local.archive import ArchivedFile
 from headrace.log.local.consumer import LocalConsumer, OutOfRange
-from headrace.log.local.frame import HAS_OFFSETS, FrameHeader, frame_body
+from headrace.log.local.frame import HAS_OFFSETS, FrameHeader
 from headrace.log.local.producer import LocalProducer
 from headrace.log.local.segment import index_path, segment_path
 from headrace.log.local.services import Coordination, Desk
@@ -41,7 +42,7 @@ from headrace.log.schema import OFFSET_FIELD, frame_schema
 class ReadingLog(Log):
     """The reading half of `Log`. Whoever inherits says what may be read (`snapshot`) and what topics there are."""
 
-    capabilities = frozenset({"arrival", "event-ids", "stage", "quarantine", "sizes"})
+    capabilities = frozenset({"arrival", "event-ids", "stage", "quarantine", "archive", "sizes"})
     desk: Desk
     coordinator: Coordination
 
@@ -154,10 +155,12 @@ class ReadingLog(Log):
     def stats(self, name: str) -> TopicStats:
         topic = self.topic(name)
         ends, size, segments, records = [], 0, 0, 0
+        archived: list[ArchivedFile] = []
         for number in range(topic.spec.partitions):
             files = self.partition_files(topic, number)
             ends.append(self._ends(topic, number))
             records += _count(files, ends[-1], topic.spec.config.compacted)
+            archived += files.archive.manifest().files
             for base in files.bases():
                 segments += 1
                 size += _size(segment_path(files.folder, base)) + _size(index_path(files.folder, base))
@@ -167,6 +170,7 @@ class ReadingLog(Log):
             segments=segments,
             partitions=tuple(ends),
             stream_time=self.snapshot().stream_times.get(name, -1),
+            extra={"archived_files": len(archived), "archived_bytes": sum(file.bytes for file in archived)},
         )
 
 
@@ -219,13 +223,14 @@ class Projection:
                 )
         self._schema = pa.schema([available[name] for name in names])
         self._whole = newest if columns is None else None
+        self._wanted = None if columns is None else frozenset(columns)
         self._versions: dict[int, pa.Schema] = {}
 
     def records(self, place: Place, start: int, end: int) -> Records:
         """The frame's rows with start ≤ offset < end."""
         header = place.header
         schema = self._frame_schema(header)
-        batch = pa.ipc.read_record_batch(frame_body(place.segment.data, place.position, header), schema)
+        batch = place.batch(schema, self._wanted)
         offsets: Any = None
         if header.flags & HAS_OFFSETS:
             offsets = batch.column(0).to_numpy()

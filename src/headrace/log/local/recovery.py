@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from headrace.errors import LogError
+from headrace.log.local.archiving import delete_archive
 from headrace.log.local.files import make_folder, sync_folder, write_all
 from headrace.log.local.index import Index
 from headrace.log.local.journal import Journal
@@ -85,6 +86,8 @@ def _first_journal(folder: Path, path: Path) -> tuple[Journal, LogState]:
 
 def reconcile_topics(folder: Path, state: LogState) -> None:
     """Topic folders and definitions as the journal has them; what it does not know is set aside."""
+    for deleted in (folder / "deleted").glob("*"):
+        delete_archive(deleted, folder)
     shutil.rmtree(folder / "deleted", ignore_errors=True)
     known = {topic.topic.name: topic.topic for topic in state.topics.values()}
     for entry in sorted((folder / "topics").iterdir()):
@@ -94,6 +97,7 @@ def reconcile_topics(folder: Path, state: LogState) -> None:
             continue
         if definition is not None and definition.id < state.next_topic_id and definition.id not in state.topics:
             logger.info("finishing the deletion of topic `%s`", entry.name)
+            delete_archive(entry, folder)
             shutil.rmtree(entry, ignore_errors=True)
         else:
             set_aside(folder, entry)

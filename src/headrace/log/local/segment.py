@@ -140,8 +140,10 @@ class MappedSegment:
             offset = header.next_offset
 
 
-def corrupt(path: Path, position: int, first_offset: int, next_offset: int) -> CorruptFrame:
-    topic, partition = path.parent.parent.name, path.parent.name
+def corrupt(path: Path, position: int, first_offset: int, next_offset: int, home: Path | None = None) -> CorruptFrame:
+    """`home` is the partition's folder, if the file is not in it."""
+    home = home or path.parent
+    topic, partition = home.parent.name, home.name
     return CorruptFrame(
         f"damaged bytes in topic `{topic}`, partition {partition}, offsets {first_offset} to {next_offset - 1}",
         detail=f"file `{path}`, position {position}",

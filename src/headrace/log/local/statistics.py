@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-import pyarrow as pa
 
 from headrace.errors import CorruptFrame
 from headrace.log.local.compaction import read_clean
-from headrace.log.local.frame import HAS_OFFSETS, REWRITTEN, frame_body
+from headrace.log.local.frame import HAS_OFFSETS, REWRITTEN
 from headrace.log.local.inspect import Extent, read_moment
 from headrace.log.local.rewrite import schema_of
 from headrace.log.local.segment import index_path, segment_path
-from headrace.log.local.walk import PartitionFiles, Place
+from headrace.log.local.walk import PartitionFiles, Place, SegmentPlace
 from headrace.log.schema import OFFSET_FIELD
 
 
@@ -26,7 +25,11 @@ class PartitionStatistics(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     records: int
     bytes: int
+    """Of the local segments."""
     segments: int
+    archived_to: int | None
+    """The offset before which records are in the archive; None if none are."""
+    archived_bytes: int
     frames: int
     rewritten: int
     """Segments that were rewritten into large frames, or compacted."""
@@ -48,7 +51,7 @@ def log_statistics(folder: Path, topic: str | None = None) -> Iterator[Partition
 
 
 def _partition(extent: Extent) -> PartitionStatistics:
-    files, spec = extent.files, extent.topic.spec
+    files, spec, manifest = extent.files, extent.topic.spec, extent.files.archive.manifest()
     records = frames = plain = stored = 0
     times: list[int] = []
     damaged = False
@@ -60,7 +63,7 @@ def _partition(extent: Extent) -> PartitionStatistics:
             if header.rows:
                 times += [header.min_time, header.max_time]
                 times = [min(times), max(times)]
-            if header.flags & REWRITTEN:
+            if isinstance(place, SegmentPlace) and header.flags & REWRITTEN:
                 rewritten.add(place.segment.base)
             if header.compression:
                 plain, stored = plain + _uncompressed(extent, place), stored + header.body_length
@@ -76,6 +79,8 @@ def _partition(extent: Extent) -> PartitionStatistics:
         records=records,
         bytes=_bytes(files),
         segments=len(files.bases()),
+        archived_to=manifest.end or None,
+        archived_bytes=sum(file.bytes for file in manifest.files),
         frames=frames,
         rewritten=len(rewritten),
         compacted_to=read_clean(files).offset if spec.config.compacted else None,
@@ -91,8 +96,7 @@ def _uncompressed(extent: Extent, place: Place) -> int:
     schema = schema_of(extent.topic, place.header.schema_version)
     if place.header.flags & HAS_OFFSETS:
         schema = schema.insert(0, OFFSET_FIELD)
-    body = frame_body(place.segment.data, place.position, place.header)
-    return int(pa.ipc.read_record_batch(body, schema).get_total_buffer_size())
+    return int(place.batch(schema).get_total_buffer_size())
 
 
 def _bytes(files: PartitionFiles) -> int:

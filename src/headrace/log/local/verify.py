@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.log.base import ARRIVAL, STREAM_TIME, TIME
+from headrace.errors import CorruptFrame
+from headrace.log.base import ARRIVAL, OFFSET, STREAM_TIME, TIME
+from headrace.log.local.archive import ArchivedFile, archived_path
+from headrace.log.local.archiving import archive_schema
 from headrace.log.local.frame import HAS_OFFSETS, FrameHeader, frame_body
 from headrace.log.local.index import Index
 from headrace.log.local.inspect import Extent, Finding, read_moment
@@ -37,6 +40,8 @@ class Report:
     findings: tuple[Finding, ...] = ()
 
 
+_FACTS = (OFFSET, ARRIVAL, STREAM_TIME, TIME)
+
 Progress = Callable[[int, int], None]
 """Bytes done, bytes in all."""
 
@@ -58,7 +63,7 @@ def verify_log(folder: Path, topic: str | None = None, progress: Progress = lamb
 
 
 def _size(extent: Extent) -> int:
-    found = 0
+    found = sum(file.bytes for file in extent.files.archive.manifest().files if file.next > extent.start)
     for base in extent.files.bases():
         try:
             found += os.stat(segment_path(extent.files.folder, base)).st_size
@@ -91,8 +96,12 @@ class _Check:
             return
         bases = [base for base in self._files.bases(again=True) if base < end]
         held = [base for base, following in pairwise([*bases, end]) if following > start]
-        if not held or held[0] > start:
-            first = held[0] if held else end
+        for file in self._files.archive.manifest().files:
+            if file.next > start:
+                yield from self._archived(file)
+        first = held[0] if held else end
+        start = max(start, self._files.archive.manifest().end) if first > start else start
+        if first > start:
             yield from self._unless_aside(self._file(start), 0, start, first, "a segment is missing")
         for base, following in pairwise([*held, end]):
             try:
@@ -121,6 +130,32 @@ class _Check:
         yield self._finding(
             "frame", message, file, position, first_offset=first, next_offset=after, repair="quarantine"
         )
+
+    def _archived(self, file: ArchivedFile) -> Iterator[Finding]:
+        """A Parquet file: its pages have checksums, its row groups must be what the manifest says."""
+        path, last = archived_path(self._files.folder, file), self._last_arrival
+        schema = archive_schema(self._topic)
+        self._report.segments += 1
+        for place in self._files.archive.places(file):
+            header = place.header
+            self._report.frames += 1
+            try:
+                batch = place.batch(pa.schema([schema.field(name) for name in _FACTS]), None)
+                batch.validate(full=True)
+                place.batch(schema_of(self._topic, header.schema_version))
+            except CorruptFrame:
+                first, after = header.base_offset, header.next_offset
+                yield from self._unless_aside(path, 0, first, after, "an archived row group cannot be read")
+                continue
+            self._report.records += header.rows
+            for message in self._disagree(batch, header, last):
+                yield self._finding(
+                    "order", message, path, 0, first_offset=header.base_offset, next_offset=header.next_offset
+                )
+            last = header.last_arrival
+        self._report.bytes += file.bytes
+        self._last_arrival = last if self._files.bases() and file.next <= self._files.bases()[0] else self._last_arrival
+        self._step()
 
     def _segment(self, segment: MappedSegment, start: int, following: int) -> Iterator[Finding]:
         self._report.segments += 1
@@ -173,22 +208,26 @@ class _Check:
             return
         if batch.num_rows != header.rows:
             yield f"the frame has {batch.num_rows} rows, its header says {header.rows}"
-        if not batch.num_rows:
+        if batch.num_rows:
+            yield from self._disagree(batch, header, self._last_arrival)
+            self._last_arrival = max(self._last_arrival, header.last_arrival)
+        if header.flags & HAS_OFFSETS:
             return
+        if header.next_offset - header.base_offset != header.rows:
+            yield "the frame's offsets are not as many as its rows"
+
+    def _disagree(self, batch: pa.RecordBatch, header: FrameHeader, last: int) -> Iterator[str]:
         arrivals, times = batch.column(ARRIVAL).to_numpy(), batch.column(TIME).to_numpy()
-        if not _grow(arrivals) or arrivals[0] <= self._last_arrival or arrivals[-1] >= self._next_arrival:
+        if not _grow(arrivals) or arrivals[0] <= last or arrivals[-1] >= self._next_arrival:
             yield "arrival numbers do not grow"
-        self._last_arrival = max(self._last_arrival, int(arrivals[-1]))
         lag = int((batch.column(STREAM_TIME).to_numpy() - times).max())
         said = (header.first_arrival, header.last_arrival, header.min_time, header.max_time, header.max_lag)
         if said != (int(arrivals[0]), int(arrivals[-1]), int(times.min()), int(times.max()), lag):
             yield "the header's arrival numbers or times are not those of its rows"
-        if header.flags & HAS_OFFSETS:
+        if batch.schema.names[0] == OFFSET:
             offsets = batch.column(0).to_numpy()
             if not _grow(offsets) or offsets[0] < header.base_offset or offsets[-1] >= header.next_offset:
                 yield "offsets do not grow"
-        elif header.next_offset - header.base_offset != header.rows:
-            yield "the frame's offsets are not as many as its rows"
 
     def _index(self, segment: MappedSegment, walked: Index) -> Iterator[Finding]:
         """An index may lack entries only at the end of a segment that is still written to."""

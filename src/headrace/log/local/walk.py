@@ -1,4 +1,4 @@
-"""Walking a partition's frames across segments, the same for the owner and for everyone else.
+"""Walking a partition's frames, archived ones and those of its segments, the same for the owner and for everyone else.
 
 Nothing here touches bytes past the end it was given: the walk goes by offsets, and stops before it would look further.
 """
@@ -9,13 +9,15 @@ import os
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Container, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 
-from headrace.log.local.frame import HAS_OFFSETS, FrameHeader
+from headrace.log.local.archive import Archive, ArchivedFile, ArchivedPlace
+from headrace.log.local.frame import HAS_OFFSETS, FrameHeader, frame_body
 from headrace.log.local.index import Index
 from headrace.log.local.segment import (
     HEADER_SIZE,
@@ -33,12 +35,19 @@ _HINTS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SegmentPlace:
     """A frame and where it is."""
 
     segment: MappedSegment
     position: int
     header: FrameHeader
+
+    def batch(self, schema: pa.Schema, names: Container[str] | None = None) -> pa.RecordBatch:
+        """Its rows. All columns come at no cost, so `names` is only a hint."""
+        return pa.ipc.read_record_batch(frame_body(self.segment.data, self.position, self.header), schema)
+
+
+Place = SegmentPlace | ArchivedPlace
 
 
 class SegmentVanished(Exception):
@@ -56,6 +65,7 @@ class PartitionFiles:
         self._indexes: OrderedDict[int, tuple[tuple[int, int, int], Index]] = OrderedDict()
         self._hints: OrderedDict[int, tuple[int, int, int]] = OrderedDict()
         self._max_times: dict[int, tuple[int, int]] = {}
+        self.archive = Archive(folder)
 
     # Files
 
@@ -124,7 +134,11 @@ class PartitionFiles:
         while offset < end:
             base = self._base_of(offset)
             if base is None:
-                offset = self._pass_gap(offset, end)
+                archived = self.archive.manifest().at(offset)
+                if archived is None:
+                    offset = self._pass_gap(offset, end)
+                else:
+                    offset = yield from self._walk_archived(archived, offset, end)
                 continue
             try:
                 segment = self.segment(base)
@@ -133,6 +147,14 @@ class PartitionFiles:
                 continue
             # Not the next segment's base: if retention deleted some meanwhile, that would skip records silently.
             offset = yield from self._walk(segment, offset, end, check)
+
+    def _walk_archived(self, file: ArchivedFile, start: int, end: int) -> Generator[ArchivedPlace, None, int]:
+        for place in self.archive.places(file):
+            header = place.header
+            inside = header.next_offset > start and header.base_offset < end
+            if inside and not self._is_aside(header.base_offset, header.next_offset):
+                yield place
+        return file.next
 
     def _base_of(self, offset: int) -> int | None:
         """The segment that holds `offset`, if it is there."""
@@ -149,7 +171,7 @@ class PartitionFiles:
         number = bisect_right(bases, base)
         return min(end, bases[number]) if number < len(bases) else end
 
-    def _walk(self, segment: MappedSegment, start: int, end: int, check: bool) -> Generator[Place, None, int]:
+    def _walk(self, segment: MappedSegment, start: int, end: int, check: bool) -> Generator[SegmentPlace, None, int]:
         """The frames of one segment; returns the offset after them."""
         position, offset = origin = self._seek(segment, start)
         limit = self._limit(segment.base, end)
@@ -167,7 +189,7 @@ class PartitionFiles:
                 if check and not segment.is_valid(position, header):
                     position, offset = origin = self._pass_damage(segment, position, offset, limit, start)
                     continue
-                yield Place(segment, position, header)
+                yield SegmentPlace(segment, position, header)
             position, offset = position + header.size, header.next_offset
         self._hint(offset, segment, position)
         return offset
@@ -230,11 +252,21 @@ class PartitionFiles:
 
     def first_at_time(self, start: int, end: int, time_ms: int) -> Place | None:
         """The first frame from `start` on that holds a record with `$time` ≥ time_ms."""
-        return self._search(lambda: self._first_at_time(start, end, time_ms))
+        archived = self._archived_place(start, end, lambda header: header.max_time >= time_ms)
+        return archived or self._search(lambda: self._first_at_time(start, end, time_ms))
 
     def first_at_arrival(self, start: int, end: int, arrival: int) -> Place | None:
         """The first frame from `start` on that holds a record with an arrival number ≥ `arrival`."""
-        return self._search(lambda: self._first_at_arrival(start, end, arrival))
+        archived = self._archived_place(start, end, lambda header: header.last_arrival >= arrival)
+        return archived or self._search(lambda: self._first_at_arrival(start, end, arrival))
+
+    def _archived_place(self, start: int, end: int, wanted: Callable[[FrameHeader], bool]) -> Place | None:
+        """The first archived frame that is wanted. Where there are local segments too, either would do."""
+        for file in self.archive.manifest().files:
+            for place in self.archive.places(file) if file.next > start and file.base < end else ():
+                if place.header.next_offset > start and wanted(place.header):
+                    return place
+        return None
 
     def _search(self, search: Callable[[], Place | None]) -> Place | None:
         """Again if a segment was deleted under it; there are only so many."""
