@@ -19,7 +19,7 @@ STOREYS = (
     {"process", "collect", "spark"},
     {"store"},
     {"log"},
-    {"sql"},
+    {"sql", "client"},
     {"types", "errors", "config", "clock"},
 )
 HEIGHT = {tier: len(STOREYS) - number for number, storey in enumerate(STOREYS) for tier in storey}

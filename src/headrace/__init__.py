@@ -1,3 +1,20 @@
 """Headrace: events in, a unified log, streaming SQL on Spark, live tables out."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.client import AsyncClient, Client
+
 __version__ = "0.1.0"
+__all__ = ["AsyncClient", "Client", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """The clients are loaded when somebody asks: a command that needs none should not wait for them."""
+    if name in ("AsyncClient", "Client"):
+        from headrace import client
+
+        return getattr(client, name)
+    raise AttributeError(f"module `headrace` has no attribute `{name}`")
