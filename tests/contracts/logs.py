@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from headrace.clock import SystemClock
-from headrace.config import LogSettings
 from headrace.log.base import Log
 from headrace.log.kafka import KafkaLog
 from headrace.log.local import LocalClient, LocalLog
@@ -28,10 +27,16 @@ class Place(ABC):
     owner_is_log = False
     """Whether `reopen` makes a new `log`, so that what was opened on the old one is gone with it."""
     shortest_session_s = 0.5
+    model_examples = 25
+    """How often the model test runs."""
 
     @abstractmethod
     def reopen(self) -> None:
         """Close the log and open it again, as a restart would; what was acknowledged is still there."""
+
+    @abstractmethod
+    def another(self, folder: Path) -> Place:
+        """One more of the same kind, empty; `folder` is free to use."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -51,6 +56,9 @@ class LocalOwnerPlace(Place):
     def reopen(self) -> None:
         self.owner.close()
         self._open()
+
+    def another(self, folder: Path) -> Place:
+        return type(self)(folder)
 
     def close(self) -> None:
         self.owner.close()
@@ -76,13 +84,20 @@ class LocalClientPlace(LocalOwnerPlace):
 class KafkaPlace(Place):
     """On the run's broker, under a prefix of its own."""
 
-    def __init__(self, settings: LogSettings) -> None:
-        self._settings = settings
-        self.log = KafkaLog(settings, SystemClock())
+    owner_is_log = True
+    shortest_session_s = 6.0
+    model_examples = 3
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap, self._settings = bootstrap, kafka_settings(bootstrap)
+        self.log = KafkaLog(self._settings, SystemClock())
 
     def reopen(self) -> None:
         self.log.close()
         self.log = KafkaLog(self._settings, SystemClock())
+
+    def another(self, folder: Path) -> Place:
+        return KafkaPlace(self._bootstrap)
 
     def close(self) -> None:
         self.log.close()
@@ -93,7 +108,7 @@ LOCAL: dict[str, type[LocalOwnerPlace]] = {"local-owner": LocalOwnerPlace, "loca
 
 def _make(request: pytest.FixtureRequest, folder: Path) -> Place:
     if request.param == "kafka":
-        return KafkaPlace(kafka_settings(request.getfixturevalue("kafka")))
+        return KafkaPlace(request.getfixturevalue("kafka"))
     return LOCAL[request.param](folder)
 
 

@@ -198,3 +198,27 @@ def test_a_deletion_by_retention_that_was_cut_short_is_finished(tmp_path: Path) 
     assert sorted(os.listdir(tmp_path / "log" / "topics" / "plain" / "0"))[0] == f"{start:020}.idx"
     assert len(segments(tmp_path / "log")) == 1
     log.close()
+
+
+def test_deleting_records_frees_whole_segments_below_the_new_start(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    log = open_owner(folder, segment_bytes=2_000)
+    log.create_topic(PLAIN)
+    for n in range(40):
+        put(log, "plain", N=[n])
+    bases = [int(path.stem) for path in segments(folder)]
+    middle = bases[3] + 1
+    assert log.delete_records("plain", 0, middle) == middle
+    assert [int(path.stem) for path in segments(folder)] == bases[3:]
+    assert numbers(log, start=middle) == list(range(middle, 40))
+    log.close()
+    log = open_owner(folder, segment_bytes=2_000)
+    assert numbers(log, start=middle) == list(range(middle, 40))
+    # Everything: the active segment stays, and nothing of it is readable.
+    assert log.delete_records("plain", 0, 40) == 40
+    assert (len(segments(folder)), numbers(log, start=40)) == (1, [])
+    put(log, "plain", N=[40])
+    log.close()
+    log = open_owner(folder)
+    assert numbers(log, start=40) == [40]
+    log.close()
