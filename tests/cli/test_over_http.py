@@ -98,6 +98,16 @@ def test_tables_are_asked_and_watched(run: Headrace, server: Running) -> None:
     assert asked.out.splitlines()[:2] == ["name  age", "Ann    30"]
 
 
+def test_rows_come_in_the_form_asked_for(run: Headrace) -> None:
+    ask = ("sql", "-e", "SELECT id, age FROM users ORDER BY id;", "--format")
+    assert run(*ask, "csv").out == "id,age\nu1,30\nu2,\n"
+    assert run(*ask, "vertical").out.splitlines()[1:3] == ["id   u1", "age  30"]
+    assert [json.loads(line) for line in run(*ask, "json").out.splitlines()] == [
+        {"id": "u1", "age": 30},
+        {"id": "u2", "age": None},
+    ]
+
+
 def test_an_unknown_view_is_named(run: Headrace) -> None:
     said = run("view", "watch", "user")
     assert said.code == 1

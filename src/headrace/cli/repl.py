@@ -13,6 +13,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
+from headrace.cli.formats import Format
 from headrace.cli.output import print_error
 from headrace.errors import HeadraceError
 from headrace.sql.api import split
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 PROMPT, MORE = "headrace> ", "        > "
 HELP = """Statements end with `;`. Ctrl-C clears the line or ends a running query, Ctrl-D leaves.
   SHOW STREAMS;  SHOW TABLES;  SHOW QUERIES;  SHOW TOPICS;  SHOW FUNCTIONS;
-  DESCRIBE name;  EXPLAIN SELECT …;  SELECT … FROM name;  SELECT … FROM name EMIT CHANGES;"""
+  DESCRIBE name;  EXPLAIN SELECT …;  SELECT … FROM name;  SELECT … FROM name EMIT CHANGES;
+  format vertical   shows rows below each other; also table, json, csv"""
+COMMANDS = ("", "exit", "quit", "help")
 
 
 def repl(session: SqlSession) -> None:
@@ -48,6 +51,8 @@ def repl(session: SqlSession) -> None:
             return
         if text.lower().rstrip(";") == "help":
             print(HELP)
+        elif wanted := format_command(text):
+            choose_format(session, wanted)
         elif text:
             run(session, text)
 
@@ -62,13 +67,30 @@ def run(session: SqlSession, text: str) -> None:
         print("^C")
 
 
+def format_command(text: str) -> str | None:
+    """
+    >>> format_command("format csv;"), format_command("format"), format_command("SHOW TABLES;")
+    ('csv', '?', None)
+    """
+    first, *rest = text.rstrip("; ").split() or [""]
+    return None if first.lower() != "format" or len(rest) > 1 else rest[0].lower() if rest else "?"
+
+
+def choose_format(session: SqlSession, wanted: str) -> None:
+    formats = [format_.value for format_ in Format if format_ != Format.arrow]
+    if wanted in formats:
+        session.format = Format(wanted)
+    else:
+        print(f"rows are shown as {session.format}; format {' | '.join(formats)}")
+
+
 def complete_statement(text: str) -> bool:
     """Whether Enter should run this, and not begin another line.
 
     >>> [complete_statement(text) for text in ("SHOW", "SELECT ';", "SELECT ';';", "SHOW TABLES; SHOW", "exit")]
     [False, False, True, False, True]
     """
-    if text.strip().lower() in ("", "exit", "quit", "help"):
+    if text.strip().lower() in COMMANDS or format_command(text):
         return True
     return all(piece.complete for piece in split(text))
 

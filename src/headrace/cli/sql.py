@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.formats import Format, open_writer
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
-from headrace.cli.output import print_json, print_rows, print_table
+from headrace.cli.output import print_json, print_table
 from headrace.errors import SqlError, UsageError, error_from_json
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ def sql(
         Path | None, typer.Option("-f", "--file", help="Run this file; `-` is standard input.", metavar="FILE")
     ] = None,
     limit: Annotated[int | None, typer.Option(help="At most this many rows of a query.", min=1)] = None,
+    format_: Annotated[
+        Format, typer.Option("--format", help="How a query's rows are shown; Arrow and CSV are for other programs.")
+    ] = Format.table,
     project: ProjectOption = None,
     url: UrlOption = None,
     key: KeyOption = None,
@@ -39,7 +43,7 @@ def sql(
     if not texts and not sys.stdin.isatty():
         texts = [sys.stdin.read()]
     with open_api(project, url, key) as api:
-        session = SqlSession(api, as_json, limit)
+        session = SqlSession(api, as_json, limit, format_)
         if texts:
             for text in texts:
                 session.run(text)
@@ -59,8 +63,11 @@ def _read(file: Path) -> str:
 class SqlSession:
     """Runs texts of SQL through the API and prints what comes back."""
 
-    def __init__(self, api: Api, as_json: bool = False, limit: int | None = None) -> None:
+    def __init__(
+        self, api: Api, as_json: bool = False, limit: int | None = None, format_: Format = Format.table
+    ) -> None:
         self.api = api
+        self.format = format_
         self._as_json = as_json
         self._limit = limit
 
@@ -97,31 +104,34 @@ class SqlSession:
         if self._as_json:
             print_json(body)
             return
-        print_rows(body["columns"], body["rows"])
+        writer = open_writer(self.format, body["columns"], live=False)
+        writer.write(body["rows"])
+        writer.close()
         if body.get("truncated"):
-            print(f"… only the first {len(body['rows']):,} rows; LIMIT or --limit says how many")
+            said = sys.stdout if self.format in (Format.table, Format.vertical) else sys.stderr
+            print(f"… only the first {len(body['rows']):,} rows; LIMIT or --limit says how many", file=said)
 
     def _push(self, text: str) -> None:
         """Rows as they come, until the query ends or Ctrl-C."""
-        count = 0
+        count, writer = 0, None
         try:
             for event in self.api.stream("POST", "/v1/query", {"sql": text}):
                 if event.event == "error":
                     raise error_from_json(event.data.get("error", event.data))
-                self._print_push(event.event, event.data)
+                if self._as_json:
+                    print_json({"event": event.event} | event.data)
+                elif event.event == "header":
+                    writer = open_writer(self.format, event.data["columns"], live=True)
+                elif event.event == "row" and writer is not None:
+                    writer.write([event.data["row"]])
                 count += event.event == "row"
                 if count == self._limit:
                     return
         except KeyboardInterrupt:
             print("^C stopped", file=sys.stderr)
-
-    def _print_push(self, event: str, data: dict[str, Any]) -> None:
-        if self._as_json:
-            print_json({"event": event} | data)
-        elif event == "header":
-            print("\t".join(column["name"] for column in data["columns"]), flush=True)
-        elif event == "row":
-            print("\t".join("" if value is None else str(value) for value in data["row"]), flush=True)
+        finally:
+            if writer is not None:
+                writer.close()
 
     def _print_result(self, result: dict[str, Any]) -> None:
         if self._as_json:

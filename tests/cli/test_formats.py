@@ -1,0 +1,24 @@
+"""Rows for other programs."""
+
+from __future__ import annotations
+
+import io
+import sys
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from headrace.cli.formats import Format, open_writer
+
+
+def test_rows_as_arrow_have_their_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(stream))
+    columns = [{"name": "n", "type": "DECIMAL(4, 2)"}, {"name": "tags", "type": "ARRAY<VARCHAR>"}]
+    writer = open_writer(Format.arrow, columns, live=True)
+    writer.write([["1.50", ["a"]]])
+    writer.write([[None, None]])
+    writer.close()
+    table = pa.ipc.open_stream(stream.getvalue()).read_all()
+    assert table.to_pylist() == [{"n": Decimal("1.50"), "tags": ["a"]}, {"n": None, "tags": None}]
