@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +27,7 @@ from headrace.sql.api import parse, plan_query
 from headrace.sql.plan import PersistentQuery
 from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect
+from headrace.types import DataType
 
 STREAM = Source("VIEWS", "stream", VIEWS.name, VIEWS.key, VIEWS.value, partitions=VIEWS.partitions)
 COUNT = "CREATE TABLE by_user AS SELECT userid, COUNT(*) AS n FROM views GROUP BY userid;"
@@ -45,6 +47,9 @@ class OneStream:
 
     def sources(self) -> list[Source]:
         return [STREAM]
+
+    def types(self) -> Mapping[str, DataType]:
+        return {}
 
 
 def run(quick: bool = False, spark: SparkSession | None = None) -> list[Measure]:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from headrace.sql.source import Source
 from headrace.sql.statements import SelectStatement
 from headrace.store.follow import Followers
 from headrace.store.sqlite import SqliteStore
-from headrace.types import BIGINT, VARCHAR, Column
+from headrace.types import BIGINT, VARCHAR, Column, DataType
 from tests.support import wait_for
 
 COUNTS = Source(
@@ -49,6 +49,9 @@ class Sources:
 
     def sources(self) -> list[Source]:
         return [COUNTS]
+
+    def types(self) -> Mapping[str, DataType]:
+        return {}
 
 
 def run(quick: bool = False) -> list[Measure]:

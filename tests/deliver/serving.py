@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from headrace.sql.api import parse, plan_select
 from headrace.sql.plan import PullQuery, PushQuery
 from headrace.sql.source import Source
 from headrace.sql.statements import SelectStatement
+from headrace.types import DataType
 from tests.store.project import Project, create_topic
 
 PATIENCE = 20.0
@@ -61,6 +62,9 @@ class _Sources:
 
     def sources(self) -> Iterable[Source]:
         return self._known.values()
+
+    def types(self) -> Mapping[str, DataType]:
+        return {}
 
 
 async def take(events: AsyncIterator[FeedEvent], count: int) -> list[FeedEvent]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from headrace.sql.evaluate import compile_expression
-from headrace.sql.functions import aggregates, arrays, json_fields, nulls, numbers, strings, times
+from headrace.sql.functions import aggregates, arrays, json_fields, nulls, numbers, strings, tables, times
 from headrace.sql.functions.function import Function
 from headrace.sql.parser import parse_expression
 from headrace.sql.resolve import resolve
@@ -24,6 +24,7 @@ _SECTIONS = {
     "Time": times.FUNCTIONS,
     "Arrays and maps": arrays.FUNCTIONS,
     "JSON and URLs": json_fields.FUNCTIONS,
+    "Table functions": tables.FUNCTIONS,
 }
 
 
@@ -62,7 +63,8 @@ def _escaped(text: str) -> str:
 def example_value(function: Function) -> str:
     """What the example gives, as CAST(… AS VARCHAR) would."""
     script = Script(function.example)
-    expression = resolve(parse_expression(f"CAST({function.example} AS VARCHAR)"), Scope(script, {}))
+    text = function.example if function.kind == "table" else f"CAST({function.example} AS VARCHAR)"
+    expression = resolve(parse_expression(text), Scope(script, {}))
     found = compile_expression(expression, lambda: 0)({})
     return value_text(found)
 

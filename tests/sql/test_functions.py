@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -11,10 +12,33 @@ import pytest
 
 from headrace.sql.datetimes import format_moment, parse_moment, parse_with
 from headrace.sql.functions import FUNCTIONS, is_aggregate
+from headrace.sql.functions.function import Steps
 from headrace.sql.functions.later import NOT_YET
 from headrace.types import BIGINT, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Array, DataType, Map
 from headrace.types import Decimal as DecimalType
 from tests.sql.catalog import resolved, value
+
+# Rows (several arguments as tuples), the value over them, and that over none.
+AGGREGATES: dict[str, tuple[list[Any], Any, Any]] = {
+    "COUNT": ([3, None, 1, 3], 3, 0),
+    "COUNT_DISTINCT": ([3, None, 1, 3], 2, 0),
+    "SUM": ([3, None, 1, 3], 7, 0),
+    "SUM_LIST": ([[3, None], None, [1, 3], []], 7, 0),
+    "AVG": ([3, None, 1, 3], 7 / 3, None),
+    "MIN": ([3, None, 1, 3], 1, None),
+    "MAX": ([3, None, 1, 3], 3, None),
+    "STDDEV_SAMP": ([2, None, 4, 6], 2.0, 0.0),
+    "STDDEV_SAMPLE": ([2, None, 4, 6], 2.0, 0.0),
+    "CORRELATION": ([(1, 2), (2, 4), (None, 1), (1, None), (3, 6)], 1.0, None),
+    "TOPK": ([(3, 2), (None, 2), (1, 2), (3, 2)], [3, 3], []),
+    "TOPKDISTINCT": ([(3, 2), (None, 2), (1, 2), (3, 2)], [3, 1], []),
+    "LATEST_BY_OFFSET": ([(3, 2), (1, 2), (None, 2), (2, 2)], [1, 2], None),
+    "EARLIEST_BY_OFFSET": ([(None, False), (1, False)], None, None),
+    "COLLECT_LIST": ([3, None, 1, 3], [3, None, 1, 3], []),
+    "COLLECT_SET": ([3, None, 1, 3], [3, None, 1], []),
+    "HISTOGRAM": (["a", None, "b", "a"], {"a": 2, "b": 1}, {}),
+    "ATTR": (["a", "a"], "a", None),
+}
 
 CALLS = [
     ("UCASE('aé')", "AÉ"),
@@ -144,7 +168,8 @@ def test_calls(text: str, expected: Any) -> None:
 
 def test_every_scalar_function_is_called_above() -> None:
     called = {text.partition("(")[0] for text, _ in CALLS} | {"TRANSFORM", "FILTER"}
-    assert {name for name in FUNCTIONS if not is_aggregate(name)} - called == {"FROM_UNIXTIME"}
+    scalars = {name for name, function in FUNCTIONS.items() if function.kind == "scalar"}
+    assert scalars - called == {"FROM_UNIXTIME"}
 
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if not is_aggregate(name)])
@@ -202,12 +227,48 @@ def test_result_types(text: str, expected: DataType) -> None:
     assert resolved(text).type == expected
 
 
+def test_table_functions_give_lists() -> None:
+    assert value("EXPLODE(ARRAY[1, NULL, 2])") == [1, None, 2]
+    assert value("EXPLODE(CAST(NULL AS ARRAY<INT>))") is None
+    assert value("CUBE_EXPLODE(ARRAY[1, 2])") == [[None, None], [None, 2], [1, None], [1, 2]]
+    assert value("CUBE_EXPLODE(ARRAY[1, NULL])") == [[None, None], [1, None]]
+    assert resolved("EXPLODE(ARRAY[1])").type == INTEGER
+
+
 def test_aggregates_over_lists() -> None:
-    values = [3, None, 1, 3]
-    found = {name: FUNCTIONS[name].evaluate(values) for name in FUNCTIONS if is_aggregate(name)}
-    assert found == {"COUNT": 3, "COUNT_DISTINCT": 2, "SUM": 7, "AVG": 7 / 3, "MIN": 1, "MAX": 3}
-    nothing = {name: FUNCTIONS[name].evaluate([]) for name in FUNCTIONS if is_aggregate(name)}
-    assert nothing == {"COUNT": 0, "COUNT_DISTINCT": 0, "SUM": 0, "AVG": None, "MIN": None, "MAX": None}
+    for name, (rows, expected, nothing) in AGGREGATES.items():
+        assert FUNCTIONS[name].evaluate(rows) == expected, name
+        assert FUNCTIONS[name].evaluate([]) == nothing, name
+    assert set(AGGREGATES) == {name for name in FUNCTIONS if is_aggregate(name)}
+
+
+def test_aggregates_do_not_depend_on_how_rows_are_cut() -> None:
+    """Adding one by one, merging two halves, and undoing what was added too much give the same."""
+    for name, (rows, expected, _) in AGGREGATES.items():
+        steps = FUNCTIONS[name].steps
+        assert steps is not None
+        for cut in range(len(rows) + 1):
+            halves = [_state(steps, list(enumerate(rows))[part]) for part in (slice(cut), slice(cut, None))]
+            assert steps.result(steps.merge(*halves)) == pytest.approx(expected), (name, cut)
+        if steps.undo is not None:
+            state = _state(steps, list(enumerate([*rows, *rows])))
+            for arrival, row in enumerate(rows):
+                state = _apply(steps, steps.undo, state, arrival, row)
+            assert steps.result(state) == pytest.approx(expected), name
+
+
+def _state(steps: Steps, rows: list[tuple[int, Any]]) -> Any:
+    state = steps.init()
+    for arrival, row in rows:
+        state = _apply(steps, steps.add, state, arrival, row)
+    return state
+
+
+def _apply(steps: Steps, step: Callable[..., Any], state: Any, arrival: int, row: Any) -> Any:
+    arguments = row if isinstance(row, tuple) else (row,)
+    if arguments[0] is None and not steps.nulls:
+        return state
+    return step(state, *((arrival,) if steps.ordered else ()), *arguments)
 
 
 def test_what_is_not_there_yet_is_not_there() -> None:

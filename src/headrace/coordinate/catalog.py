@@ -24,6 +24,8 @@ from headrace.coordinate.events import (
     SourceCreated,
     SourceDropped,
     TopicDeleted,
+    TypeCreated,
+    TypeDropped,
     ViewCreated,
     ViewDropped,
     decode_event,
@@ -31,7 +33,7 @@ from headrace.coordinate.events import (
 )
 from headrace.log.base import Append, Log, TopicSpec
 from headrace.sql.source import Source
-from headrace.types import VARCHAR, Column
+from headrace.types import VARCHAR, Column, DataType
 
 T = TypeVar("T")
 
@@ -63,6 +65,7 @@ class CatalogState:
     """The newest version a view of this name ever had, dropped or not, for the same reason."""
     doomed_topics: frozenset[str] = frozenset()
     """Topics dropped with their source that may not be deleted yet: somebody may have been killed in between."""
+    types: Mapping[str, DataType] = field(default_factory=dict)
     events: int = 0
 
 
@@ -91,6 +94,10 @@ def fold(state: CatalogState, event: Event) -> CatalogState:
             return replace(state, views={**state.views, view.name: view}, view_versions=versions)
         case ViewDropped(name):
             return replace(state, views=_without(state.views, name))
+        case TypeCreated(name, type_):
+            return replace(state, types={**state.types, name: type_})
+        case TypeDropped(name):
+            return replace(state, types=_without(state.types, name))
 
 
 def fold_all(state: CatalogState, events: Iterable[Event]) -> CatalogState:
@@ -162,6 +169,10 @@ class Catalog:
         shown = (s for s in state.sources.values() if not _is_transient(state, s))
         return sorted(shown, key=lambda source: source.name)
 
+    def types(self) -> Mapping[str, DataType]:
+        """Those of CREATE TYPE."""
+        return self._state.types
+
     def query(self, query_id: str) -> QueryDefinition | None:
         return self._state.queries.get(query_id)
 
@@ -178,6 +189,10 @@ class Catalog:
     def readers(self, source_name: str) -> list[QueryDefinition]:
         """The queries that read a stream or table."""
         return [query for query in self.queries() if source_name in query.sources]
+
+    def writers(self, source_name: str) -> list[QueryDefinition]:
+        """The queries that write a stream or table: its own, and those of INSERT INTO … SELECT."""
+        return [query for query in self.queries() if query.sink == source_name]
 
     def over_topic(self, topic: str) -> list[Source]:
         """The streams and tables declared over a topic."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headrace.errors import SqlError
 from headrace.sql.api import parse
 from headrace.sql.source import Source
-from headrace.sql.statements import CreateAsSelect, CreateSource
-from headrace.types import quote_name
+from headrace.sql.statements import CreateAsSelect, CreateSource, Element, Identifier
+from headrace.types import Column, quote_name
 
 
 def same_definition(text: str, statement: CreateSource | CreateAsSelect) -> bool:
@@ -31,6 +31,14 @@ def substitute(sql: str, variables: Mapping[str, str]) -> str:
     the parser complains."""
     values = {name.upper(): value for name, value in variables.items()}
     return re.sub(r"\$\{([^}]*)\}", lambda found: values.get(found[1].upper(), found[0]), sql) if values else sql
+
+
+def with_columns(source: Source, added: Sequence[Column]) -> CreateSource:
+    """The statement that declares it, with further columns."""
+    [statement] = parse(source.statement)
+    assert isinstance(statement, CreateSource)
+    elements = tuple(Element(Identifier(column.name), column.type) for column in added)
+    return replace(statement, elements=statement.elements + elements)
 
 
 def drop_text(source: Source) -> str:

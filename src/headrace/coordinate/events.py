@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from headrace.coordinate.base import CATALOG_TOPIC, QueryDefinition, ViewDefinition
 from headrace.errors import LogError
 from headrace.sql.source import Header, Source, Window
-from headrace.types import Column, type_from_json, type_to_json
+from headrace.types import Column, DataType, type_from_json, type_to_json
 
 EVENT_VERSION = 1
 
@@ -63,8 +63,28 @@ class ViewDropped:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class TypeCreated:
+    name: str
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class TypeDropped:
+    name: str
+
+
 Event: TypeAlias = (
-    SourceCreated | SourceDropped | TopicDeleted | QueryCreated | QueryWanted | QueryDropped | ViewCreated | ViewDropped
+    SourceCreated
+    | SourceDropped
+    | TopicDeleted
+    | QueryCreated
+    | QueryWanted
+    | QueryDropped
+    | ViewCreated
+    | ViewDropped
+    | TypeCreated
+    | TypeDropped
 )
 
 
@@ -108,6 +128,10 @@ def _body(event: Event) -> tuple[str, dict[str, Any]]:
             return "view_created", {"view": asdict(view)}
         case ViewDropped(name):
             return "view_dropped", {"name": name}
+        case TypeCreated(name, type_):
+            return "type_created", {"name": name, "type_of": type_to_json(type_)}
+        case TypeDropped(name):
+            return "type_dropped", {"name": name}
 
 
 def _query_from_json(body: dict[str, Any]) -> QueryDefinition:
@@ -123,6 +147,8 @@ _DECODERS: dict[str, Callable[[dict[str, Any]], Event]] = {
     "query_dropped": lambda body: QueryDropped(body["id"]),
     "view_created": lambda body: ViewCreated(ViewDefinition(**body["view"])),
     "view_dropped": lambda body: ViewDropped(body["name"]),
+    "type_created": lambda body: TypeCreated(body["name"], type_from_json(body["type_of"])),
+    "type_dropped": lambda body: TypeDropped(body["name"]),
 }
 
 
@@ -137,6 +163,7 @@ _SINCE = (
     "value_schema_name",
     "read_only",
     "retention_ms",
+    "classic",
 )
 
 _DEFAULTS = {field.name: field.default for field in fields(Source)}

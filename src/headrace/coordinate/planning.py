@@ -8,9 +8,9 @@ from headrace.coordinate.base import QueryDefinition, late_topic
 from headrace.coordinate.catalog import Catalog
 from headrace.errors import QueryFailed
 from headrace.process.base import QuerySpec
-from headrace.sql.api import parse, plan_query, plan_select
+from headrace.sql.api import parse, plan_insert_select, plan_query, plan_select
 from headrace.sql.plan import PersistentQuery, PushQuery
-from headrace.sql.statements import CreateAsSelect, SelectStatement
+from headrace.sql.statements import CreateAsSelect, InsertSelect, SelectStatement
 
 
 def plan_definition(query: QueryDefinition, catalog: Catalog) -> PersistentQuery:
@@ -21,10 +21,12 @@ def plan_definition(query: QueryDefinition, catalog: Catalog) -> PersistentQuery
     if isinstance(statement, CreateAsSelect):
         plan = plan_query(statement, catalog)
         return PersistentQuery(sink, plan.root, plan.emit)
+    if isinstance(statement, InsertSelect):
+        return plan_insert_select(statement, catalog)
     assert isinstance(statement, SelectStatement)
     push = plan_select(statement, catalog)
     assert isinstance(push, PushQuery)
-    return PersistentQuery(sink, push.root)
+    return PersistentQuery(sink, push.root, push.emit)
 
 
 def query_spec(query: QueryDefinition, catalog: Catalog, checkpoints: Path) -> QuerySpec:

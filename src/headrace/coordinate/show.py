@@ -13,10 +13,18 @@ from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.result import StatementResult, table_result
 from headrace.coordinate.status import EngineStatus
 from headrace.log.base import Log, Topic
-from headrace.sql.api import FUNCTIONS, explain, parse, plan_query, plan_select
+from headrace.sql.api import FUNCTIONS, explain, parse, plan_insert_select, plan_query, plan_select
 from headrace.sql.script import did_you_mean
 from headrace.sql.source import Source, Window
-from headrace.sql.statements import CreateAsSelect, Describe, DescribeFunction, Explain, SelectStatement, Show
+from headrace.sql.statements import (
+    CreateAsSelect,
+    Describe,
+    DescribeFunction,
+    Explain,
+    InsertSelect,
+    SelectStatement,
+    Show,
+)
 from headrace.types import display_name
 
 SECRET = "(not shown)"
@@ -63,6 +71,12 @@ class Inspector:
             case "FUNCTIONS":
                 rows = [[f.name, f.kind, f.summary] for f in sorted(FUNCTIONS.values(), key=lambda f: f.name)]
                 return table_result(text, ["name", "kind", "summary"], rows)
+            case "TYPES":
+                types = [[name, str(type_)] for name, type_ in sorted(self._catalog.types().items())]
+                return table_result(text, ["name", "type"], types, "no types; CREATE TYPE … AS … makes one")
+            case "VARIABLES":
+                empty = "variables are known while a text runs: DEFINE name = 'value'; and then ${name}"
+                return table_result(text, ["name", "value"], [], empty)
             case "PROPERTIES":
                 return table_result(text, ["property", "value"], properties(self._settings))
 
@@ -156,12 +170,14 @@ class Inspector:
     def query_plan_text(self, query: QueryDefinition) -> str:
         """Our plan of a query of the catalog."""
         [statement] = parse(query.statement)
-        assert isinstance(statement, CreateAsSelect | SelectStatement)
+        assert isinstance(statement, CreateAsSelect | InsertSelect | SelectStatement)
         return self.plan_text(statement)
 
-    def plan_text(self, statement: CreateAsSelect | SelectStatement) -> str:
+    def plan_text(self, statement: CreateAsSelect | InsertSelect | SelectStatement) -> str:
         if isinstance(statement, CreateAsSelect):
             return explain(plan_query(statement, self._catalog))
+        if isinstance(statement, InsertSelect):
+            return explain(plan_insert_select(statement, self._catalog))
         return explain(plan_select(statement, self._catalog))
 
 
@@ -173,6 +189,8 @@ def _source_row(source: Source) -> list[Any]:
 def _role(source: Source, name: str) -> str | None:
     if any(column.name == name for column in source.key):
         return "primary key" if source.kind == "table" else "key"
+    if any(header.name == name for header in source.headers):
+        return "headers"
     is_value = any(column.name == name for column in source.value)
     return None if is_value else "window"
 

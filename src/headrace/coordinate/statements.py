@@ -16,7 +16,7 @@ from headrace.clock import Clock
 from headrace.config import ProjectSettings
 from headrace.coordinate.base import QueryDefinition, ViewDefinition, late_topic
 from headrace.coordinate.catalog import BUILT_IN, Catalog, create_internal_topics
-from headrace.coordinate.definitions import drop_text, same_definition, substitute
+from headrace.coordinate.definitions import drop_text, same_definition, substitute, with_columns
 from headrace.coordinate.events import (
     Event,
     QueryCreated,
@@ -29,24 +29,37 @@ from headrace.coordinate.events import (
     ViewDropped,
 )
 from headrace.coordinate.insert import insert_rows
+from headrace.coordinate.other import run_other
 from headrace.coordinate.result import StatementResult
 from headrace.coordinate.show import Inspector
 from headrace.coordinate.status import EngineStatus
 from headrace.coordinate.topics import ensure_declared, ensure_sink, find_topic, late_spec, sink_spec
 from headrace.errors import Conflict, NotFound, SqlError, UsageError
 from headrace.log.base import Log
-from headrace.sql.api import parse, plan_query, source_from, transient_query
+from headrace.sql.api import (
+    altered_source,
+    parse,
+    plan_insert_select,
+    plan_query,
+    print_statement,
+    source_from,
+    transient_query,
+)
 from headrace.sql.plan import PersistentQuery, PushQuery
 from headrace.sql.script import did_you_mean
 from headrace.sql.source import Source
 from headrace.sql.statements import (
+    AlterSource,
+    AssertTopic,
     CreateAsSelect,
     CreateSource,
     Describe,
     DescribeFunction,
     Drop,
     Explain,
+    InsertSelect,
     InsertValues,
+    Pause,
     Print,
     SelectStatement,
     Show,
@@ -58,6 +71,7 @@ from headrace.types import display_name
 __all__ = ["StatementExecutor", "StatementResult"]
 
 TRANSIENT_PREFIX, LATE_PREFIX = "_transient.", late_topic("")
+INSERT_PREFIX = "INSERTQUERY_"
 
 
 class StatementExecutor:
@@ -94,6 +108,9 @@ class StatementExecutor:
             yield self.run_statement(statement)
 
     def run_statement(self, statement: Statement) -> StatementResult:
+        if isinstance(statement, AssertTopic):
+            # It may wait for what another statement makes.
+            return run_other(statement, self._log, self._catalog)
         with self._lock:
             match statement:
                 case CreateSource():
@@ -102,16 +119,24 @@ class StatementExecutor:
                     return self._create_as_select(statement)
                 case InsertValues():
                     return insert_rows(statement, self._log, self._catalog, self._clock, self._settings.collect)
+                case InsertSelect():
+                    return self._insert_select(statement)
+                case AlterSource():
+                    return self._alter(statement)
                 case Drop():
                     return self._drop(statement)
                 case Terminate():
                     return self._terminate(statement)
+                case Pause():
+                    return self._pause(statement)
                 case Show() | Describe() | DescribeFunction() | Explain():
                     return self._inspector.inspect(statement)
                 case SelectStatement():
                     raise UsageError("a SELECT is asked as a query", hint="POST /v1/query, or headrace sql")
                 case Print():
                     raise UsageError("PRINT is not a statement here", hint=f"headrace topic tail {statement.topic}")
+                case _:
+                    return run_other(statement, self._log, self._catalog)
 
     # Creating
 
@@ -141,17 +166,43 @@ class StatementExecutor:
         message = f"{statement.kind} `{display_name(plan.sink.name)}` is kept up to date by query {query_id}"
         return StatementResult(statement.text, "created", message, query_id=query_id)
 
-    def _created(self, plan: PersistentQuery, query_id: str, text: str, transient: bool = False) -> list[Event]:
-        sink = replace(plan.sink, statement=text, query=query_id)
-        query = QueryDefinition(
+    def _insert_select(self, statement: InsertSelect) -> StatementResult:
+        plan = plan_insert_select(statement, self._catalog)
+        query_id = f"{INSERT_PREFIX}{self._catalog.state.last_query_number + 1}"
+        query = self._definition(plan, query_id, statement.text)
+        self._catalog.append([QueryCreated(query)])
+        message = f"query {query_id} writes to stream `{display_name(plan.sink.name)}` too"
+        return StatementResult(statement.text, "created", message, query_id=query_id)
+
+    def _alter(self, statement: AlterSource) -> StatementResult:
+        """The topic gets the columns too, so that what arrives is kept in them."""
+        source = altered_source(statement, self._catalog)
+        added = source.value[-len(statement.elements) :]
+        topic = self._log.topic(source.topic)
+        missing = tuple(column for column in added if column not in topic.spec.value)
+        if topic.spec.kind == "typed" and missing:
+            self._log.alter_topic(replace(topic.spec, value=topic.spec.value + missing))
+        # Planned again from its text, it must say what it has now.
+        text = print_statement(with_columns(source, added))
+        self._catalog.append([SourceCreated(replace(source, statement=text))])
+        names = ", ".join(display_name(column.name) for column in added)
+        message = f"{source.kind} `{display_name(source.name)}` has {names} too"
+        return StatementResult(statement.text, "altered", message)
+
+    def _definition(self, plan: PersistentQuery, query_id: str, text: str, transient: bool = False) -> QueryDefinition:
+        return QueryDefinition(
             id=query_id,
             version=1,
             statement=text,
-            sink=sink.name,
+            sink=plan.sink.name,
             sources=tuple(dict.fromkeys(source.name for source in plan.inputs)),
             transient=transient,
             created_ms=self._clock.now_ms(),
         )
+
+    def _created(self, plan: PersistentQuery, query_id: str, text: str, transient: bool = False) -> list[Event]:
+        sink = replace(plan.sink, statement=text, query=query_id)
+        query = self._definition(plan, query_id, text, transient)
         events: list[Event] = [SourceCreated(sink), QueryCreated(query)]
         if sink.kind == "table" and not transient:
             events.append(ViewCreated(ViewDefinition(sink.name, self._next_version(sink), query_id, sink.topic)))
@@ -229,12 +280,31 @@ class StatementExecutor:
                 raise self._unknown_query(wanted, statement)
             ids = [wanted]
         for query_id in ids:
-            if self._query(query_id).transient:
+            query = self._query(query_id)
+            if query.transient:
                 self.drop_transient(query_id)
+            elif query_id.startswith(INSERT_PREFIX):
+                # Nothing is made of it, so nothing is left of it.
+                self._catalog.append([QueryDropped(query_id)])
             else:
                 self.set_wanted(query_id, "stopped")
         message = f"{', '.join(ids) or 'no query'} is to stop; headrace query start … goes on where it was"
         return StatementResult(statement.text, "terminated", message, query_id=ids[0] if len(ids) == 1 else None)
+
+    def _pause(self, statement: Pause) -> StatementResult:
+        """PAUSE and RESUME: a query stops where it is, and goes on from there."""
+        ids = [query.id for query in self._catalog.queries() if not query.transient]
+        if statement.query is not None:
+            wanted = statement.query.name
+            if wanted not in ids:
+                raise self._unknown_query(wanted, statement)
+            ids = [wanted]
+        for query_id in ids:
+            self.set_wanted(query_id, "running" if statement.resume else "stopped")
+        does = "is to go on" if statement.resume else "is to pause; RESUME goes on where it was"
+        message = f"{', '.join(ids) or 'no query'} {does}"
+        kind = "resumed" if statement.resume else "paused"
+        return StatementResult(statement.text, kind, message, query_id=ids[0] if len(ids) == 1 else None)
 
     def _query(self, query_id: str) -> QueryDefinition:
         query = self._catalog.query(query_id)
@@ -243,7 +313,7 @@ class StatementExecutor:
             raise NotFound(f"query `{query_id}` does not exist", hint=hint)
         return query
 
-    def _unknown_query(self, query_id: str, statement: Terminate) -> SqlError:
+    def _unknown_query(self, query_id: str, statement: Terminate | Pause) -> SqlError:
         span = statement.query.span if statement.query else None
         hint = did_you_mean(query_id, self._query_ids(), "SHOW QUERIES; lists all")
         return statement.script.error(f"query `{query_id}` does not exist", span, hint)
@@ -292,6 +362,13 @@ class StatementExecutor:
     def _check_unused(self, source: Source, delete_topic: bool) -> None:
         """A push query does not hold anything up: it ends. What others were made of does."""
         readers = [query for query in self._catalog.readers(source.name) if not query.transient]
+        writers = [query.id for query in self._catalog.writers(source.name) if query.id != source.query]
+        if writers:
+            name = display_name(source.name)
+            raise Conflict(
+                f"{source.kind} `{name}` is written by {', '.join(writers)} of INSERT INTO",
+                hint=f"first:  TERMINATE {writers[0]};",
+            )
         if readers:
             who = ", ".join(f"{query.id} (writes `{display_name(query.sink)}`)" for query in readers)
             first = self._catalog.source(readers[0].sink)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from headrace.sql.expressions import Call, ColumnRef, Expression
 from headrace.sql.functions import is_aggregate
 from headrace.sql.plan import Aggregate, Named, PlanNode
-from headrace.sql.printer import print_expression
 from headrace.sql.resolve import resolve, typed
 from headrace.sql.scope import Scope
 from headrace.sql.source import WINDOW_COLUMNS, Window
@@ -62,12 +62,8 @@ class Grouping:
             name += "_"
         return name
 
-    def node(self, below: PlanNode) -> Aggregate:
-        return Aggregate(below, tuple(self.keys), tuple(self.aggregates), self.window)
-
-    def shown(self, key: Named) -> str:
-        """The key as it was written."""
-        return print_expression(key.expression)
+    def node(self, below: PlanNode, over: Literal["stream", "table"]) -> Aggregate:
+        return Aggregate(below, tuple(self.keys), tuple(self.aggregates), self.window, over)
 
 
 def group(query: Query, scope: Scope, window: Window | None) -> Grouping:
@@ -85,4 +81,5 @@ def group(query: Query, scope: Scope, window: Window | None) -> Grouping:
 def _above(scope: Scope, window: Window | None) -> Scope:
     """What the SELECT list and HAVING see: the source's columns and, with a window, its bounds."""
     bounds = {column.name: column.type for column in WINDOW_COLUMNS} if window else {}
-    return replace(scope, columns={**scope.columns, **bounds})
+    extra = {**scope.extra, **{name: name for name in bounds}}
+    return replace(scope, columns={**scope.columns, **bounds}, extra=extra)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from headrace.sql.declare import source_from
+from headrace.sql.declare import altered_source, check_assert, source_from, type_from
 from headrace.sql.evaluate import compile_expression
 from headrace.sql.explain import explain
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.function import Function
 from headrace.sql.insert import plan_insert
 from headrace.sql.parser import Piece, parse, parse_columns, parse_expression, split
-from headrace.sql.planner import plan_query, plan_select, transient_query
+from headrace.sql.planner import plan_insert_select, plan_query, plan_select, transient_query
 from headrace.sql.print_statements import print_statement
 from headrace.sql.printer import print_expression
 from headrace.sql.statements import Statement
-from headrace.sql.validate import Draft, check_drop, check_function, validate
+from headrace.sql.validate import Draft, check_drop, check_drop_type, check_function, validate
 
 __all__ = [
     "FUNCTIONS",
@@ -21,7 +21,10 @@ __all__ = [
     "Function",
     "Piece",
     "Statement",
+    "altered_source",
+    "check_assert",
     "check_drop",
+    "check_drop_type",
     "check_function",
     "compile_expression",
     "explain",
@@ -29,6 +32,7 @@ __all__ = [
     "parse_columns",
     "parse_expression",
     "plan_insert",
+    "plan_insert_select",
     "plan_query",
     "plan_select",
     "print_expression",
@@ -36,5 +40,6 @@ __all__ = [
     "source_from",
     "split",
     "transient_query",
+    "type_from",
     "validate",
 ]

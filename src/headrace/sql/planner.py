@@ -2,83 +2,148 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Literal as Only
+
 from headrace.errors import SqlError
 from headrace.sql.aggregation import Grouping, group, has_aggregate
 from headrace.sql.expressions import ColumnRef, Expression, Literal, Name, Span
+from headrace.sql.flatten import flatten, has_table_function
+from headrace.sql.functions import FUNCTIONS
+from headrace.sql.keys import Keyed, all_of, of_join
 from headrace.sql.plan import (
     Filter,
+    Named,
     Ordering,
+    PartitionBy,
     PersistentQuery,
     PlanNode,
     Project,
     PullQuery,
     PushQuery,
-    Scan,
 )
 from headrace.sql.projection import Item, expand_items
+from headrace.sql.relation import Input, read_relation
 from headrace.sql.resolve import resolve, resolve_predicate, typed
-from headrace.sql.scope import Scope, find_source, source_scope
-from headrace.sql.sink import keyed_items, sink_from
-from headrace.sql.source import Source, Sources
-from headrace.sql.statements import CreateAsSelect, OrderItem, Query, SelectItem, SelectStatement
+from headrace.sql.scope import Scope
+from headrace.sql.sink import check_insert, insert_target, sink_from
+from headrace.sql.source import Source, Sources, Window
+from headrace.sql.statements import CreateAsSelect, InsertSelect, OrderItem, Query, SelectItem, SelectStatement
 from headrace.sql.windows import window_from
 from headrace.types import display_name
+
+Emit = Only["changes", "final"]
 
 
 def plan_query(statement: CreateAsSelect, sources: Sources) -> PersistentQuery:
     """What a CREATE … AS SELECT does. Whether the name is taken is the catalog's to say."""
-    query, script = statement.query, statement.script
-    source = find_source(script, sources, query.relation.source)
-    scope = source_scope(script, source, query.relation.alias)
-    _check_persistent(statement, source)
-    if not _is_grouped(query):
-        below, items = _plain(query, source, scope, persistent=True)
-        key, value = keyed_items(items, [ColumnRef(column.name, type=column.type) for column in source.key], statement)
-        window = source.window
-    else:
-        below, items, grouping = _grouped(query, source, scope, persistent=True)
-        keys: list[Expression] = [ColumnRef(named.name, type=named.expression.type) for named in grouping.keys]
-        key, value = keyed_items(items, keys, statement, [grouping.shown(named) for named in grouping.keys])
-        window = grouping.window
-    root = Project(below, tuple(item.named for item in key), tuple(item.named for item in value))
-    return PersistentQuery(sink_from(statement, source, root, window), root)
+    source = read_relation(statement.script, statement.query.relation, sources)
+    _check_persistent(statement.query, source.scope)
+    if problem := _wrong_kind(statement, source):
+        raise problem
+    root, window = _plan_persistent(statement.query, source)
+    return PersistentQuery(sink_from(statement, source, root, window), root, statement.query.emit or "changes")
+
+
+def plan_insert_select(statement: InsertSelect, sources: Sources) -> PersistentQuery:
+    """INSERT INTO … SELECT: one more query that writes to a stream which is there."""
+    sink = insert_target(statement, sources)
+    source = read_relation(statement.script, statement.query.relation, sources)
+    _check_persistent(statement.query, source.scope)
+    if _is_grouped(statement.query) or source.table:
+        message = "INSERT INTO takes the rows of streams, not the changes of a table"
+        raise statement.script.error(message, statement.query.span, "CREATE TABLE … AS SELECT makes a table of it")
+    root, window = _plan_persistent(statement.query, source)
+    return PersistentQuery(sink, check_insert(statement, sink, root, window), insert=True)
 
 
 def plan_select(statement: SelectStatement, sources: Sources) -> PullQuery | PushQuery:
     """EMIT CHANGES makes it a push query."""
-    query, script = statement.query, statement.script
-    source = find_source(script, sources, query.relation.source)
-    scope = source_scope(script, source, query.relation.alias)
-    return _plan_push(query, source, scope) if statement.push else _plan_pull(query, source, scope)
+    query = statement.query
+    source = read_relation(statement.script, query.relation, sources)
+    return _plan_push(query, source) if statement.push else _plan_pull(query, source)
 
 
 def transient_query(push: PushQuery, name: str) -> PersistentQuery:
     """The push query as one that writes a stream of that name, for running it on Spark."""
     partitions = max(source.partitions for source in push.inputs)
-    return PersistentQuery(Source(name, "stream", name, (), push.root.columns, partitions=partitions), push.root)
+    sink = Source(name, "stream", name, (), push.root.columns, partitions=partitions)
+    return PersistentQuery(sink, push.root, push.emit)
 
 
-def _plan_push(query: Query, source: Source, scope: Scope) -> PushQuery:
+def _plan_persistent(query: Query, source: Input) -> tuple[Project, Window | None]:
+    """The query's rows with their key, and the window that is part of it."""
+    classic = all(one.classic for one in source.sources)
+    if _is_grouped(query):
+        below, items, grouping = _grouped(query, source, persistent=True)
+        keys = [ColumnRef(named.name, type=named.expression.type) for named in grouping.keys]
+        shown = [named.expression for named in grouping.keys]
+        keyed, window = _named_keys(items, keys, shown, source, query), grouping.window
+    elif query.partition_by:
+        below, items, moved = _partitioned(query, source)
+        keyed, window = all_of(items, moved, source.scope, query), None
+    else:
+        below, items = _plain(query, source, persistent=True)
+        window = source.window
+        if source.scope.joined:
+            keyed = of_join(items, source, query)
+        else:
+            keyed = all_of(items, source.key.parts, source.scope, query, optional=classic)
+    key, value = keyed
+    return Project(below, tuple(item.named for item in key), tuple(item.named for item in value)), window
+
+
+def _named_keys(
+    items: list[Item], keys: list[ColumnRef], shown: list[Expression], source: Input, query: Query
+) -> Keyed:
+    """As `all_of`; a missing key is named as it was written in GROUP BY."""
+    selected = [item.expression for item in items]
+    if any(key not in selected for key in keys):
+        all_of([], shown, source.scope, query)
+    return all_of(items, keys, source.scope, query)
+
+
+def _plan_push(query: Query, source: Input) -> PushQuery:
     if query.order_by:
         hint = "leave out EMIT CHANGES to ask for what there is now"
-        raise scope.error("changes come in the order they happen", query.order_by[0].expression.span, hint)
+        raise source.scope.error("changes come in the order they happen", query.order_by[0].expression.span, hint)
     if _is_grouped(query):
-        below, items, _ = _grouped(query, source, scope, persistent=False)
+        below, items, _ = _grouped(query, source, persistent=False)
+    elif query.partition_by:
+        below, items, _ = _partitioned(query, source)
     else:
-        below, items = _plain(query, source, scope, persistent=False)
-    return PushQuery(Project(below, (), tuple(item.named for item in items)), query.limit)
+        below, items = _plain(query, source, persistent=False)
+    root = Project(below, (), tuple(item.named for item in items))
+    return PushQuery(root, query.limit, query.emit or "changes")
 
 
-def _plan_pull(query: Query, source: Source, scope: Scope) -> PullQuery:
-    if _is_grouped(query):
-        hint = "CREATE TABLE … AS SELECT … GROUP BY … and select from that, or add EMIT CHANGES"
-        span = query.group_span or _first_aggregate(query) or query.span
-        raise scope.script.error("GROUP BY without EMIT CHANGES is not supported yet", span, hint, unsupported=True)
+def _plan_pull(query: Query, source: Input) -> PullQuery:
+    scope = source.scope
+    if problem := _not_pulled(query, scope):
+        what, span, hint = problem
+        raise scope.script.error(f"{what} without EMIT CHANGES is not supported yet", span, hint, unsupported=True)
     _check_ungrouped(query, scope)
-    items = expand_items(query, source, scope, persistent=False)
+    items = expand_items(query, scope, persistent=False)
     predicate = resolve_predicate(query.where, scope, "WHERE", "WHERE") if query.where is not None else None
     order = tuple(_ordering(one, items, scope) for one in query.order_by)
-    return PullQuery(source, tuple(item.named for item in items), predicate, order, query.limit)
+    (side,) = scope.sides
+    return PullQuery(side.source, tuple(item.named for item in items), predicate, order, query.limit)
+
+
+def _not_pulled(query: Query, scope: Scope) -> tuple[str, Span | None, str] | None:
+    """What a pull query cannot do yet."""
+    if _is_grouped(query):
+        hint = "CREATE TABLE … AS SELECT … GROUP BY … and select from that, or add EMIT CHANGES"
+        return "GROUP BY", query.group_span or _first_aggregate(query) or query.span, hint
+    if scope.joined:
+        hint = "CREATE … AS SELECT the join and select from that, or add EMIT CHANGES"
+        return "JOIN", query.relation.joins[0].span, hint
+    if query.partition_by:
+        return "PARTITION BY", query.group_span, "leave it out: a pull query's rows are not kept"
+    flattened = [item for item in query.items if isinstance(item, SelectItem) and has_table_function(item.expression)]
+    if flattened:
+        return "a table function", flattened[0].expression.span, "CREATE STREAM … AS SELECT it, or add EMIT CHANGES"
+    return None
 
 
 def _ordering(one: OrderItem, items: list[Item], scope: Scope) -> Ordering:
@@ -95,36 +160,89 @@ def _ordering(one: OrderItem, items: list[Item], scope: Scope) -> Ordering:
     return Ordering(typed(resolve(wanted, scope, "ORDER BY"), scope), one.descending)
 
 
-def _plain(query: Query, source: Source, scope: Scope, *, persistent: bool) -> tuple[PlanNode, list[Item]]:
-    """A projection, perhaps of a filter."""
+def _plain(query: Query, source: Input, *, persistent: bool) -> tuple[PlanNode, list[Item]]:
+    """A projection, perhaps of a filter, perhaps of several rows for one."""
+    _check_ungrouped(query, source.scope)
+    items = expand_items(query, source.scope, persistent=persistent)
+    return _flattened(_filtered(query, source), items, source)
+
+
+def _flattened(below: PlanNode, items: list[Item], source: Input) -> tuple[PlanNode, list[Item]]:
+    node, lifted = flatten(below, items, source.scope)
+    if source.table and node is not below:
+        span = next(item.span for item in items if has_table_function(item.expression))
+        hint = "a row of a table is one row of the result, so that it can be changed"
+        raise source.scope.error("a table function needs a stream", span, hint)
+    return node, lifted
+
+
+def _partitioned(query: Query, source: Input) -> tuple[PlanNode, list[Item], list[Expression]]:
+    """Rows under another key, and the key's parts as they are in the items."""
+    scope = source.scope
     _check_ungrouped(query, scope)
-    return _filtered(query, source, scope), expand_items(query, source, scope, persistent=persistent)
+    if source.table:
+        raise scope.error("PARTITION BY is for streams", query.group_span, "a table keeps its primary key")
+    if source.window is not None:
+        raise scope.error("PARTITION BY would lose the window of a windowed source's key", query.group_span)
+    moved = [resolve(part, scope, "PARTITION BY") for part in query.partition_by]
+    if all(part.type is None for part in moved):
+        moved = []
+    moved = [typed(part, scope) for part in moved]
+    items = expand_items(query, scope, persistent=True, moved=tuple(moved))
+    below, lifted = _flattened(_filtered(query, source), items, source)
+    named: list[Named] = []
+    keys: list[Expression] = []
+    for index, part in enumerate(moved):
+        name = part.name if isinstance(part, ColumnRef) else f"KSQL_KEY_{index}"
+        named.append(Named(name, part))
+        keys.append(ColumnRef(name, type=part.type))
+    node = PartitionBy(below, tuple(named))
+    lifted = [
+        replace(item, expression=keys[moved.index(before.expression)]) if before.expression in moved else item
+        for before, item in zip(items, lifted, strict=True)
+    ]
+    return node, lifted, keys
 
 
-def _grouped(query: Query, source: Source, scope: Scope, *, persistent: bool) -> tuple[PlanNode, list[Item], Grouping]:
+def _grouped(query: Query, source: Input, *, persistent: bool) -> tuple[PlanNode, list[Item], Grouping]:
     """Groups, perhaps filtered by HAVING, and the items over them."""
-    if source.kind == "table":
-        message, span = "GROUP BY over a table is not supported yet", query.relation.source.span
-        raise scope.script.error(message, span, "group a stream", unsupported=True)
+    scope = source.scope
+    if query.partition_by:
+        raise scope.error("PARTITION BY and GROUP BY cannot both be there", query.group_span)
     if not query.group_by:
         hint = "GROUP BY the columns outside the aggregates"
         raise scope.error("an aggregate needs GROUP BY", _first_aggregate(query) or query.span, hint)
-    window = window_from(query.window, scope.script) if query.window else None
+    window = window_from(query.window, scope.script, query.emit or "changes") if query.window else None
+    if window is not None and source.table:
+        assert query.window is not None
+        raise scope.error("WINDOW is for streams: a table's rows change, they do not pass", query.window.span)
+    _check_final(query, scope)
     grouping = group(query, scope, window)
-    selected = expand_items(query, source, grouping.scope, persistent=persistent)
-    items = [Item(item.name, grouping.lift(item.expression), item.span) for item in selected]
+    selected = expand_items(query, grouping.scope, persistent=persistent)
+    below, selected = _flattened(_filtered(query, source), selected, source)
+    items = [replace(item, expression=grouping.lift(item.expression)) for item in selected]
     having = None
     if query.having is not None:
         having = grouping.lift(resolve_predicate(query.having, grouping.scope, "HAVING", None))
-    node: PlanNode = grouping.node(_filtered(query, source, scope))
+    node: PlanNode = grouping.node(below, "table" if source.table else "stream")
+    if source.table:
+        _check_undo(grouping)
     return (node if having is None else Filter(node, having)), items, grouping
 
 
-def _filtered(query: Query, source: Source, scope: Scope) -> PlanNode:
-    scan = Scan(source)
+def _check_undo(grouping: Grouping) -> None:
+    for named in grouping.aggregates:
+        call = named.expression
+        function = FUNCTIONS[getattr(call, "name", "")]
+        if function.steps is not None and function.steps.undo is None:
+            message = f"{function.name} cannot be kept over a table: a changed row's old value cannot be taken back"
+            raise grouping.scope.error(message, call.span, "COUNT, SUM, AVG and COLLECT_LIST can")
+
+
+def _filtered(query: Query, source: Input) -> PlanNode:
     if query.where is None:
-        return scan
-    return Filter(scan, resolve_predicate(query.where, scope, "WHERE", "WHERE"))
+        return source.node
+    return Filter(source.node, resolve_predicate(query.where, source.scope, "WHERE", "WHERE"))
 
 
 def _is_grouped(query: Query) -> bool:
@@ -143,28 +261,33 @@ def _check_ungrouped(query: Query, scope: Scope) -> None:
         raise scope.error("WINDOW needs GROUP BY", query.window.span)
     if query.having is not None:
         raise scope.error("HAVING needs GROUP BY", query.having.span, "filter rows with WHERE")
+    _check_final(query, scope)
 
 
-def _check_persistent(statement: CreateAsSelect, source: Source) -> None:
-    query, script = statement.query, statement.script
+def _check_final(query: Query, scope: Scope) -> None:
+    if query.emit == "final" and query.window is None:
+        raise scope.error("EMIT FINAL needs a WINDOW: without one no result is final", query.span, "EMIT CHANGES")
+
+
+def _check_persistent(query: Query, scope: Scope) -> None:
     if query.order_by:
         hint = "a stream or table has no order; give it to the SELECT that reads it"
-        raise script.error("ORDER BY cannot stand here", query.order_by[0].expression.span, hint)
+        raise scope.error("ORDER BY cannot stand here", query.order_by[0].expression.span, hint)
     if query.limit is not None:
-        message = "LIMIT in CREATE … AS SELECT is not supported yet"
-        raise script.error(message, query.span, unsupported=True)
-    problem = _wrong_kind(statement, source)
-    if problem is not None:
-        raise problem
+        hint = "LIMIT is for a SELECT that somebody waits for"
+        raise scope.error("a stream or table has no LIMIT", query.span, hint)
 
 
-def _wrong_kind(statement: CreateAsSelect, source: Source) -> SqlError | None:
-    makes = "table" if _is_grouped(statement.query) or source.kind == "table" else "stream"
+def _wrong_kind(statement: CreateAsSelect, source: Input) -> SqlError | None:
+    makes = "table" if _is_grouped(statement.query) or source.table else "stream"
     if statement.kind == makes:
         return None
     if _is_grouped(statement.query):
         reason = "GROUP BY makes a table"
+    elif source.scope.joined:
+        reason = f"this join makes a {makes}"
     else:
-        reason = f"`{display_name(source.name)}` is a {source.kind}, and selecting from it makes a {makes}"
+        kind = "table" if source.table else "stream"
+        reason = f"`{display_name(source.sources[0].name)}` is a {kind}, and selecting from it makes a {makes}"
     hint = f"write CREATE {makes.upper()} {display_name(statement.name)}"
     return statement.script.error(f"{reason}, not a {statement.kind}", statement.target.span, hint)

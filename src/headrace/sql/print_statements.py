@@ -4,27 +4,49 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from headrace.sql.printer import print_expression, print_literal, print_name, print_string, print_type
+from headrace.sql.printer import (
+    print_expression,
+    print_literal,
+    print_name,
+    print_operand,
+    print_string,
+    print_type,
+)
 from headrace.sql.statements import (
+    AlterSource,
+    AssertSchema,
+    AssertSource,
+    AssertTopic,
     CreateAsSelect,
     CreateSource,
+    CreateType,
+    Define,
     Describe,
     DescribeFunction,
     Drop,
+    DropType,
     Duration,
     Element,
     Explain,
+    Identifier,
+    InsertSelect,
     InsertValues,
+    JoinClause,
+    Pause,
     Print,
     Property,
     Query,
+    RunScript,
     SelectAll,
+    SelectFields,
     SelectItem,
     SelectStatement,
+    SetProperty,
     Show,
     Statement,
     Terminate,
     WindowClause,
+    WithinClause,
 )
 
 
@@ -52,11 +74,14 @@ def _create_as_select(statement: CreateAsSelect) -> str:
 def _create(statement: CreateSource | CreateAsSelect) -> str:
     replace = "OR REPLACE " if statement.or_replace else ""
     unless = "IF NOT EXISTS " if statement.if_not_exists else ""
-    return f"CREATE {replace}{statement.kind.upper()} {unless}{print_name(statement.name)}"
+    source = "SOURCE " if isinstance(statement, CreateSource) and statement.read_only else ""
+    return f"CREATE {replace}{source}{statement.kind.upper()} {unless}{print_name(statement.name)}"
 
 
 def _element(element: Element) -> str:
-    role = {"key": " KEY", "primary": " PRIMARY KEY", None: ""}[element.role]
+    role = {"key": " KEY", "primary": " PRIMARY KEY", "headers": " HEADERS", None: ""}[element.role]
+    if element.header is not None:
+        role = f" HEADER({print_string(element.header)})"
     return f"{print_name(element.column.name)} {print_type(element.type)}{role}"
 
 
@@ -85,22 +110,40 @@ def _select(statement: SelectStatement) -> str:
 
 def print_query(query: Query) -> str:
     """The SELECT, wherever it stands."""
-    source, alias = query.relation.source, query.relation.alias
     parts = [
         "SELECT " + ", ".join(map(_item, query.items)),
-        f"FROM {print_name(source.name)}" + (f" AS {print_name(alias.name)}" if alias else ""),
+        f"FROM {_source(query.relation.source, query.relation.alias)}",
+        *map(_join, query.relation.joins),
         _window(query.window) if query.window else "",
         f"WHERE {print_expression(query.where)}" if query.where is not None else "",
         "GROUP BY " + ", ".join(map(print_expression, query.group_by)) if query.group_by else "",
+        "PARTITION BY " + ", ".join(map(print_expression, query.partition_by)) if query.partition_by else "",
         f"HAVING {print_expression(query.having)}" if query.having is not None else "",
         _order_by(query),
-        "EMIT CHANGES" if query.emit else "",
+        f"EMIT {query.emit.upper()}" if query.emit else "",
         f"LIMIT {query.limit}" if query.limit is not None else "",
     ]
     return " ".join(part for part in parts if part)
 
 
-def _item(item: SelectItem | SelectAll) -> str:
+def _source(source: Identifier, alias: Identifier | None) -> str:
+    return print_name(source.name) + (f" AS {print_name(alias.name)}" if alias else "")
+
+
+def _join(join: JoinClause) -> str:
+    within = f" {_within(join.within)}" if join.within else ""
+    return f"{join.kind.upper()} JOIN {_source(join.source, join.alias)}{within} ON {print_expression(join.on)}"
+
+
+def _within(within: WithinClause) -> str:
+    before, after = _duration(within.before), within.after
+    grace = f" GRACE PERIOD {_duration(within.grace)}" if within.grace else ""
+    return f"WITHIN {f'({before}, {_duration(after)})' if after else before}{grace}"
+
+
+def _item(item: SelectItem | SelectAll | SelectFields) -> str:
+    if isinstance(item, SelectFields):
+        return f"{print_operand(item.struct)}->*"
     if isinstance(item, SelectAll):
         return f"{print_name(item.source.name)}.*" if item.source else "*"
     return print_expression(item.expression) + (f" AS {print_name(item.alias.name)}" if item.alias else "")
@@ -115,7 +158,7 @@ def _order_by(query: Query) -> str:
 
 
 def _window(window: WindowClause) -> str:
-    parts = [f"SIZE {_duration(window.size)}"]
+    parts = [("" if window.kind == "session" else "SIZE ") + _duration(window.size)]
     if window.advance:
         parts.append(f"ADVANCE BY {_duration(window.advance)}")
     if window.retention:
@@ -127,6 +170,82 @@ def _window(window: WindowClause) -> str:
 
 def _duration(duration: Duration) -> str:
     return f"{duration.amount} {duration.unit}{'S' if duration.amount != 1 else ''}"
+
+
+@_print.register
+def _insert_select(statement: InsertSelect) -> str:
+    target = print_name(statement.name) + _properties(statement.properties)
+    return f"INSERT INTO {target} {print_query(statement.query)}"
+
+
+@_print.register
+def _alter(statement: AlterSource) -> str:
+    added = ", ".join(f"ADD COLUMN {_element(element)}" for element in statement.elements)
+    return f"ALTER {statement.kind.upper()} {print_name(statement.name)} {added}"
+
+
+@_print.register
+def _create_type(statement: CreateType) -> str:
+    unless = "IF NOT EXISTS " if statement.if_not_exists else ""
+    return f"CREATE TYPE {unless}{print_name(statement.name)} AS {print_type(statement.type)}"
+
+
+@_print.register
+def _drop_type(statement: DropType) -> str:
+    return f"DROP TYPE {'IF EXISTS ' if statement.if_exists else ''}{print_name(statement.name)}"
+
+
+@_print.register
+def _pause(statement: Pause) -> str:
+    word = "RESUME" if statement.resume else "PAUSE"
+    return f"{word} {print_name(statement.query_id) if statement.query_id else 'ALL'}"
+
+
+@_print.register
+def _define(statement: Define) -> str:
+    if statement.value is None:
+        return f"UNDEFINE {print_name(statement.variable.name)}"
+    return f"DEFINE {print_name(statement.variable.name)} = {print_string(statement.value)}"
+
+
+@_print.register
+def _set(statement: SetProperty) -> str:
+    if statement.value is None:
+        return f"UNSET {print_string(statement.property)}"
+    return f"SET {print_string(statement.property)} = {print_string(statement.value)}"
+
+
+@_print.register
+def _run_script(statement: RunScript) -> str:
+    return f"RUN SCRIPT {print_string(statement.path)}"
+
+
+@_print.register
+def _assert_topic(statement: AssertTopic) -> str:
+    topic = f"TOPIC {print_string(statement.topic)}{_properties(statement.properties)}"
+    return f"ASSERT {_exists(statement)}{topic}{_timeout(statement)}"
+
+
+@_print.register
+def _assert_schema(statement: AssertSchema) -> str:
+    subject = f" SUBJECT {print_string(statement.subject)}" if statement.subject is not None else ""
+    id_ = f" ID {statement.id}" if statement.id is not None else ""
+    return f"ASSERT {_exists(statement)}SCHEMA{subject}{id_}{_timeout(statement)}"
+
+
+def _exists(statement: AssertTopic | AssertSchema) -> str:
+    return "" if statement.exists else "NOT EXISTS "
+
+
+def _timeout(statement: AssertTopic | AssertSchema) -> str:
+    return f" TIMEOUT {_duration(statement.timeout)}" if statement.timeout else ""
+
+
+@_print.register
+def _assert_source(statement: AssertSource) -> str:
+    elements = f" ({', '.join(map(_element, statement.elements))})" if statement.elements else ""
+    head = f"ASSERT {statement.kind.upper()} {print_name(statement.name)}"
+    return head + elements + _properties(statement.properties)
 
 
 @_print.register

@@ -93,6 +93,11 @@ def print_expression(expression: Expression) -> str:
     return _print(expression)
 
 
+def print_operand(expression: Expression) -> str:
+    """As it must be written before `->` or `[`."""
+    return _inside(expression, _PRIMARY)
+
+
 def _inside(expression: Expression, minimum: int) -> str:
     """In brackets if it binds less tightly than its place asks for."""
     text = _print(expression)

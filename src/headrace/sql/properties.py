@@ -2,51 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.errors import SqlError
 from headrace.sql.coerce import contains_map, has_text_keys, is_nested
 from headrace.sql.script import Script, did_you_mean
-from headrace.sql.statements import Identifier, Property
+from headrace.sql.source import Window
+from headrace.sql.statements import UNIT_MS, Identifier, Property
 from headrace.types import BIGINT, BYTES, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Column, display_name
 
-FORMATS = ("JSON", "DELIMITED", "KAFKA", "NONE")
-_FORMATS_NOT_YET = ("AVRO", "PROTOBUF", "PROTOBUF_NOSR", "JSON_SR")
+FORMATS = ("JSON", "DELIMITED", "KAFKA", "NONE", "AVRO", "PROTOBUF", "JSON_SR", "PROTOBUF_NOSR")
+_WITH_MAPS = ("JSON", "JSON_SR", "AVRO")
 _KAFKA_TYPES = (INTEGER, BIGINT, DOUBLE, VARCHAR, BYTES)
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DELIMITERS = {"SPACE": " ", "TAB": "\t"}
 
 # Every property there is, and what it says.
 SOURCE_PROPERTIES: Mapping[str, str] = {
     "KAFKA_TOPIC": "the topic; by default the name of the stream or table",
-    "VALUE_FORMAT": "JSON (default), DELIMITED, KAFKA or NONE",
-    "KEY_FORMAT": "KAFKA (default), JSON, DELIMITED or NONE",
+    "VALUE_FORMAT": "JSON (default), AVRO, PROTOBUF, JSON_SR, DELIMITED, KAFKA or NONE",
+    "KEY_FORMAT": "KAFKA (default), or one of the others",
     "FORMAT": "both formats at once",
     "KEY": "classic KSQL: the column that holds the record's key",
     "PARTITIONS": "how many partitions the topic gets if it is made; by default 1",
     "REPLICAS": "accepted for ksqlDB's sake; the local log keeps one copy",
+    "RETENTION_MS": "how long the topic keeps records if it is made; by default for ever",
     "TIMESTAMP": "the column with the event time",
     "TIMESTAMP_FORMAT": "how that column is written, such as 'yyyy-MM-dd HH:mm:ss'",
-    "WRAP_SINGLE_VALUE": "accepted for ksqlDB's sake, if TRUE",
+    "WRAP_SINGLE_VALUE": "FALSE: a value of one column is written bare, not as an object with one field",
+    "KEY_DELIMITER": "what separates DELIMITED columns of the key: one character, SPACE or TAB; by default a comma",
+    "VALUE_DELIMITER": "the same for the value",
+    "WINDOW_TYPE": "TUMBLING, HOPPING or SESSION: the topic's keys have windows",
+    "WINDOW_SIZE": "how long they are, such as '30 SECONDS'; not for SESSION",
+    "KEY_SCHEMA_ID": "the number of the key's schema in the registry",
+    "VALUE_SCHEMA_ID": "the number of the value's schema in the registry",
+    "KEY_SCHEMA_FULL_NAME": "what the key's schema is called",
+    "VALUE_SCHEMA_FULL_NAME": "what the value's schema is called",
+    "VALUE_AVRO_SCHEMA_FULL_NAME": "the same, as older ksqlDBs wrote it",
 }
-# A query's sink takes its key from its SELECT.
-SINK_PROPERTIES = {name: text for name, text in SOURCE_PROPERTIES.items() if name != "KEY"}
-NOT_YET = frozenset(
-    {
-        "KEY_DELIMITER",
-        "KEY_PROTOBUF_NULLABLE_REPRESENTATION",
-        "KEY_SCHEMA_FULL_NAME",
-        "KEY_SCHEMA_ID",
-        "MODE",
-        "RETENTION_MS",
-        "VALUE_AVRO_SCHEMA_FULL_NAME",
-        "VALUE_DELIMITER",
-        "VALUE_PROTOBUF_NULLABLE_REPRESENTATION",
-        "VALUE_SCHEMA_FULL_NAME",
-        "VALUE_SCHEMA_ID",
-        "WINDOW_SIZE",
-        "WINDOW_TYPE",
-    }
-)
+# A query's sink takes its key and its window from its SELECT.
+_NOT_FOR_SINKS = ("KEY", "WINDOW_TYPE", "WINDOW_SIZE")
+SINK_PROPERTIES = {name: text for name, text in SOURCE_PROPERTIES.items() if name not in _NOT_FOR_SINKS}
+NOT_YET = frozenset({"KEY_PROTOBUF_NULLABLE_REPRESENTATION", "MODE", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +64,78 @@ class Properties:
             raise self.wrong(name, f"{name} must be a string in quotes, got `{found.value}`")
         return found.value
 
-    def count(self, name: str) -> int | None:
+    def count(self, name: str, most: int = 10_000) -> int | None:
         found = self.by_name.get(name)
         if found is None:
             return None
         # Classic KSQL: PARTITIONS='5'.
         text = str(found.value)
-        if isinstance(found.value, bool) or not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= 10_000:
-            raise self.wrong(name, f"{name} must be a number from 1 to 10000, got `{found.value}`")
+        number = isinstance(found.value, int | str) and not isinstance(found.value, bool)
+        if not (number and text.isascii() and text.isdigit()) or not 1 <= int(text[:20]) <= most:
+            raise self.wrong(name, f"{name} must be a number from 1 to {most}, got `{found.value}`")
         return int(text)
+
+    def flag(self, name: str) -> bool | None:
+        found = self.by_name.get(name)
+        if found is None:
+            return None
+        if str(found.value).upper() not in ("TRUE", "FALSE"):
+            raise self.wrong(name, f"{name} must be TRUE or FALSE, got `{found.value}`")
+        return str(found.value).upper() == "TRUE"
+
+    def delimiter(self, name: str, format_: str) -> str | None:
+        """KEY_DELIMITER or VALUE_DELIMITER: a character, or its name."""
+        given = self.text(name)
+        if given is None:
+            return None
+        if format_ != "DELIMITED":
+            raise self.wrong(name, f"{name} is for the format DELIMITED, not for {format_}")
+        found = _DELIMITERS.get(given.upper(), given)
+        if len(found) != 1:
+            raise self.wrong(name, f"`{given}` is not a delimiter", "it is one character, SPACE or TAB")
+        return found
+
+    def wrapping(self, format_: str, value: Sequence[Column]) -> bool | None:
+        """WRAP_SINGLE_VALUE, where it means something."""
+        wrap = self.flag("WRAP_SINGLE_VALUE")
+        if wrap is None:
+            return None
+        if len(value) != 1:
+            message = f"WRAP_SINGLE_VALUE is for values of one column; here there are {len(value)}"
+            raise self.wrong("WRAP_SINGLE_VALUE", message, "leave it out")
+        if wrap and format_ in ("DELIMITED", "KAFKA", "NONE"):
+            raise self.wrong("WRAP_SINGLE_VALUE", f"the format {format_} has nothing to wrap a value in")
+        return wrap
+
+    def window(self, key: Sequence[Column]) -> Window | None:
+        """WINDOW_TYPE and WINDOW_SIZE of a topic somebody else writes."""
+        kind, size = self.text("WINDOW_TYPE"), self.text("WINDOW_SIZE")
+        if kind is None:
+            if size is not None:
+                raise self.wrong("WINDOW_SIZE", "WINDOW_SIZE needs WINDOW_TYPE")
+            return None
+        if not key:
+            raise self.wrong("WINDOW_TYPE", "a windowed source needs a key column")
+        match kind.upper():
+            case "SESSION":
+                if size is not None:
+                    raise self.wrong("WINDOW_SIZE", "a session has no WINDOW_SIZE", "leave it out")
+                return Window("session", 0, 0, 0)
+            case "TUMBLING" | "HOPPING":
+                milliseconds = self._duration("WINDOW_SIZE", size)
+                return Window("tumbling" if kind.upper() == "TUMBLING" else "hopping", milliseconds, milliseconds, 0)
+            case _:
+                hint = did_you_mean(kind, ("TUMBLING", "HOPPING", "SESSION"), "it is TUMBLING, HOPPING or SESSION")
+                raise self.wrong("WINDOW_TYPE", f"unknown window type `{kind}`", hint)
+
+    def _duration(self, name: str, text: str | None) -> int:
+        if text is None:
+            raise self.wrong("WINDOW_TYPE", f"{name} is needed", f"such as {name}='30 SECONDS'")
+        amount, _, unit = text.strip().partition(" ")
+        known = UNIT_MS.get(unit.strip().upper().removesuffix("S"))
+        if known is None or not (amount.isascii() and amount.isdigit()) or len(amount) > 12 or not int(amount):
+            raise self.wrong(name, f"`{text}` is not a duration", "such as '30 SECONDS'")
+        return int(amount) * known
 
     def format(self, name: str) -> str | None:
         """KEY_FORMAT or VALUE_FORMAT; FORMAT is for both."""
@@ -83,8 +146,6 @@ class Properties:
         if given is None:
             return None
         found = given.upper()
-        if found in _FORMATS_NOT_YET:
-            raise self.wrong(where, f"the format {found} is not supported yet", f"formats are {', '.join(FORMATS)}")
         if found not in FORMATS:
             hint = did_you_mean(found, FORMATS, f"formats are {', '.join(FORMATS)}")
             raise self.wrong(where, f"unknown format `{given}`", hint)
@@ -121,6 +182,20 @@ class Properties:
             raise self.wrong("TIMESTAMP_FORMAT", f"TIMESTAMP_FORMAT is for VARCHAR, not for {column.type}")
         return column.name, pattern
 
+    def details(self, formats: tuple[str, str], value: Sequence[Column]) -> dict[str, Any]:
+        """The fields of a `Source` that say how its records are written, beside the formats."""
+        largest = 2**31 - 1
+        return {
+            "key_delimiter": self.delimiter("KEY_DELIMITER", formats[0]),
+            "value_delimiter": self.delimiter("VALUE_DELIMITER", formats[1]),
+            "wrap_single_value": self.wrapping(formats[1], value),
+            "retention_ms": self.count("RETENTION_MS", 2**63 - 1),
+            "key_schema_id": self.count("KEY_SCHEMA_ID", largest),
+            "value_schema_id": self.count("VALUE_SCHEMA_ID", largest),
+            "key_schema_name": self.text("KEY_SCHEMA_FULL_NAME"),
+            "value_schema_name": self.text("VALUE_SCHEMA_FULL_NAME") or self.text("VALUE_AVRO_SCHEMA_FULL_NAME"),
+        }
+
     def wrong(self, name: str, message: str, hint: str | None = None) -> SqlError:
         found = self.by_name.get(name)
         return self.script.error(message, found.value_span if found else None, hint)
@@ -132,15 +207,12 @@ def read_properties(script: Script, given: tuple[Property, ...], known: Mapping[
         if one.name in NOT_YET:
             raise script.error(f"the property {one.name} is not supported yet", one.span)
         if one.name not in known and one.name in SOURCE_PROPERTIES:
-            why = "a query keeps its source's key, or has that of its GROUP BY"
+            why = "a query has the key and the window of its source, or those of its GROUP BY"
             raise script.error(f"{one.name} is not for CREATE … AS SELECT", one.span, why)
         if one.name not in known:
             hint = did_you_mean(one.name, known, f"properties are {', '.join(known)}")
             raise script.error(f"unknown property `{one.name}`", one.span, hint)
     found = Properties(script, {one.name: one for one in given})
-    wrap = found.by_name.get("WRAP_SINGLE_VALUE")
-    if wrap is not None and str(wrap.value).upper() != "TRUE":
-        raise found.wrong("WRAP_SINGLE_VALUE", "WRAP_SINGLE_VALUE=FALSE is not supported yet")
     found.count("REPLICAS")
     return found
 
@@ -167,8 +239,10 @@ def format_problem(columns: tuple[Column, ...], format_: str) -> str | None:
     if format_ == "KAFKA" and len(columns) > 1:
         return f"holds one column, but there are {names}"
     for column in columns:
+        if format_ == "AVRO" and not _AVRO_NAME.fullmatch(column.name):
+            return f"has no field names like `{column.name}`"
         unfit = is_nested(column.type) if format_ == "DELIMITED" else column.type not in _KAFKA_TYPES
-        if format_ == "JSON" and not has_text_keys(column.type):
+        if format_ in _WITH_MAPS and not has_text_keys(column.type):
             return f"has maps with VARCHAR keys only, but `{display_name(column.name)}` is {column.type}"
         if format_ in ("DELIMITED", "KAFKA") and unfit:
             return f"cannot hold `{display_name(column.name)}`, which is {column.type}"

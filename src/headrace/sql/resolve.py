@@ -45,6 +45,7 @@ from headrace.sql.expressions import (
     Subscript,
 )
 from headrace.sql.implicit import convert
+from headrace.sql.named_types import known_type
 from headrace.sql.scope import TIME_COLUMNS, Scope
 from headrace.sql.script import did_you_mean
 from headrace.types import (
@@ -101,7 +102,7 @@ class Resolver:
             case Literal():
                 return replace(node, type=literal_type(node.value)) if node.type is None else node
             case Name():
-                return ColumnRef(node.name, type=self.scope.column(node), span=node.span)
+                return self.scope.column(node)
             case ColumnRef():
                 return node
             case LambdaVariable():
@@ -295,12 +296,12 @@ class Resolver:
         return replace(node, operand=None, branches=branches, otherwise=otherwise, type=unified[0].type)
 
     def _cast(self, node: Cast) -> Expression:
-        operand = self.resolve(node.operand)
+        operand, target = self.resolve(node.operand), known_type(node.target, self.scope.types, self.scope.script)
         if operand.type is None:
-            return Literal(None, type=node.target, span=node.span)
-        if not castable(operand.type, node.target):
-            raise self.scope.error(f"cannot cast {operand.type} to {node.target}", node.span)
-        return replace(node, operand=operand, type=node.target)
+            return Literal(None, type=target, span=node.span)
+        if not castable(operand.type, target):
+            raise self.scope.error(f"cannot cast {operand.type} to {target}", node.span)
+        return replace(node, operand=operand, target=target, type=target)
 
     def _subscript(self, node: Subscript) -> Expression:
         base, index = self.resolve(node.base), self.resolve(node.index)

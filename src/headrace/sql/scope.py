@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headrace.errors import SqlError
-from headrace.sql.expressions import Name, Span
+from headrace.sql.expressions import ColumnRef, Name, Span
 from headrace.sql.script import Script, did_you_mean, nearest
 from headrace.sql.source import PSEUDO_COLUMNS, WINDOW_COLUMNS, Source, Sources
 from headrace.sql.statements import Identifier
@@ -18,47 +18,95 @@ TIME_COLUMNS = frozenset({"ROWTIME", "WINDOWSTART", "WINDOWEND"})
 
 
 @dataclass(frozen=True, slots=True)
+class Side:
+    """A source of the query under the name its columns are qualified with. `names` says what each of its columns is
+    called in the plan."""
+
+    alias: str
+    source: Source
+    names: Mapping[str, str]
+
+    def columns(self, persistent: bool) -> tuple[Column, ...]:
+        """What `*` means. A sink has system columns of its own."""
+        source = self.source
+        if not persistent:
+            return source.columns
+        return source.key + source.value + tuple(header.column for header in source.headers)
+
+
+@dataclass(frozen=True, slots=True)
 class Scope:
-    """`qualifiers` are the names a column may be qualified with; `variables` the parameters of lambdas around."""
+    """`columns` are those of the plan's node below; `sides` the sources names are looked up in (without any, a name is
+    one of `columns`), and beside them the
+    `extra` columns no source has (a join's ROWKEY, a window's bounds), by what they are called in the plan. `variables`
+    are the parameters of lambdas around."""
 
     script: Script
     columns: Mapping[str, DataType]
-    qualifiers: frozenset[str] = frozenset()
+    sides: tuple[Side, ...] = ()
+    extra: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, DataType] = field(default_factory=dict)
+    types: Mapping[str, DataType] = field(default_factory=dict)
 
-    def column(self, name: Name) -> DataType:
-        """The type of the column a name means; `SqlError` if it means none."""
-        if name.source is not None and name.source not in self.qualifiers:
-            hint = did_you_mean(name.source, self.qualifiers, self._known_qualifier(), display_name)
-            if name.source in self.columns:
-                hint = f"a field of a struct is written `{display_name(name.source)}->{display_name(name.name)}`"
-            raise self.error(f"`{display_name(name.source)}` is not a stream or table of this query", name.span, hint)
-        if name.name not in self.columns:
+    @property
+    def joined(self) -> bool:
+        return len(self.sides) > 1
+
+    def column(self, name: Name) -> ColumnRef:
+        """The column a name means; `SqlError` if it means none, or several."""
+        if name.source is not None:
+            return self._of(self.side(name.source, name.span, name.name), name)
+        if name.name in self.extra:
+            internal = self.extra[name.name]
+            return ColumnRef(internal, type=self.columns[internal], span=name.span)
+        if not self.sides and name.name in self.columns:
+            return ColumnRef(name.name, type=self.columns[name.name], span=name.span)
+        having = [side for side in self.sides if name.name in side.names]
+        if not having:
             raise self.unknown_column(name.name, name.span)
-        return self.columns[name.name]
+        if len(having) > 1:
+            shown = display_name(name.name)
+            could = " or ".join(f"`{display_name(side.alias)}.{shown}`" for side in having)
+            raise self.error(f"column `{shown}` is ambiguous", name.span, f"write {could}")
+        return self._of(having[0], name)
 
-    def _known_qualifier(self) -> str | None:
-        return f"here it is `{display_name(next(iter(self.qualifiers)))}`" if len(self.qualifiers) == 1 else None
+    def _of(self, side: Side, name: Name) -> ColumnRef:
+        if name.name not in side.names:
+            raise self.unknown_column(name.name, name.span, side)
+        internal = side.names[name.name]
+        return ColumnRef(internal, type=self.columns[internal], span=name.span)
 
-    def unknown_column(self, name: str, span: Span | None) -> SqlError:
+    def side(self, alias: str, span: Span | None, column: str | None = None) -> Side:
+        """The source of that name; `column` is what was wanted of it."""
+        found = next((side for side in self.sides if side.alias == alias), None)
+        if found is not None:
+            return found
+        known = [side.alias for side in self.sides]
+        otherwise = f"here it is `{display_name(known[0])}`" if len(known) == 1 else None
+        hint = did_you_mean(alias, known, otherwise, display_name)
+        if column is not None and any(alias in side.names for side in self.sides):
+            hint = f"a field of a struct is written `{display_name(alias)}->{display_name(column)}`"
+        raise self.error(f"`{display_name(alias)}` is not a stream or table of this query", span, hint)
+
+    def unknown_column(self, name: str, span: Span | None, side: Side | None = None) -> SqlError:
         if not self.columns:
             return self.error("only constants can stand here", span)
         if name in ("WINDOWSTART", "WINDOWEND"):
-            message = f"{name} is there only for windowed tables, and in the SELECT of a windowed GROUP BY"
+            message = f"{name} is there only for windowed sources, and in the SELECT of a windowed GROUP BY"
             return self.error(message, span)
-        shown = [display_name(column) for column in self.columns if column not in SYSTEM_COLUMNS]
-        known = f"columns are {', '.join(shown)}" if len(shown) <= 12 else None
-        return self.error(
-            f"column `{display_name(name)}` does not exist", span, did_you_mean(name, self.columns, known, display_name)
-        )
+        known = {column for one in ((side,) if side else self.sides) for column in one.names} | set(self.extra)
+        known |= set() if self.sides else set(self.columns)
+        shown = [display_name(column) for column in self._in_order(known) if column not in SYSTEM_COLUMNS]
+        columns = f"columns are {', '.join(shown)}" if len(shown) <= 12 else None
+        hint = did_you_mean(name, known, columns, display_name)
+        return self.error(f"column `{display_name(name)}` does not exist", span, hint)
+
+    def _in_order(self, known: set[str]) -> list[str]:
+        every = [column for side in self.sides for column in side.names] + sorted(self.extra) + list(self.columns)
+        return [column for column in dict.fromkeys(every) if column in known]
 
     def error(self, message: str, span: Span | None, hint: str | None = None) -> SqlError:
         return self.script.error(message, span, hint)
-
-
-def source_scope(script: Script, source: Source, alias: Identifier | None) -> Scope:
-    qualifiers = frozenset({alias.name} if alias else {source.name})
-    return Scope(script, columns_by_name(source.all_columns), qualifiers)
 
 
 def columns_by_name(columns: Iterable[Column]) -> dict[str, DataType]:
@@ -66,7 +114,7 @@ def columns_by_name(columns: Iterable[Column]) -> dict[str, DataType]:
 
 
 def find_source(script: Script, sources: Sources, wanted: Identifier) -> Source:
-    """The stream or table of that name; `SqlError` if there is none."""
+    """The source a name means; `SqlError` naming the nearest if there is none."""
     found = sources.source(wanted.name)
     if found is not None:
         return found

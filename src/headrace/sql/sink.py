@@ -2,48 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
+from headrace.sql.coerce import widens
 from headrace.sql.declare import default_key_format
-from headrace.sql.expressions import ColumnRef, Expression
-from headrace.sql.plan import Project
-from headrace.sql.projection import Item
+from headrace.sql.implicit import convert
+from headrace.sql.plan import Named, Project
 from headrace.sql.properties import SINK_PROPERTIES, Properties, check_formats, read_properties
-from headrace.sql.source import Source, Window
-from headrace.sql.statements import CreateAsSelect
+from headrace.sql.relation import Input
+from headrace.sql.scope import find_source
+from headrace.sql.source import Source, Sources, Window
+from headrace.sql.statements import CreateAsSelect, InsertSelect
 from headrace.types import Column, display_name
 
 
-def keyed_items(
-    items: Sequence[Item], keys: Sequence[Expression], statement: CreateAsSelect, shown: Sequence[str] = ()
-) -> tuple[list[Item], list[Item]]:
-    """The items that are the key, in its order, and the others. Every part of the key must be selected, once."""
-    found: list[Item] = []
-    for index, key in enumerate(keys):
-        matching = [item for item in items if item.expression == key]
-        name = shown[index] if shown else key.name if isinstance(key, ColumnRef) else ""
-        if not matching:
-            hint = f"add `{display_name(name)}` to the SELECT list"
-            message = f"the key `{display_name(name)}` is not selected"
-            raise statement.script.error(message, statement.query.group_span or statement.query.span, hint)
-        if len(matching) > 1:
-            hint = f"a copy among the values is written AS_VALUE({display_name(name)})"
-            raise statement.script.error(f"the key `{display_name(name)}` is selected twice", matching[1].span, hint)
-        found.append(matching[0])
-    value = [item for item in items if item not in found]
-    if not value:
-        hint = "select something beside the key"
-        raise statement.script.error("there are no value columns", statement.query.span, hint)
-    return found, value
-
-
-def sink_from(statement: CreateAsSelect, source: Source, root: Project, window: Window | None) -> Source:
+def sink_from(statement: CreateAsSelect, source: Input, root: Project, window: Window | None) -> Source:
     properties = read_properties(statement.script, statement.properties, SINK_PROPERTIES)
+    first = source.sources[0]
     key = tuple(named.column for named in root.key)
     value = tuple(named.column for named in root.value)
-    formats = (_key_format(properties, source, key), properties.format("VALUE_FORMAT") or source.value_format)
+    value_format = properties.format("VALUE_FORMAT") or first.value_format
+    formats = (_key_format(properties, first, key, bool(statement.query.partition_by)), value_format)
     check_formats(statement.script, statement.target, key, value, formats)
     timestamp, timestamp_format = properties.timestamp(key + value)
+    details = properties.details(formats, value)
+    if first.value_format == "DELIMITED" == value_format:
+        details["value_delimiter"] = details["value_delimiter"] or first.value_delimiter
+    if first.key_format == "DELIMITED" == formats[0]:
+        details["key_delimiter"] = details["key_delimiter"] or first.key_delimiter
     return Source(
         name=statement.name,
         kind=statement.kind,
@@ -51,18 +37,62 @@ def sink_from(statement: CreateAsSelect, source: Source, root: Project, window: 
         key=key,
         value=value,
         key_format=formats[0],
-        value_format=formats[1],
+        value_format=value_format,
         timestamp=timestamp,
         timestamp_format=timestamp_format,
-        partitions=properties.count("PARTITIONS") or source.partitions,
+        partitions=properties.count("PARTITIONS") or first.partitions,
         window=window,
+        classic=any(one.classic for one in source.sources),
         statement=statement.text,
+        **details,
     )
 
 
-def _key_format(properties: Properties, source: Source, key: tuple[Column, ...]) -> str:
+def _key_format(properties: Properties, source: Source, key: tuple[Column, ...], partitioned: bool) -> str:
     """As asked; else the source's, unless that is one for other keys."""
     asked = properties.format("KEY_FORMAT")
     if asked is not None:
         return asked
-    return default_key_format(key) if source.key_format in ("KAFKA", "NONE") else source.key_format
+    if source.key_format not in ("KAFKA", "NONE"):
+        return source.key_format
+    if not key:
+        return source.key_format
+    # A new key is said in so many words, and so is its format.
+    return "KAFKA" if partitioned else default_key_format(key)
+
+
+def insert_target(statement: InsertSelect, sources: Sources) -> Source:
+    """The stream INSERT INTO writes to."""
+    sink = find_source(statement.script, sources, statement.target)
+    name, span = display_name(sink.name), statement.target.span
+    if sink.kind == "table":
+        message = f"`{name}` is a table, and a query can only insert into a stream"
+        raise statement.script.error(message, span, "CREATE TABLE … AS SELECT makes a table")
+    if sink.read_only:
+        raise statement.script.error(f"`{name}` is a SOURCE: nothing is written to it", span)
+    if sink.headers:
+        raise statement.script.error(f"`{name}` has header columns: nothing can be inserted into it", span)
+    return sink
+
+
+def check_insert(statement: InsertSelect, sink: Source, root: Project, window: Window | None) -> Project:
+    """The rows as the sink has them: the same columns, narrower numbers widened."""
+    key = _fitting(root.key, sink.key)
+    value = _fitting(root.value, sink.value)
+    if key is None or value is None or (window is None) != (sink.window is None):
+        shown = ", ".join(map(str, (*sink.key, *sink.value)))
+        given = ", ".join(str(named.column) for named in (*root.key, *root.value))
+        message = f"the rows do not have the columns of `{display_name(sink.name)}`"
+        hint = f"it has {shown}; the SELECT gives {given}"
+        raise statement.script.error(message, statement.query.span, hint)
+    return replace(root, key=key, value=value)
+
+
+def _fitting(given: tuple[Named, ...], wanted: tuple[Column, ...]) -> tuple[Named, ...] | None:
+    if [named.name for named in given] != [column.name for column in wanted]:
+        return None
+    if not all(widens(named.column.type, column.type) for named, column in zip(given, wanted, strict=True)):
+        return None
+    return tuple(
+        Named(named.name, convert(named.expression, column.type)) for named, column in zip(given, wanted, strict=True)
+    )

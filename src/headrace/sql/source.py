@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from headrace.types import BIGINT, BYTES, VARCHAR, Array, Column, Struct
+from headrace.types import BIGINT, BYTES, VARCHAR, Array, Column, DataType, Struct
 
 # What every source has besides its own columns. ROWTIME is the event time in milliseconds.
 PSEUDO_COLUMNS = (
@@ -73,6 +73,8 @@ class Source:
     read_only: bool = False
     """CREATE SOURCE STREAM|TABLE: nothing may be written to it, and its topic is not Headrace's to delete."""
     retention_ms: int | None = None
+    classic: bool = False
+    """Declared in classic KSQL, with KEY='column', or made from such: the key need not be selected."""
     statement: str = ""
     """The SQL that made it, as written."""
     query: str | None = None
@@ -97,3 +99,6 @@ class Sources(Protocol):
         """By its exact (already upper-cased or quoted) name."""
 
     def sources(self) -> Iterable[Source]: ...
+
+    def types(self) -> Mapping[str, DataType]:
+        """Those of CREATE TYPE."""

@@ -22,7 +22,7 @@ RESERVED = frozenset([
 ])
 # fmt: on
 # Words that may be names, but not an alias without AS: what they begin may follow there.
-NOT_AN_ALIAS = RESERVED | {"ORDER", "EMIT", "PARTITION", "GRACE", "ESCAPE", "ASC", "DESC"}
+NOT_AN_ALIAS = RESERVED | {"ORDER", "EMIT", "PARTITION", "GRACE", "ESCAPE", "ASC", "DESC", "MATCH_RECOGNIZE"}
 
 LONGEST_INTEGER = 19
 MOST_DIGITS = 38
@@ -66,9 +66,10 @@ class Token:
 
 
 def tokenize(script: Script, variables: Mapping[str, str] | None = None) -> list[Token]:
-    """All tokens, then one of kind `end`. `${name}` is replaced by the variable's value, also in strings."""
+    """All tokens, then one of kind `end`. `${name}` is replaced by the variable's value, also in strings. A DEFINE
+    counts for what follows it."""
     tokens: list[Token] = []
-    text, position = script.text, 0
+    text, position, first = script.text, 0, 0
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
@@ -78,8 +79,25 @@ def tokenize(script: Script, variables: Mapping[str, str] | None = None) -> list
             tokens += _substituted(script, start, position, variables or {})
         elif kind != "space":
             tokens.append(_token(script, kind, start, position, variables))
+            if tokens[-1].text == ";":
+                variables, first = _defined(tokens[first:-1], variables), len(tokens)
     tokens.append(Token("end", "", None, len(text), len(text)))
     return tokens
+
+
+def _defined(statement: list[Token], variables: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """The variables after a statement."""
+    match [token.value for token in statement]:
+        case ["DEFINE", str(name), "=", str(value)]:
+            return _without(name, variables) | {name: value}
+        case ["UNDEFINE", str(name)]:
+            return _without(name, variables)
+        case _:
+            return variables
+
+
+def _without(name: str, variables: Mapping[str, str] | None) -> dict[str, str]:
+    return {known: value for known, value in (variables or {}).items() if known.upper() != name.upper()}
 
 
 def _token(script: Script, kind: Any, start: int, end: int, variables: Mapping[str, str] | None) -> Token:

@@ -5,27 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headrace.sql.declare import source_from
+from headrace.sql.declare import altered_source, check_assert, source_from, type_from
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.insert import plan_insert
 from headrace.sql.parser import parse
 from headrace.sql.plan import PersistentQuery, PullQuery, PushQuery
-from headrace.sql.planner import plan_query, plan_select
+from headrace.sql.planner import plan_insert_select, plan_query, plan_select
 from headrace.sql.scope import find_source
 from headrace.sql.script import did_you_mean
 from headrace.sql.source import Source, Sources
 from headrace.sql.statements import (
+    AlterSource,
+    AssertSource,
     CreateAsSelect,
     CreateSource,
+    CreateType,
     Describe,
     DescribeFunction,
     Drop,
+    DropType,
     Explain,
+    InsertSelect,
     InsertValues,
     SelectStatement,
     Statement,
 )
-from headrace.types import display_name
+from headrace.types import DataType, display_name
 
 # What a statement turns into, if anything.
 Meaning = Source | PersistentQuery | PullQuery | PushQuery | tuple[Source, list[dict[str, Any]]] | None
@@ -36,12 +41,22 @@ class Draft:
 
     def __init__(self, base: Sources | None = None) -> None:
         self._sources = {source.name: source for source in (base.sources() if base else ())}
+        self._types = dict(base.types()) if base else {}
 
     def source(self, name: str) -> Source | None:
         return self._sources.get(name)
 
     def sources(self) -> Iterable[Source]:
         return tuple(self._sources.values())
+
+    def types(self) -> Mapping[str, DataType]:
+        return self._types
+
+    def add_type(self, name: str, type_: DataType) -> None:
+        self._types[name] = type_
+
+    def remove_type(self, name: str) -> None:
+        self._types.pop(name, None)
 
     def add(self, source: Source) -> None:
         self._sources[source.name] = source
@@ -69,8 +84,21 @@ def check(statement: Statement, draft: Draft) -> Meaning:
             query = plan_query(statement, draft)
             draft.add(query.sink)
             return query
+        case InsertSelect():
+            return plan_insert_select(statement, draft)
         case InsertValues():
             return plan_insert(statement, draft)
+        case CreateType():
+            draft.add_type(statement.name, type_from(statement, draft))
+        case DropType():
+            check_drop_type(statement, draft)
+            draft.remove_type(statement.name)
+        case AlterSource():
+            altered = altered_source(statement, draft)
+            draft.add(altered)
+            return altered
+        case AssertSource():
+            check_assert(statement, draft)
         case SelectStatement():
             return plan_select(statement, draft)
         case Explain(explained) if explained is not None:
@@ -96,6 +124,18 @@ def check_drop(statement: Drop, sources: Sources) -> Source | None:
         message, hint = f"`{name}` is a {found.kind}", f"DROP {found.kind.upper()} {name}"
         raise statement.script.error(message, statement.target.span, hint)
     return found
+
+
+def check_drop_type(statement: DropType, sources: Sources) -> bool:
+    """Whether there is something to drop; `SqlError` if not and that is not fine."""
+    if statement.name in sources.types():
+        return True
+    if not statement.if_exists:
+        hint = did_you_mean(statement.name, sources.types(), "SHOW TYPES; lists all")
+        raise statement.script.error(
+            f"type `{display_name(statement.name)}` does not exist", statement.target.span, hint
+        )
+    return False
 
 
 def check_function(statement: DescribeFunction) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from headrace.sql.script import Script
 from headrace.sql.source import Window
 from headrace.sql.statements import WindowClause
@@ -11,11 +13,13 @@ DAY_MS = 86_400_000
 LONGEST_MS = 100 * 366 * DAY_MS
 
 
-def window_from(clause: WindowClause, script: Script) -> Window:
-    """Without GRACE PERIOD a window waits for what is left of a day after its end, as in KSQL."""
+def window_from(clause: WindowClause, script: Script, emit: Literal["changes", "final"]) -> Window:
+    """Without GRACE PERIOD a window waits for what is left of a day after its end, as in KSQL; with EMIT FINAL not at
+    all."""
     size = clause.size.milliseconds
     advance = clause.advance.milliseconds if clause.advance else size
-    grace = clause.grace.milliseconds if clause.grace else max(DAY_MS - size, 0)
+    waits = max(DAY_MS - size, 0) if emit == "changes" else 0
+    grace = clause.grace.milliseconds if clause.grace else waits
     retention = clause.retention.milliseconds if clause.retention else None
     problem = None
     if not 0 < size <= LONGEST_MS or grace > LONGEST_MS or (retention or 0) > LONGEST_MS:

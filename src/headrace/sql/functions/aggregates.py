@@ -1,45 +1,382 @@
-"""Aggregates. Each also has the plain meaning others are compared with: its value over a list of one group's values."""
+"""Aggregates, each as steps: begin, add a row, merge two states, take a row away, give the result."""
 
 from __future__ import annotations
 
-from decimal import Decimal
+import math
+from collections.abc import Callable
 from typing import Any
 
-from headrace.sql.functions.arrays import distinct
-from headrace.sql.functions.function import aggregate
+from headrace.sql.functions.arrays import hashable
+from headrace.sql.functions.function import Steps, aggregate
+from headrace.types import Array, DataType, Struct
 
 
-def _known(values: list[Any]) -> list[Any]:
-    return [value for value in values if value is not None]
+def _plus(left: Any, right: Any) -> Any:
+    return right if left is None else left if right is None else left + right
 
 
-def _sum(values: list[Any]) -> Any:
-    known = _known(values)
-    return sum(known, Decimal(0) if known and isinstance(known[0], Decimal) else 0)
+# COUNT
+
+COUNT = Steps(
+    init=lambda: 0,
+    add=lambda state, *arguments: state + 1,
+    undo=lambda state, *arguments: state - 1,
+    merge=lambda left, right: left + right,
+    result=lambda state: state,
+)
+
+# COUNT_DISTINCT: the different values
+
+_DISTINCT = Steps(
+    init=frozenset,
+    add=lambda state, value: state | {hashable(value)},
+    merge=lambda left, right: left | right,
+    result=len,
+)
+
+# SUM: None before the first value, whose kind of number is not known yet
+
+_SUM = Steps(
+    init=lambda: None,
+    add=_plus,
+    undo=lambda state, value: _plus(state, -value),
+    merge=_plus,
+    result=lambda state: 0 if state is None else state,
+)
 
 
-def _average(values: list[Any]) -> float | None:
-    known = _known(values)
-    return float(sum(known)) / len(known) if known else None
+def _total(values: list[Any]) -> Any:
+    return sum((value for value in values if value is not None), start=type(next(iter(values), 0) or 0)(0))
 
+
+_SUM_LIST = Steps(
+    init=lambda: None,
+    add=lambda state, values: _plus(state, _total(values)),
+    undo=lambda state, values: _plus(state, -_total(values)),
+    merge=_plus,
+    result=lambda state: 0 if state is None else state,
+)
+
+# AVG: sum and count
+
+_AVERAGE = Steps(
+    init=lambda: (0, 0),
+    add=lambda state, value: (state[0] + value, state[1] + 1),
+    undo=lambda state, value: (state[0] - value, state[1] - 1),
+    merge=lambda left, right: (left[0] + right[0], left[1] + right[1]),
+    result=lambda state: float(state[0]) / state[1] if state[1] else None,
+)
+
+
+def _extreme(choose: Callable[[Any, Any], Any]) -> Steps:
+    def either(left: Any, right: Any) -> Any:
+        return right if left is None else left if right is None else choose(left, right)
+
+    return Steps(init=lambda: None, add=either, merge=either, result=lambda state: state)
+
+
+# STDDEV_SAMP: count, mean and the sum of squared differences from it, which stays exact where sums of squares do not
+
+Moments = tuple[int, float, float]
+
+
+def _add_moment(state: Moments, value: Any) -> Moments:
+    count, mean, squares = state
+    difference = float(value) - mean
+    mean += difference / (count + 1)
+    return count + 1, mean, squares + difference * (float(value) - mean)
+
+
+def _undo_moment(state: Moments, value: Any) -> Moments:
+    count, mean, squares = state
+    if count <= 1:
+        return 0, 0.0, 0.0
+    before = (count * mean - float(value)) / (count - 1)
+    return count - 1, before, max(squares - (float(value) - mean) * (float(value) - before), 0.0)
+
+
+def _merge_moments(left: Moments, right: Moments) -> Moments:
+    count = left[0] + right[0]
+    if not count:
+        return 0, 0.0, 0.0
+    difference = right[1] - left[1]
+    mean = left[1] + difference * right[0] / count
+    return count, mean, left[2] + right[2] + difference**2 * left[0] * right[0] / count
+
+
+_DEVIATION = Steps(
+    init=lambda: (0, 0.0, 0.0),
+    add=_add_moment,
+    undo=_undo_moment,
+    merge=_merge_moments,
+    result=lambda state: math.sqrt(state[2] / (state[0] - 1)) if state[0] > 1 else 0.0,
+)
+
+# CORRELATION: count, sums, sums of squares and of products
+
+Sums = tuple[float, ...]
+
+
+def _products(x: Any, y: Any, sign: int) -> Sums:
+    x, y = float(x), float(y)
+    return tuple(sign * part for part in (1, x, y, x * x, y * y, x * y))
+
+
+def _add_sums(left: Sums, right: Sums) -> Sums:
+    return tuple(a + b for a, b in zip(left, right, strict=True))
+
+
+def _correlation(state: Sums) -> float | None:
+    count, x, y, xx, yy, xy = state
+    if not count:
+        return None
+    spread = (count * xx - x * x) * (count * yy - y * y)
+    return (count * xy - x * y) / math.sqrt(spread) if spread > 0 else math.nan
+
+
+_CORRELATION = Steps(
+    init=lambda: (0.0,) * 6,
+    add=lambda state, x, y: state if y is None else _add_sums(state, _products(x, y, 1)),
+    undo=lambda state, x, y: state if y is None else _add_sums(state, _products(x, y, -1)),
+    merge=_add_sums,
+    result=_correlation,
+)
+
+# HISTOGRAM: how often each text
+
+_MOST_KEYS = 1000
+
+
+def _count_text(state: dict[str, int], text: str, by: int = 1) -> dict[str, int]:
+    if text not in state and (by < 0 or len(state) >= _MOST_KEYS):
+        return state
+    counted = {**state, text: state.get(text, 0) + by}
+    return {key: count for key, count in counted.items() if count > 0}
+
+
+def _merge_counts(left: dict[str, int], right: dict[str, int]) -> dict[str, int]:
+    for text, count in right.items():
+        left = _count_text(left, text, count)
+    return left
+
+
+_HISTOGRAM = Steps(
+    init=dict,
+    add=_count_text,
+    undo=lambda state, text: _count_text(state, text, -1),
+    merge=_merge_counts,
+    result=lambda state: state,
+)
+
+# ATTR: the value all rows have in common, else null. Values by what makes them equal, with their counts.
+
+
+def _tally(state: tuple[Any, ...], value: Any, by: int) -> tuple[Any, ...]:
+    counts = {hashable(known): (known, count) for known, count in state}
+    key = hashable(value)
+    counts[key] = (value, counts.get(key, (value, 0))[1] + by)
+    return tuple(pair for pair in counts.values() if pair[1] > 0)
+
+
+def _merge_tallies(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
+    for value, count in right:
+        left = _tally(left, value, count)
+    return left
+
+
+_ATTRIBUTE = Steps(
+    init=tuple,
+    add=lambda state, value: _tally(state, value, 1),
+    undo=lambda state, value: _tally(state, value, -1),
+    merge=_merge_tallies,
+    result=lambda state: state[0][0] if len(state) == 1 else None,
+    nulls=True,
+)
+
+# TOPK, TOPKDISTINCT: the largest so far, largest first
+
+
+def _top(state: tuple[Any, ...], more: tuple[Any, ...], count: int, distinct: bool) -> tuple[Any, ...]:
+    """`state` and `more` are (sort value, whole entry); of equals the earlier comes first."""
+    entries = state + more
+    if distinct:
+        entries = tuple({entry[0]: entry for entry in reversed(entries)}.values())[::-1]
+    return tuple(sorted(entries, key=lambda entry: entry[0], reverse=True)[:count])
+
+
+def _topk(distinct: bool) -> Steps:
+    def add(state: tuple[int, tuple[Any, ...]], value: Any, *rest: Any) -> tuple[int, tuple[Any, ...]]:
+        *others, count = rest
+        named = {"sort_col": value, **{f"col{index}": other for index, other in enumerate(others)}}
+        return count, _top(state[1], ((value, named if others else value),), count, distinct)
+
+    return Steps(
+        init=lambda: (0, ()),
+        add=add,
+        merge=lambda left, right: (max(left[0], right[0]), _top(left[1], right[1], max(left[0], right[0]), distinct)),
+        result=lambda state: [entry for _, entry in state[1]],
+    )
+
+
+def _topk_type(types: tuple[DataType, ...]) -> DataType:
+    """With more columns than one, a struct of them."""
+    first, *others, _ = types
+    if not others:
+        return Array(first)
+    return Array(Struct((("sort_col", first), *((f"col{index}", type_) for index, type_ in enumerate(others)))))
+
+
+# LATEST_BY_OFFSET, EARLIEST_BY_OFFSET: (arrival, value) of those that count, by arrival
+
+
+def _by_offset(latest: bool) -> Steps:
+    def keep(entries: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+        ordered = tuple(sorted(entries, key=lambda entry: entry[0]))
+        return ordered[-count:] if latest else ordered[:count]
+
+    def add(state: Any, arrival: int, value: Any, *options: Any) -> Any:
+        several = bool(options) and not isinstance(options[0], bool)
+        count = options[0] if several else 1
+        ignore = options[-1] if options and isinstance(options[-1], bool) else True
+        entries = () if state is None else state[2]
+        if value is not None or not ignore:
+            entries = keep((*entries, (arrival, value)), count)
+        return count, several, entries
+
+    def merge(left: Any, right: Any) -> Any:
+        if left is None or right is None:
+            return left or right
+        return left[0], left[1], keep(left[2] + right[2], left[0])
+
+    def result(state: Any) -> Any:
+        if state is None:
+            return None
+        values = [value for _, value in state[2]]
+        return values if state[1] else values[0] if values else None
+
+    return Steps(init=lambda: None, add=add, merge=merge, result=result, nulls=True, ordered=True)
+
+
+# COLLECT_LIST, COLLECT_SET: (arrival, value), by arrival
+
+
+def _merge_entries(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(sorted(left + right, key=lambda entry: entry[0]))
+
+
+def _take_away(state: tuple[Any, ...], arrival: int, value: Any) -> tuple[Any, ...]:
+    """The last one like it."""
+    for index in reversed(range(len(state))):
+        if hashable(state[index][1]) == hashable(value):
+            return state[:index] + state[index + 1 :]
+    return state
+
+
+_COLLECT_LIST = Steps(
+    init=tuple,
+    add=lambda state, arrival, value: _merge_entries(state, ((arrival, value),)),
+    undo=_take_away,
+    merge=_merge_entries,
+    result=lambda state: [value for _, value in state],
+    nulls=True,
+    ordered=True,
+)
+
+
+def _first_ones(entries: tuple[Any, ...]) -> tuple[Any, ...]:
+    found: dict[Any, Any] = {}
+    for entry in entries:
+        found.setdefault(hashable(entry[1]), entry)
+    return tuple(found.values())
+
+
+_COLLECT_SET = Steps(
+    init=tuple,
+    add=lambda state, arrival, value: _first_ones(_merge_entries(state, ((arrival, value),))),
+    merge=lambda left, right: _first_ones(_merge_entries(left, right)),
+    result=lambda state: [value for _, value in state],
+    nulls=True,
+    ordered=True,
+)
+
+_BY_OFFSET = ("(T) -> T", "(T, BOOLEAN) -> T", "(T, INTEGER) -> ARRAY<T>", "(T, INTEGER, BOOLEAN) -> ARRAY<T>")
 
 FUNCTIONS = (
     aggregate(
         "COUNT",
         ("() -> BIGINT", "(T) -> BIGINT"),
-        lambda values: len(_known(values)),
+        COUNT,
         "How many rows, or how many where the argument is not null.",
         "COUNT(*)",
     ),
+    aggregate("COUNT_DISTINCT", "(T) -> BIGINT", _DISTINCT, "How many different values.", "COUNT_DISTINCT(userid)"),
+    aggregate("SUM", "(N) -> N", _SUM, "The sum; 0 of nothing.", "SUM(amount)"),
     aggregate(
-        "COUNT_DISTINCT",
-        "(T) -> BIGINT",
-        lambda values: len(distinct(_known(values))),
-        "How many different values.",
-        "COUNT_DISTINCT(userid)",
+        "SUM_LIST", "(ARRAY<N>) -> N", _SUM_LIST, "The sum of all elements of all arrays.", "SUM_LIST(ARRAY[amount])"
     ),
-    aggregate("SUM", "(N) -> N", _sum, "The sum.", "SUM(amount)"),
-    aggregate("AVG", "(N) -> DOUBLE", _average, "The mean.", "AVG(amount)"),
-    aggregate("MIN", "(C) -> C", lambda values: min(_known(values), default=None), "The smallest.", "MIN(amount)"),
-    aggregate("MAX", "(C) -> C", lambda values: max(_known(values), default=None), "The largest.", "MAX(amount)"),
+    aggregate("AVG", "(N) -> DOUBLE", _AVERAGE, "The mean.", "AVG(amount)"),
+    aggregate("MIN", "(C) -> C", _extreme(min), "The smallest.", "MIN(amount)"),
+    aggregate("MAX", "(C) -> C", _extreme(max), "The largest.", "MAX(amount)"),
+    aggregate(
+        "STDDEV_SAMP",
+        "(DOUBLE) -> DOUBLE",
+        _DEVIATION,
+        "The standard deviation of a sample; 0 of a single value.",
+        "STDDEV_SAMP(amount)",
+    ),
+    aggregate("STDDEV_SAMPLE", "(DOUBLE) -> DOUBLE", _DEVIATION, "The same as STDDEV_SAMP.", "STDDEV_SAMPLE(amount)"),
+    aggregate(
+        "CORRELATION",
+        "(DOUBLE, DOUBLE) -> DOUBLE",
+        _CORRELATION,
+        "Pearson's correlation of two columns, where neither is null; NaN if one does not vary.",
+        "CORRELATION(amount, LEN(product))",
+    ),
+    aggregate(
+        "TOPK",
+        ("(C, INTEGER) -> ARRAY<C>", "(C, A, INTEGER) -> ARRAY<C>", "(C, A, B, INTEGER) -> ARRAY<C>"),
+        _topk(distinct=False),
+        "The k largest values, largest first. With further columns, structs of `sort_col`, `col0`, `col1`.",
+        "TOPK(amount, 3)",
+        type_rule=_topk_type,
+    ),
+    aggregate(
+        "TOPKDISTINCT",
+        "(C, INTEGER) -> ARRAY<C>",
+        _topk(distinct=True),
+        "The k largest different values, largest first.",
+        "TOPKDISTINCT(amount, 3)",
+    ),
+    aggregate(
+        "LATEST_BY_OFFSET",
+        _BY_OFFSET,
+        _by_offset(latest=True),
+        "The value that arrived last, or the last n as an array; nulls do not count, unless FALSE is given last.",
+        "LATEST_BY_OFFSET(product)",
+    ),
+    aggregate(
+        "EARLIEST_BY_OFFSET",
+        _BY_OFFSET,
+        _by_offset(latest=False),
+        "The value that arrived first, or the first n as an array; nulls do not count, unless FALSE is given last.",
+        "EARLIEST_BY_OFFSET(product, 2)",
+    ),
+    aggregate(
+        "COLLECT_LIST", "(T) -> ARRAY<T>", _COLLECT_LIST, "All values, as they arrived.", "COLLECT_LIST(product)"
+    ),
+    aggregate(
+        "COLLECT_SET",
+        "(T) -> ARRAY<T>",
+        _COLLECT_SET,
+        "Each different value once, as they first arrived.",
+        "COLLECT_SET(product)",
+    ),
+    aggregate(
+        "HISTOGRAM",
+        "(VARCHAR) -> MAP<VARCHAR, BIGINT>",
+        _HISTOGRAM,
+        "How often each value; at most 1,000 different ones.",
+        "HISTOGRAM(product)",
+    ),
+    aggregate("ATTR", "(T) -> T", _ATTRIBUTE, "The value all rows have, or null if they differ.", "ATTR(product)"),
 )

@@ -13,18 +13,19 @@ def distinct(values: list[Any]) -> list[Any]:
     found: list[Any] = []
     seen: set[Any] = set()
     for value in values:
-        key = _hashable(value)
+        key = hashable(value)
         if key not in seen:
             seen.add(key)
             found.append(value)
     return found
 
 
-def _hashable(value: Any) -> Any:
+def hashable(value: Any) -> Any:
+    """What tells the value from others: equal for equal values, and hashable."""
     if isinstance(value, list):
-        return ("array", tuple(_hashable(element) for element in value))
+        return ("array", tuple(hashable(element) for element in value))
     if isinstance(value, dict):
-        return ("map", frozenset((key, _hashable(element)) for key, element in value.items()))
+        return ("map", frozenset((key, hashable(element)) for key, element in value.items()))
     return (isinstance(value, bool), value)
 
 

@@ -14,12 +14,33 @@ TypeRule = Callable[[tuple[DataType, ...]], DataType]
 
 
 @dataclass(frozen=True, slots=True)
+class Steps:
+    """How an aggregate is kept. `add(state, *arguments)` for each row, beginning with `init()`; `merge` of the states
+    of different rows; `result` of a state; `undo(state, *arguments)` takes away a row that was added, for aggregates
+    over tables, and is None where that cannot be. States are plain values, which are not changed in place. All
+    arguments are given each time, also constant ones; a row whose first argument is null is skipped, unless `nulls`.
+
+    If `ordered`, the result depends on the order of arrival: add and undo are given the row's arrival number before its
+    arguments, and rows and states may come in any order."""
+
+    init: Callable[[], Any]
+    add: Callable[..., Any]
+    merge: Callable[[Any, Any], Any]
+    result: Callable[[Any], Any]
+    undo: Callable[..., Any] | None = None
+    nulls: bool = False
+    ordered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
     """One function. `evaluate` is its Python implementation: of a scalar function over its arguments' values, of an
-    aggregate over the list of its argument's values in one group. Raising means null."""
+    aggregate over the list of one group's values (tuples of values if it has several arguments), of a table function
+    over its arguments' values, giving the list of the rows' values. Raising means null, no rows for a table
+    function."""
 
     name: str
-    kind: Literal["scalar", "aggregate"]
+    kind: Literal["scalar", "aggregate", "table"]
     signatures: tuple[Signature, ...]
     summary: str
     example: str
@@ -30,6 +51,8 @@ class Function:
     clock: bool = False
     """Whether its first argument is the time now, in milliseconds, which the evaluator adds."""
     type_rule: TypeRule | None = None
+    steps: Steps | None = None
+    """Of an aggregate."""
 
 
 def scalar(
@@ -50,8 +73,42 @@ def scalar(
 
 
 def aggregate(
-    name: str, signatures: str | tuple[str, ...], evaluate: Callable[[list[Any]], Any], summary: str, example: str
+    name: str,
+    signatures: str | tuple[str, ...],
+    steps: Steps,
+    summary: str,
+    example: str,
+    *,
+    type_rule: TypeRule | None = None,
 ) -> Function:
-    """An entry of the table for an aggregate function. All skip nulls."""
+    """An entry of the table for an aggregate function."""
     texts = (signatures,) if isinstance(signatures, str) else signatures
-    return Function(name, "aggregate", tuple(signature(text) for text in texts), summary, example, evaluate)
+    parsed = tuple(signature(text) for text in texts)
+    return Function(name, "aggregate", parsed, summary, example, _over(steps), type_rule=type_rule, steps=steps)
+
+
+def _over(steps: Steps) -> Callable[[list[Any]], Any]:
+    def evaluate(rows: list[Any]) -> Any:
+        state = steps.init()
+        for arrival, row in enumerate(rows):
+            arguments = row if isinstance(row, tuple) else (row,)
+            if steps.nulls or not arguments or arguments[0] is not None:
+                state = steps.add(state, *((arrival,) if steps.ordered else ()), *arguments)
+        return steps.result(state)
+
+    return evaluate
+
+
+def table(
+    name: str,
+    signatures: str | tuple[str, ...],
+    evaluate: Callable[..., Any],
+    summary: str,
+    example: str,
+    *,
+    type_rule: TypeRule | None = None,
+) -> Function:
+    """An entry of the table for a table function. Its signatures give the type of one row's value."""
+    texts = (signatures,) if isinstance(signatures, str) else signatures
+    parsed = tuple(signature(text) for text in texts)
+    return Function(name, "table", parsed, summary, example, evaluate, type_rule=type_rule)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from headrace.errors import SqlError
 from headrace.sql.expressions import Expression, Span
+from headrace.sql.named_types import known_type
 from headrace.sql.parser.cursor import Cursor
 from headrace.sql.parser.expressions import parse_expression as _expression
 from headrace.sql.parser.statements import parse_element_list, parse_statement
@@ -60,13 +61,14 @@ def parse_expression(text: str) -> Expression:
 
 
 def parse_columns(text: str) -> tuple[Element, ...]:
-    """`userid VARCHAR KEY, pageid VARCHAR`: a list of columns without its brackets."""
+    """`userid VARCHAR KEY, pageid VARCHAR`: a list of columns without its brackets. Types of CREATE TYPE are not known
+    here."""
     script = Script(text)
     cursor = Cursor(script, tokenize(script))
     elements = parse_element_list(cursor)
     if cursor.token.kind != "end":
         raise cursor.expected("`,`")
-    return elements
+    return tuple(replace(element, type=known_type(element.type, {}, script)) for element in elements)
 
 
 def split(text: str) -> list[Piece]:

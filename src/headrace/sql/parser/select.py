@@ -1,4 +1,4 @@
-"""SELECT … FROM … [WINDOW …] [WHERE …] [GROUP BY …] [HAVING …] [ORDER BY …] [EMIT CHANGES] [LIMIT n]."""
+"""SELECT … FROM … [WINDOW …] [WHERE …] [GROUP BY …] [PARTITION BY …] [HAVING …] [ORDER BY …] [EMIT …] [LIMIT n]."""
 
 from __future__ import annotations
 
@@ -10,16 +10,31 @@ from headrace.sql.parser.expressions import parse_expression
 from headrace.sql.statements import (
     UNIT_MS,
     Duration,
+    JoinClause,
     OrderItem,
     Query,
     Relation,
     SelectAll,
+    SelectFields,
     SelectItem,
     WindowClause,
+    WithinClause,
 )
 
 _UNITS = {name: unit for unit in UNIT_MS for name in (unit, unit + "S")}
+_WINDOWS: dict[str, Literal["tumbling", "hopping", "session"]] = {
+    "TUMBLING": "tumbling",
+    "HOPPING": "hopping",
+    "SESSION": "session",
+}
 _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS")
+_JOIN_KINDS: dict[str, Literal["inner", "left", "right", "full"]] = {
+    "INNER": "inner",
+    "LEFT": "left",
+    "RIGHT": "right",
+    "FULL": "full",
+    "OUTER": "full",
+}
 
 
 def parse_query(cursor: Cursor) -> Query:
@@ -33,10 +48,10 @@ def parse_query(cursor: Cursor) -> Query:
     window = _parse_window(cursor)
     where = parse_expression(cursor) if cursor.accept_word("WHERE") else None
     grouping = cursor.token
-    group_by = _parse_group_by(cursor)
+    group_by = _parse_by(cursor, "GROUP")
     group_span = cursor.span_since(grouping) if group_by else None
-    if cursor.at_word("PARTITION"):
-        raise cursor.unsupported("PARTITION BY")
+    partition_by = _parse_by(cursor, "PARTITION")
+    group_span = group_span or (cursor.span_since(grouping) if partition_by else None)
     having = parse_expression(cursor) if cursor.accept_word("HAVING") else None
     order_by = _parse_order_by(cursor)
     emit = _parse_emit(cursor)
@@ -44,18 +59,29 @@ def parse_query(cursor: Cursor) -> Query:
     # ksqlDB wants EMIT before LIMIT; either order is plain enough.
     emit = emit or _parse_emit(cursor)
     return Query(
-        items, relation, where, window, group_by, having, order_by, emit, limit, cursor.span_since(first), group_span
+        items=items,
+        relation=relation,
+        where=where,
+        window=window,
+        group_by=group_by,
+        having=having,
+        order_by=order_by,
+        emit=emit,
+        limit=limit,
+        partition_by=partition_by,
+        span=cursor.span_since(first),
+        group_span=group_span,
     )
 
 
-def _parse_items(cursor: Cursor) -> tuple[SelectItem | SelectAll, ...]:
+def _parse_items(cursor: Cursor) -> tuple[SelectItem | SelectAll | SelectFields, ...]:
     items = [_parse_item(cursor)]
     while cursor.accept_operator(","):
         items.append(_parse_item(cursor))
     return tuple(items)
 
 
-def _parse_item(cursor: Cursor) -> SelectItem | SelectAll:
+def _parse_item(cursor: Cursor) -> SelectItem | SelectAll | SelectFields:
     first = cursor.token
     if cursor.accept_operator("*"):
         return SelectAll(None, cursor.span(first))
@@ -65,8 +91,9 @@ def _parse_item(cursor: Cursor) -> SelectItem | SelectAll:
         cursor.advance()
         return SelectAll(source, cursor.span_since(first))
     expression = parse_expression(cursor)
-    if cursor.at_operator("->"):
-        raise cursor.unsupported("`->*`", hint="name the fields one by one: s->a, s->b")
+    if cursor.accept_operator("->"):
+        cursor.expect_operator("*")
+        return SelectFields(expression, cursor.span_since(first))
     return SelectItem(expression, cursor.alias())
 
 
@@ -74,26 +101,64 @@ def _parse_relation(cursor: Cursor) -> Relation:
     if cursor.at_operator("(") or cursor.at_word("SELECT"):
         raise cursor.unsupported("a subquery", hint="CREATE STREAM … AS SELECT it first, then select from that")
     source = cursor.identifier("a stream or table")
-    relation = Relation(source, cursor.alias())
+    alias = cursor.alias()
+    if cursor.at_word("MATCH_RECOGNIZE"):
+        raise cursor.script.error("MATCH_RECOGNIZE is planned", cursor.span(cursor.token), unsupported=True)
     if cursor.at_operator(","):
-        raise cursor.unsupported("a join")
-    if cursor.at_word(*_JOINS):
-        raise cursor.unsupported("JOIN")
-    return relation
+        raise cursor.unsupported("a join without ON", hint="write a JOIN b ON a.x = b.y")
+    joins: list[JoinClause] = []
+    while cursor.at_word(*_JOINS):
+        joins.append(_parse_join(cursor))
+    return Relation(source, alias, tuple(joins))
 
 
-def _parse_group_by(cursor: Cursor) -> tuple[Expression, ...]:
-    if not cursor.accept_words("GROUP", "BY"):
-        if cursor.at_word("GROUP"):
+def _parse_join(cursor: Cursor) -> JoinClause:
+    first = cursor.token
+    if cursor.at_word("CROSS"):
+        raise cursor.unsupported("CROSS JOIN", hint="write a JOIN b ON a.x = b.y")
+    word = cursor.accept_word("INNER", "LEFT", "RIGHT", "FULL", "OUTER") or "INNER"
+    if word in ("LEFT", "RIGHT", "FULL"):
+        cursor.accept_word("OUTER")
+    cursor.expect_word("JOIN")
+    source = cursor.identifier("a stream or table")
+    alias = cursor.alias()
+    within = _parse_within(cursor)
+    cursor.expect_word("ON")
+    on = parse_expression(cursor)
+    return JoinClause(_JOIN_KINDS[word], source, on, alias, within, cursor.span_since(first))
+
+
+def _parse_within(cursor: Cursor) -> WithinClause | None:
+    """`WITHIN 10 SECONDS`, or `WITHIN (10 SECONDS, 1 MINUTE)`: before and after."""
+    if not cursor.accept_word("WITHIN"):
+        return None
+    after = None
+    if cursor.accept_operator("("):
+        before = parse_duration(cursor)
+        if cursor.accept_operator(","):
+            after = parse_duration(cursor)
+        cursor.expect_operator(")")
+    else:
+        before = parse_duration(cursor)
+    grace = parse_duration(cursor) if cursor.accept_words("GRACE", "PERIOD") else None
+    return WithinClause(before, after, grace)
+
+
+def _parse_by(cursor: Cursor, word: str) -> tuple[Expression, ...]:
+    """GROUP BY or PARTITION BY."""
+    if not cursor.accept_words(word, "BY"):
+        if cursor.at_word(word):
             cursor.advance()
             raise cursor.expected("`BY`")
         return ()
+    if cursor.at_operator("(") and cursor.peek().text == ")":
+        raise cursor.error(f"{word} BY needs at least one expression")
     # `GROUP BY (a, b)` is a list too, but `GROUP BY (a + b) * 2` is not.
     if cursor.at_operator("(") and _is_list(cursor):
         cursor.advance()
-        group_by = _parse_list(cursor)
+        found = _parse_list(cursor)
         cursor.expect_operator(")")
-        return group_by
+        return found
     return _parse_list(cursor)
 
 
@@ -131,14 +196,10 @@ def _parse_order_by(cursor: Cursor) -> tuple[OrderItem, ...]:
     return tuple(found)
 
 
-def _parse_emit(cursor: Cursor) -> Literal["changes"] | None:
-    first = cursor.token
+def _parse_emit(cursor: Cursor) -> Literal["changes", "final"] | None:
     if not cursor.accept_word("EMIT"):
         return None
-    if cursor.at_word("FINAL"):
-        raise cursor.unsupported("EMIT FINAL", first)
-    cursor.expect_word("CHANGES")
-    return "changes"
+    return "final" if cursor.expect_word("CHANGES", "FINAL") == "FINAL" else "changes"
 
 
 def _parse_limit(cursor: Cursor) -> int | None:
@@ -149,16 +210,14 @@ def _parse_window(cursor: Cursor) -> WindowClause | None:
     first = cursor.token
     if not cursor.accept_word("WINDOW"):
         return None
-    if cursor.peek().kind == "word" and not cursor.at_word("TUMBLING", "HOPPING"):
+    if cursor.peek().kind == "word" and not cursor.at_word(*_WINDOWS):
         cursor.identifier("a window")  # a name for the window, which nothing refers to
-    if cursor.at_word("SESSION"):
-        raise cursor.unsupported("WINDOW SESSION", first)
-    kind = cursor.expect_word("TUMBLING", "HOPPING")
+    kind = _WINDOWS[cursor.expect_word(*_WINDOWS)]
     cursor.expect_operator("(")
-    cursor.expect_word("SIZE")
-    size = parse_duration(cursor)
-    advance = None
-    if kind == "HOPPING":
+    if kind != "session":
+        cursor.expect_word("SIZE")
+    size, advance = parse_duration(cursor), None
+    if kind == "hopping":
         cursor.expect_operator(",")
         cursor.expect_word("ADVANCE")
         cursor.expect_word("BY")
@@ -171,8 +230,7 @@ def _parse_window(cursor: Cursor) -> WindowClause | None:
         else:
             retention = parse_duration(cursor)
     cursor.expect_operator(")")
-    lowered: Literal["tumbling", "hopping"] = "hopping" if kind == "HOPPING" else "tumbling"
-    return WindowClause(lowered, size, advance, retention, grace, cursor.span_since(first))
+    return WindowClause(kind, size, advance, retention, grace, cursor.span_since(first))
 
 
 def parse_duration(cursor: Cursor) -> Duration:

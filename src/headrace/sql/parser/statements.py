@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 
 from headrace.sql.expressions import Expression, Span
 from headrace.sql.parser.cursor import Cursor
 from headrace.sql.parser.expressions import parse_expression
+from headrace.sql.parser.other import (
+    parse_assert,
+    parse_create_type,
+    parse_define,
+    parse_drop_type,
+    parse_pause,
+    parse_print,
+    parse_run,
+    parse_set,
+)
 from headrace.sql.parser.properties import parse_properties
 from headrace.sql.parser.select import parse_query
 from headrace.sql.parser.types import parse_type
 from headrace.sql.statements import (
+    AlterSource,
+    AssertSource,
     CreateAsSelect,
     CreateSource,
     Describe,
@@ -21,8 +33,8 @@ from headrace.sql.statements import (
     Element,
     Explain,
     Identifier,
+    InsertSelect,
     InsertValues,
-    Print,
     SelectStatement,
     Show,
     ShowSubject,
@@ -31,27 +43,13 @@ from headrace.sql.statements import (
     Terminate,
 )
 
-# ksqlDB's other statements: understood well enough to say that they are not there yet.
-_NOT_YET = {
-    "ALTER": "ALTER",
-    "ASSERT": "ASSERT",
-    "DEFINE": "DEFINE",
-    "UNDEFINE": "UNDEFINE",
-    "SET": "SET",
-    "UNSET": "UNSET",
-    "PAUSE": "PAUSE",
-    "RESUME": "RESUME",
-    "RUN": "RUN SCRIPT",
-    "SPOOL": "SPOOL",
-}
-_OTHER_OBJECTS = ("SOURCE", "TYPE", "SINK", "CONNECTOR")
+# ksqlDB runs Kafka's connectors; Headrace collects and delivers without them.
+_CONNECTORS = "what a connector would bring in is sent over HTTP or by an agent: docs/howto/send-events.md"
 
 
 def parse_statement(cursor: Cursor) -> Statement:
     """One statement, up to its semicolon or the end of the text."""
     first = cursor.token
-    if first.kind == "word" and first.value in _NOT_YET:
-        raise cursor.unsupported(_NOT_YET[first.value])
     if not cursor.at_word(*_PARSERS):
         raise cursor.expected("a statement")
     statement: Statement = _PARSERS[first.value](cursor)
@@ -65,30 +63,44 @@ def parse_statement(cursor: Cursor) -> Statement:
 def _parse_create(cursor: Cursor) -> Statement:
     cursor.advance()
     or_replace = cursor.accept_words("OR", "REPLACE")
-    if cursor.at_word(*_OTHER_OBJECTS):
-        raise cursor.unsupported(f"CREATE {cursor.token.value}")
+    if cursor.at_word("TYPE") and not or_replace:
+        return parse_create_type(cursor)
+    if cursor.at_word("FUNCTION"):
+        hint = "write it in Python, in the project's functions folder"
+        raise cursor.unsupported("CREATE FUNCTION", hint=hint)
+    read_only = False
+    if cursor.at_word("SOURCE", "SINK") and cursor.peek().kind == "word":
+        if cursor.at_word("SINK") or cursor.peek().value == "CONNECTOR":
+            raise cursor.unsupported("CREATE CONNECTOR", hint=_CONNECTORS)
+        cursor.advance()
+        read_only = True
     kind = _parse_kind(cursor)
     if_not_exists = cursor.accept_words("IF", "NOT", "EXISTS")
     target = cursor.identifier(f"a name for the {kind}")
-    elements = _parse_elements(cursor) if cursor.at_operator("(") else ()
+    elements = parse_elements(cursor) if cursor.at_operator("(") else ()
     properties = parse_properties(cursor)
     as_ = cursor.token
     if cursor.accept_word("AS"):
         if elements:
             raise cursor.error("AS SELECT takes its columns from the SELECT", as_, "leave out the column list")
+        if read_only:
+            raise cursor.error("a SOURCE is not written by a query", as_, "leave out SOURCE")
         query = parse_query(cursor)
         return CreateAsSelect(kind, target, query, properties, or_replace, if_not_exists)
     if not elements and not properties:
         raise cursor.expected("`(`, `WITH` or `AS`")
-    return CreateSource(kind, target, elements, properties, or_replace, if_not_exists)
+    return CreateSource(kind, target, elements, properties, or_replace, if_not_exists, read_only)
 
 
 def _parse_kind(cursor: Cursor) -> SourceKind:
     return "stream" if cursor.expect_word("STREAM", "TABLE") == "STREAM" else "table"
 
 
-def _parse_elements(cursor: Cursor) -> tuple[Element, ...]:
+def parse_elements(cursor: Cursor) -> tuple[Element, ...]:
+    """Columns in brackets. `()` is none: the schema comes from the registry, or there is only a key."""
     cursor.expect_operator("(")
+    if cursor.accept_operator(")"):
+        return ()
     elements = parse_element_list(cursor)
     cursor.expect_operator(")")
     return elements
@@ -105,15 +117,19 @@ def parse_element_list(cursor: Cursor) -> tuple[Element, ...]:
 def _parse_element(cursor: Cursor) -> Element:
     column = cursor.identifier("a column name")
     type_ = parse_type(cursor)
-    role: Literal["key", "primary"] | None = None
     if cursor.accept_word("PRIMARY"):
         cursor.expect_word("KEY")
-        role = "primary"
-    elif cursor.accept_word("KEY"):
-        role = "key"
-    elif cursor.at_word("HEADERS", "HEADER"):
-        raise cursor.unsupported(cursor.token.value)
-    return Element(column, type_, role)
+        return Element(column, type_, "primary")
+    if cursor.accept_word("KEY"):
+        return Element(column, type_, "key")
+    if cursor.accept_word("HEADERS"):
+        return Element(column, type_, "headers")
+    if cursor.accept_word("HEADER"):
+        cursor.expect_operator("(")
+        header = cursor.string("a header's name in quotes")
+        cursor.expect_operator(")")
+        return Element(column, type_, "headers", header)
+    return Element(column, type_)
 
 
 def _parse_insert(cursor: Cursor) -> Statement:
@@ -121,7 +137,8 @@ def _parse_insert(cursor: Cursor) -> Statement:
     cursor.expect_word("INTO")
     target = cursor.identifier("a stream or table")
     if cursor.at_word("SELECT", "WITH"):
-        raise cursor.unsupported("INSERT INTO … SELECT")
+        properties = parse_properties(cursor)
+        return InsertSelect(target, parse_query(cursor), properties)
     columns = _parse_column_names(cursor)
     cursor.expect_word("VALUES")
     rows: list[tuple[Expression, ...]] = []
@@ -159,8 +176,8 @@ def _parse_show(cursor: Cursor) -> Statement:
     cursor.advance()
     all_ = cursor.accept_word("ALL") is not None
     subjects = get_args(ShowSubject)
-    if cursor.at_word("CONNECTORS", "TYPES", "VARIABLES"):
-        raise cursor.unsupported(f"SHOW {cursor.token.value}")
+    if cursor.at_word("CONNECTORS"):
+        raise cursor.unsupported("SHOW CONNECTORS", hint=_CONNECTORS)
     if not cursor.at_word(*subjects):
         raise cursor.expected("what to show", hint=cursor.guess() or f"SHOW {', '.join(subjects)}")
     subject = cast(ShowSubject, cursor.advance().value)
@@ -173,7 +190,7 @@ def _parse_describe(cursor: Cursor) -> Statement:
         cursor.advance()
         return DescribeFunction(cursor.identifier("a function name"))
     if cursor.at_word("CONNECTOR") and cursor.peek().kind in ("word", "quoted"):
-        raise cursor.unsupported("DESCRIBE CONNECTOR")
+        raise cursor.unsupported("DESCRIBE CONNECTOR", hint=_CONNECTORS)
     extended = cursor.at_word("EXTENDED") and cursor.peek().kind in ("word", "quoted")
     if extended:
         cursor.advance()
@@ -184,7 +201,7 @@ def _parse_describe(cursor: Cursor) -> Statement:
 def _parse_explain(cursor: Cursor) -> Statement:
     cursor.advance()
     first = cursor.token
-    if not cursor.at_word("SELECT", "CREATE"):
+    if not cursor.at_word("SELECT", "CREATE", "INSERT"):
         return Explain(None, cursor.identifier("a query, or the id of one"))
     explained = parse_query_statement(cursor)
     text = cursor.script.text[first.start : cursor.previous.end]
@@ -192,18 +209,20 @@ def _parse_explain(cursor: Cursor) -> Statement:
     return Explain(replace(explained, text=text, start=start, end=end, script=cursor.script))
 
 
-def parse_query_statement(cursor: Cursor) -> SelectStatement | CreateAsSelect:
+def parse_query_statement(cursor: Cursor) -> SelectStatement | CreateAsSelect | InsertSelect:
     first = cursor.token
-    statement = _parse_select(cursor) if cursor.at_word("SELECT") else _parse_create(cursor)
-    if isinstance(statement, SelectStatement | CreateAsSelect):
+    statement = {"SELECT": _parse_select, "CREATE": _parse_create, "INSERT": _parse_insert}[first.value](cursor)
+    if isinstance(statement, SelectStatement | CreateAsSelect | InsertSelect):
         return statement
     raise cursor.error("only a query can be explained", first, "EXPLAIN SELECT …, or EXPLAIN CREATE … AS SELECT …")
 
 
 def _parse_drop(cursor: Cursor) -> Statement:
     cursor.advance()
-    if cursor.at_word("TYPE", "CONNECTOR"):
-        raise cursor.unsupported(f"DROP {cursor.token.value}")
+    if cursor.at_word("CONNECTOR"):
+        raise cursor.unsupported("DROP CONNECTOR", hint=_CONNECTORS)
+    if cursor.at_word("TYPE"):
+        return parse_drop_type(cursor)
     kind = _parse_kind(cursor)
     if_exists = cursor.accept_words("IF", "EXISTS")
     target = cursor.identifier(f"the name of a {kind}")
@@ -220,21 +239,32 @@ def _parse_terminate(cursor: Cursor) -> Statement:
     return Terminate(cursor.identifier("the id of a query, or ALL"))
 
 
-def _parse_print(cursor: Cursor) -> Statement:
+def _parse_alter(cursor: Cursor) -> Statement:
     cursor.advance()
-    token = cursor.token
-    if token.kind not in ("string", "word", "quoted"):
-        raise cursor.expected("a topic's name in quotes")
-    # Topics are case-sensitive: a bare word counts as written.
-    topic = token.text if token.kind == "word" else token.value
+    kind = _parse_kind(cursor)
+    target = cursor.identifier(f"the name of a {kind}")
+    elements: list[Element] = []
+    while not elements or cursor.accept_operator(","):
+        cursor.expect_word("ADD")
+        cursor.accept_word("COLUMN")
+        column = cursor.identifier("a column name")
+        elements.append(Element(column, parse_type(cursor)))
+    return AlterSource(kind, target, tuple(elements))
+
+
+def _parse_assert(cursor: Cursor) -> Statement:
     cursor.advance()
-    from_beginning = cursor.accept_words("FROM", "BEGINNING")
-    interval = cursor.integer("a number") if cursor.accept_word("INTERVAL", "SAMPLE") else None
-    limit = cursor.integer("a number of records") if cursor.accept_word("LIMIT") else None
-    return Print(topic, from_beginning, interval, limit)
+    if cursor.at_word("STREAM", "TABLE"):
+        kind = _parse_kind(cursor)
+        target = cursor.identifier(f"the name of a {kind}")
+        elements = parse_elements(cursor) if cursor.at_operator("(") else ()
+        return AssertSource(kind, target, elements, parse_properties(cursor))
+    return parse_assert(cursor)
 
 
 _PARSERS: Mapping[str, Callable[[Cursor], Statement]] = {
+    "ALTER": _parse_alter,
+    "ASSERT": _parse_assert,
     "CREATE": _parse_create,
     "INSERT": _parse_insert,
     "SELECT": _parse_select,
@@ -244,6 +274,13 @@ _PARSERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "EXPLAIN": _parse_explain,
     "DROP": _parse_drop,
     "TERMINATE": _parse_terminate,
-    "PRINT": _parse_print,
+    "PRINT": parse_print,
+    "PAUSE": parse_pause,
+    "RESUME": parse_pause,
+    "DEFINE": parse_define,
+    "UNDEFINE": parse_define,
+    "SET": parse_set,
+    "UNSET": parse_set,
+    "RUN": parse_run,
 }
 KEYWORDS = tuple(_PARSERS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from headrace.sql.parser.cursor import Cursor
-from headrace.sql.script import did_you_mean
+from headrace.sql.statements import TypeName
 from headrace.types import SIMPLE_TYPES, VARCHAR, Array, DataType, Decimal, Map, Struct
 
 ALIASES = {"INT": "INTEGER", "STRING": "VARCHAR"}
@@ -13,18 +15,17 @@ MAX_PRECISION = 38
 
 def parse_type(cursor: Cursor) -> DataType:
     token = cursor.token
-    if token.kind != "word":
+    if token.kind not in ("word", "quoted"):
         raise cursor.expected("a type")
     with cursor.nested():
-        name = ALIASES.get(token.value, token.value)
+        name = ALIASES.get(token.value, token.value) if token.kind == "word" else ""
         if name in NESTED:
             cursor.advance()
             return _NESTED_PARSERS[name](cursor)
         if name not in SIMPLE_TYPES:
-            known = [*SIMPLE_TYPES, *ALIASES, *NESTED]
-            raise cursor.error(
-                f"unknown type `{token.text}`", hint=did_you_mean(token.value, known, f"types are {', '.join(known)}")
-            )
+            # One of CREATE TYPE, looked up when the statement is planned.
+            named = cursor.identifier("a type")
+            return cast(DataType, TypeName(named.name, named.span))
         cursor.advance()
         type_ = SIMPLE_TYPES[name]
         if type_ == VARCHAR and cursor.accept_operator("("):

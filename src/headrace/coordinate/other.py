@@ -1,0 +1,110 @@
+"""Statements about neither streams, tables nor queries: types, variables, settings, assertions."""
+
+from __future__ import annotations
+
+import time
+
+from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.events import TypeCreated, TypeDropped
+from headrace.coordinate.result import StatementResult
+from headrace.coordinate.topics import find_topic
+from headrace.errors import UsageError
+from headrace.log.base import Log
+from headrace.sql.api import check_assert, check_drop_type, type_from
+from headrace.sql.statements import (
+    AssertSchema,
+    AssertSource,
+    AssertTopic,
+    CreateType,
+    Define,
+    DropType,
+    RunScript,
+    SetProperty,
+)
+from headrace.types import display_name
+
+Other = AssertSchema | AssertSource | AssertTopic | CreateType | Define | DropType | RunScript | SetProperty
+
+# How often ASSERT … TIMEOUT looks again.
+_LOOK_AGAIN = 0.1
+# Of ksqlDB's properties, those that have a meaning here: what every query does anyway.
+_ALREADY_SO = {"AUTO.OFFSET.RESET": "EARLIEST"}
+
+
+def run_other(statement: Other, log: Log, catalog: Catalog) -> StatementResult:
+    match statement:
+        case CreateType():
+            return _create_type(statement, catalog)
+        case DropType():
+            return _drop_type(statement, catalog)
+        case Define():
+            return _define(statement)
+        case SetProperty():
+            return _set_property(statement)
+        case AssertSource():
+            check_assert(statement, catalog)
+            return StatementResult(statement.text, "asserted", f"{statement.kind} is as it should be")
+        case AssertTopic():
+            return _assert_topic(statement, log)
+        case AssertSchema():
+            raise UsageError("ASSERT SCHEMA needs a schema registry", hint="ASSERT STREAM compares columns without one")
+        case RunScript():
+            raise UsageError(
+                "RUN SCRIPT is for where the file is", hint=f"headrace sql --file {statement.path}, or its prompt"
+            )
+
+
+def _create_type(statement: CreateType, catalog: Catalog) -> StatementResult:
+    name = display_name(statement.name)
+    type_ = type_from(statement, catalog)
+    if statement.name in catalog.types():
+        return StatementResult(statement.text, "exists", f"type `{name}` exists already")
+    catalog.append([TypeCreated(statement.name, type_)])
+    return StatementResult(statement.text, "created", f"type `{name}` is {type_}")
+
+
+def _drop_type(statement: DropType, catalog: Catalog) -> StatementResult:
+    """Streams and tables keep the columns they were made with."""
+    name = display_name(statement.name)
+    if not check_drop_type(statement, catalog):
+        return StatementResult(statement.text, "exists", f"there is no type `{name}`")
+    catalog.append([TypeDropped(statement.name)])
+    return StatementResult(statement.text, "dropped", f"type `{name}` is gone")
+
+
+def _define(statement: Define) -> StatementResult:
+    name = statement.variable.name.lower()
+    message = (
+        f"`{name}` is not defined any more" if statement.value is None else f"`${{{name}}}` is defined from here on"
+    )
+    return StatementResult(statement.text, "defined", message)
+
+
+def _set_property(statement: SetProperty) -> StatementResult:
+    """Accepted, so that scripts written for ksqlDB run; settings are in headrace.toml."""
+    wanted = (statement.value or "").upper()
+    same = _ALREADY_SO.get(statement.property.upper().removeprefix("KSQL.STREAMS.")) == wanted
+    why = "is how every query reads" if same else "has no effect: settings are in headrace.toml"
+    return StatementResult(statement.text, "set", f"`{statement.property}` {why}")
+
+
+def _assert_topic(statement: AssertTopic, log: Log) -> StatementResult:
+    deadline = time.monotonic() + (statement.timeout.milliseconds / 1000 if statement.timeout else 0)
+    while (problem := _topic_problem(statement, log)) is not None:
+        if time.monotonic() >= deadline:
+            raise UsageError(problem, hint="headrace topic list shows what there is")
+        time.sleep(min(_LOOK_AGAIN, max(deadline - time.monotonic(), 0)))
+    return StatementResult(statement.text, "asserted", f"topic `{statement.topic}` is as it should be")
+
+
+def _topic_problem(statement: AssertTopic, log: Log) -> str | None:
+    topic = find_topic(log, statement.topic)
+    if not statement.exists:
+        return None if topic is None else f"topic `{statement.topic}` exists"
+    if topic is None:
+        return f"topic `{statement.topic}` does not exist"
+    has = {"PARTITIONS": topic.spec.partitions, "REPLICAS": 1}
+    for wanted in statement.properties:
+        if wanted.name in has and str(wanted.value) != str(has[wanted.name]):
+            return f"topic `{statement.topic}` has {has[wanted.name]} {wanted.name.lower()}, not {wanted.value}"
+    return None
