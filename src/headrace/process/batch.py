@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -13,10 +14,14 @@ from pyspark.sql import functions as F
 from headrace.log.base import ARRIVAL, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, TopicSpec
 from headrace.process.lower.lower import lower_node
 from headrace.process.lower.rows import column
+from headrace.process.lower.scan import Inputs
 from headrace.process.session import query_session
 from headrace.process.streaming import FORMAT, columns_option
 from headrace.sql.plan import Aggregate, PersistentQuery, walk
 from headrace.sql.source import WINDOW_COLUMNS
+
+if TYPE_CHECKING:
+    from headrace.process.kafka.place import KafkaPlace
 
 Offsets = Mapping[int, int]
 
@@ -48,10 +53,13 @@ class RangeInputs:
             reader = reader.option("endingOffsets", _offsets_json(self.ends[topic.name]))
         return (reader if min_lag is None else reader.option("minLag", min_lag)).load()
 
+    def floor(self, topic: TopicSpec) -> None:
+        """A batch keeps no state."""
+
 
 def run_batch(
     spark: SparkSession,
-    log_folder: Path,
+    log: Path | KafkaPlace,
     topics: Callable[[str], TopicSpec],
     query: PersistentQuery,
     starts: Mapping[str, Offsets] | None = None,
@@ -59,7 +67,7 @@ def run_batch(
 ) -> DataFrame:
     """What the sink would hold after exactly these records: of a table its rows, of a stream its records. Columns are
     the sink's (with WINDOWSTART and WINDOWEND) and `$time`."""
-    inputs = RangeInputs(query_session(spark), log_folder, topics, starts or {}, ends or {})
+    inputs = range_inputs(query_session(spark), log, topics, starts or {}, ends or {})
     frame = lower_node(query.root, inputs).frame
     if query.sink.kind == "table":
         frame = _last_by_key(query, frame).filter(~column(TOMBSTONE))
@@ -68,6 +76,21 @@ def run_batch(
     windows = [column(name) for name in (WINDOW_START, WINDOW_END)] if query.sink.window else []
     bounds = [bound.alias(c.name) for bound, c in zip(windows, WINDOW_COLUMNS, strict=False)]
     return frame.select(*keys, *bounds, *values, column(TIME))
+
+
+def range_inputs(
+    spark: SparkSession,
+    log: Path | KafkaPlace,
+    topics: Callable[[str], TopicSpec],
+    starts: Mapping[str, Offsets],
+    ends: Mapping[str, Offsets],
+) -> Inputs:
+    if isinstance(log, Path):
+        return RangeInputs(spark, log, topics, starts, ends)
+    # Only those who use Kafka have its packages.
+    from headrace.process.kafka.inputs import KafkaRangeInputs
+
+    return KafkaRangeInputs(spark, log, topics, starts, ends)
 
 
 def _last_by_key(query: PersistentQuery, frame: DataFrame) -> DataFrame:

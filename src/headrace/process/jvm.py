@@ -13,6 +13,11 @@ from headrace.errors import NotFound
 from headrace.process.java import use_java
 
 JAR = Path(__file__).parent / "jars" / "headrace-spark.jar"
+KAFKA_JARS = (
+    Path.home() / ".cache" / "headrace" / "spark-kafka",
+    Path(__file__).parents[3] / ".cache" / "spark-kafka",
+)
+"""Where they may be: fetched by a user, or in a clone."""
 _JAVA_OPTIONS = (
     "-Dlog4j2.configurationFile=classpath:headrace-log4j2.properties",
     # Spark asks whether a value is null before it asks for it; Arrow need not look again.
@@ -29,12 +34,22 @@ def connector_jar() -> Path:
     return JAR
 
 
+def kafka_jars() -> list[Path]:
+    """Spark's own Kafka source and what it needs, if they were fetched: `headrace kafka jars`, in a clone `make
+    kafka-jars`."""
+    for folder in KAFKA_JARS:
+        found = sorted(folder.glob("*.jar"))
+        if any(jar.name.startswith("spark-sql-kafka") for jar in found):
+            return found
+    return []
+
+
 def connector_conf() -> dict[str, str]:
     """The settings under which `format("headrace")` works and micro-batches are quick. They must be there when the JVM
     starts: give them to `SparkSession.builder`."""
     return {
         # On the class path from the start: the file system below is asked for before `spark.jars` would be added.
-        "spark.driver.extraClassPath": str(connector_jar()),
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, [connector_jar(), *kafka_jars()])),
         "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,

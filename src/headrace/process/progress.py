@@ -39,11 +39,13 @@ def parse_progress(text: str) -> Progress:
 
 
 def parse_offsets(value: Any) -> dict[int, int]:
-    """The connector's offsets, `{"partitions": {"0": 12}}`, as JSON or as text holding JSON."""
+    """The connector's offsets, `{"partitions": {"0": 12}}`, or Kafka's, `{"topic": {"0": 12}}`, as JSON or as text
+    holding JSON."""
     body = json.loads(value) if isinstance(value, str) else value
     if not isinstance(body, dict):
         return {}
-    return {int(partition): int(end) for partition, end in body.get("partitions", {}).items()}
+    partitions = body.get("partitions") or next((ends for ends in body.values() if isinstance(ends, dict)), {})
+    return {int(partition): int(end) for partition, end in partitions.items()}
 
 
 def topic_end(snapshot: Snapshot, topic: str) -> int:

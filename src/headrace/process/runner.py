@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JNetworkError
 from pyspark import inheritable_thread_target
@@ -25,6 +26,9 @@ from headrace.process.running import RunningQuery
 from headrace.process.session import query_session
 from headrace.process.streaming import start_query
 
+if TYPE_CHECKING:
+    from headrace.process.kafka.place import KafkaPlace
+
 logger = logging.getLogger("headrace.process")
 
 STARTERS = 4
@@ -34,10 +38,13 @@ WATCH_SECONDS = 0.2
 class SparkQueryRunner(QueryRunner):
     """Queries start in a small pool; one thread watches them all. `log` says what topics are and how far they go."""
 
-    def __init__(self, spark: SparkSession, log_folder: Path, settings: SparkSettings, clock: Clock, log: Log) -> None:
+    def __init__(
+        self, spark: SparkSession, where: Path | KafkaPlace, settings: SparkSettings, clock: Clock, log: Log
+    ) -> None:
+        """`where`: the local log's folder, or Kafka."""
         self._spark = query_session(spark)
         self._spark.conf.set("spark.sql.shuffle.partitions", settings.shuffle_partitions)
-        self._log_folder = log_folder
+        self._where = where
         self._settings = settings
         self._clock = clock
         self._log = log
@@ -111,7 +118,7 @@ class SparkQueryRunner(QueryRunner):
         # Jobs of a streaming query run in the pool of the thread that started it: one each, so that none waits for
         # another's backlog.
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", spec.id)
-        return start_query(self._spark, self._log_folder, lambda name: self._log.topic(name).spec, self._settings, spec)
+        return start_query(self._spark, self._where, lambda name: self._log.topic(name).spec, self._settings, spec)
 
     def _watch(self) -> None:
         while not self._closing.wait(WATCH_SECONDS):

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -14,8 +15,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.config import SparkSettings
 from headrace.log.base import Route, TopicSpec
 from headrace.process.base import QuerySpec
-from headrace.process.lower.lower import lower_query, waits_for_time
+from headrace.process.lower.lower import Lowered, lower_query, waits_for_time
 from headrace.process.session import query_session
+
+if TYPE_CHECKING:
+    from headrace.process.kafka.place import KafkaPlace
 
 FORMAT = "headrace"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
@@ -49,6 +53,9 @@ class StreamInputs:
         )
         return (reader if min_lag is None else reader.option("minLag", min_lag)).load()
 
+    def floor(self, topic: TopicSpec) -> None:
+        """The owner stamps a topic's stream time over all its partitions."""
+
     def _name(self, late: bool) -> str:
         """By their order in the plan; the first has no number."""
         if late:
@@ -59,32 +66,41 @@ class StreamInputs:
 
 def start_query(
     spark: SparkSession,
-    log_folder: Path,
+    log: Path | KafkaPlace,
     topics: Callable[[str], TopicSpec],
     settings: SparkSettings,
     spec: QuerySpec,
     available_now: bool = False,
 ) -> StreamingQuery:
-    """Lower and start, from the checkpoint if there is one. With `available_now` it ends by itself when it has read
-    what is there."""
+    """Lower and start, from the checkpoint if there is one. `log` is the local one's folder, or where Kafka is. With
+    `available_now` it ends by itself when it has read what is there."""
     session = _session_for(spark, spec)
-    inputs = StreamInputs(session, log_folder, topics, spec.id, settings.max_rows_per_batch)
-    lowered = lower_query(spec.plan, inputs, spec.late_topic)
-    writer = (
+    if isinstance(log, Path):
+        inputs = StreamInputs(session, log, topics, spec.id, settings.max_rows_per_batch)
+        writer = to_local_log(lower_query(spec.plan, inputs, spec.late_topic), log, spec)
+    else:
+        # Only those who use Kafka have its packages.
+        from headrace.process.kafka.streaming import to_kafka
+
+        writer = to_kafka(session, log, topics, settings, spec)
+    writer = writer.queryName(f"{spec.id}-v{spec.version}").option("checkpointLocation", str(spec.checkpoint))
+    if available_now:
+        writer = writer.trigger(availableNow=True)
+    elif settings.trigger_ms > 0:
+        writer = writer.trigger(processingTime=f"{settings.trigger_ms} milliseconds")
+    started: StreamingQuery = writer.start()
+    return started
+
+
+def to_local_log(lowered: Lowered, log_folder: Path, spec: QuerySpec) -> Any:
+    return (
         lowered.frame.writeStream.format(FORMAT)
-        .queryName(f"{spec.id}-v{spec.version}")
         .outputMode(lowered.output_mode)
         .option("path", str(log_folder))
         .option("routes", routes_json(lowered.routes))
         .option("query", spec.id)
         .option("version", spec.version)
-        .option("checkpointLocation", str(spec.checkpoint))
     )
-    if available_now:
-        writer = writer.trigger(availableNow=True)
-    elif settings.trigger_ms > 0:
-        writer = writer.trigger(processingTime=f"{settings.trigger_ms} milliseconds")
-    return writer.start()
 
 
 def _session_for(spark: SparkSession, spec: QuerySpec) -> SparkSession:

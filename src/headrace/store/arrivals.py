@@ -110,7 +110,16 @@ def read_stretch(
             offsets[number] = ends[number].end  # read to the end, whatever gaps there are
         elif inside:
             offsets[number] = inside[-1].next_offset
-    return Stretch(tuple(kept), Position(cut, offsets) if ordered else position_of(offsets))
+    if not ordered:
+        return Stretch(tuple(_without_arrival(part) for part in kept), position_of(offsets))
+    return Stretch(tuple(kept), Position(cut, offsets))
+
+
+def _without_arrival(records: Records) -> Records:
+    """A log that gives no arrival numbers may still fill their column."""
+    if ARRIVAL not in records.batch.schema.names:
+        return records
+    return replace(records, batch=records.batch.drop_columns([ARRIVAL]))
 
 
 def _rows(records: Iterable[Records]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START
@@ -15,16 +15,16 @@ from headrace.sql.plan import Aggregate, Named
 from headrace.sql.source import WINDOW_COLUMNS, Window
 
 
-def lower_aggregate_node(node: Aggregate, rows: Rows, final: bool = False) -> Rows:
+def lower_aggregate_node(node: Aggregate, rows: Rows, final: bool = False, floor: DataFrame | None = None) -> Rows:
     """One row per group that changed, with `$time` the largest event time of the group's rows. With `final`, one row
-    per window, once it is closed."""
+    per window, once it is closed. `floor` is `Inputs.floor`'s."""
     if node.over == "table":
         rows = signed_changes(node, rows)
     rows = groupable(node, rows)
     frame = rows.frame
     if node.window is not None:
         admitted = expand_windows(frame, node.window).filter(~is_late(node.window))
-        frame = forget_closed_windows(admitted, node.window, final)
+        frame = forget_closed_windows(admitted, node.window, final, floor)
     # Only what is grouped and aggregated; the keys under names no column of the input can have.
     keys = [lower_expression(key.expression).alias(key_name(place)) for place, key in enumerate(node.keys)]
     window = [column(CLOSES)] if node.window is not None else []

@@ -104,7 +104,12 @@ class Lowering:
                 below = self.lower(node.input, needed | _key_of(node.input))
                 if node.window is not None and node.window.kind == "session":
                     return lower_sessions(node, below, self.final)
-                return lower_aggregate_node(node, below, self.final)
+                return lower_aggregate_node(node, below, self.final, self._floor(node))
+
+    def _floor(self, node: Aggregate) -> DataFrame | None:
+        if node.window is None:
+            return None
+        return self.inputs.floor(self.inputs.topic(scanned(node)[0].topic))
 
 
 def _renamed_back(node: Rename, needed: frozenset[str]) -> frozenset[str]:

@@ -46,6 +46,9 @@ class Inputs(Protocol):
         """The named columns, system ones too. With `min_lag`, records that lag behind stream time by no more than
         this may be missing."""
 
+    def floor(self, topic: TopicSpec) -> DataFrame | None:
+        """Where stream time is each partition's own: `$floor`, what it has reached in all of them, once a batch."""
+
 
 def lower_scan(node: Scan, inputs: Inputs, needed: Collection[str], min_lag: int | None = None) -> Rows:
     """Of the source's columns only the `needed` ones: what is not read need not be mapped, copied or planned for."""

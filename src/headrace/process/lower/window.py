@@ -17,6 +17,7 @@ from headrace.sql.source import Window
 CLOSES = "$closes"
 """The window's end as a timestamp: what Spark's watermark is about."""
 
+FLOOR, MARK = "$floor", "$mark"
 EVENT = "$event"
 WATERMARK_MARK = "spark.watermarkDelayMs"
 
@@ -46,11 +47,15 @@ def is_late(window: Window) -> Column:
     return column(WINDOW_END) + F.lit(window.grace_ms) <= column(STREAM_TIME)
 
 
-def forget_closed_windows(frame: DataFrame, window: Window, final: bool = False) -> DataFrame:
+def forget_closed_windows(
+    frame: DataFrame, window: Window, final: bool = False, floor: DataFrame | None = None
+) -> DataFrame:
     """Let Spark free a window's state once its watermark, the largest end seen in *earlier* batches minus size and
     grace, has reached the window's end. It can never drop what `is_late` admitted: an end is at most its record's
     time plus size, so the watermark is at most the stream time of any later record minus grace."""
     closes = F.timestamp_millis(column(WINDOW_END))
+    if floor is not None:
+        return _forget_below(frame.withColumn(CLOSES, closes), window, floor)
     if final:
         return _close_on_time(frame, window, closes)
     behind = f"{window.size_ms + window.grace_ms} milliseconds"
@@ -66,3 +71,15 @@ def _close_on_time(frame: DataFrame, window: Window, closes: Column) -> DataFram
     stamped = frame.withColumn(EVENT, event).withWatermark(f"`{EVENT}`", f"{window.grace_ms} milliseconds")
     others = [column(name) for name in frame.columns]
     return stamped.select(*others, closes.alias(CLOSES, metadata={WATERMARK_MARK: window.grace_ms}))
+
+
+def _forget_below(frame: DataFrame, window: Window, floor: DataFrame) -> DataFrame:
+    """Where each partition has its own stream time, the largest end seen says nothing about the slowest of them. The
+    watermark is then made of the floor alone: marks with it pass Spark's operator, records do not, and since the
+    column's mark is that of the union's first part, windows are forgotten by it. The marks go no further; the filter
+    names the watermark's column, or Spark would take them out before they are seen."""
+    moment = F.timestamp_millis(column(FLOOR)).alias(CLOSES)
+    marks = floor.select(moment, F.lit(True).alias(MARK))
+    marks = marks.withWatermark(f"`{CLOSES}`", f"{window.grace_ms} milliseconds")
+    both = marks.unionByName(frame.withColumn(MARK, F.lit(False)), allowMissingColumns=True)
+    return both.filter(~column(MARK) | column(CLOSES).isNull()).drop(MARK)

@@ -1,0 +1,48 @@
+package dev.headrace.spark.kafka;
+
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.spark.util.AccumulatorV2;
+
+/** How far time came in what tasks have read, by partition. A task that runs twice says the same twice. */
+final class LatestTimes extends AccumulatorV2<Map.Entry<Integer, Reached>, Map<Integer, Reached>> {
+  private static final long serialVersionUID = 1L;
+
+  private final HashMap<Integer, Reached> times = new HashMap<>();
+
+  synchronized void add(int partition, Reached reached) {
+    times.merge(partition, reached, Reached::later);
+  }
+
+  @Override
+  public void add(Map.Entry<Integer, Reached> seen) {
+    add(seen.getKey(), seen.getValue());
+  }
+
+  @Override
+  public void merge(AccumulatorV2<Map.Entry<Integer, Reached>, Map<Integer, Reached>> other) {
+    other.value().forEach(this::add);
+  }
+
+  @Override
+  public synchronized Map<Integer, Reached> value() {
+    return new HashMap<>(times);
+  }
+
+  @Override
+  public synchronized boolean isZero() {
+    return times.isEmpty();
+  }
+
+  @Override
+  public synchronized void reset() {
+    times.clear();
+  }
+
+  @Override
+  public LatestTimes copy() {
+    LatestTimes copied = new LatestTimes();
+    copied.times.putAll(value());
+    return copied;
+  }
+}

@@ -1,0 +1,77 @@
+package dev.headrace.spark.kafka;
+
+import java.io.IOException;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.JoinedRow;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.PartitionReader;
+
+/**
+ * Gives each record the largest event time that was before it in its partition, and a number to order it by. A range is read in order of offsets by
+ * one task, so a running maximum is enough, and it does not depend on where batches are cut.
+ */
+final class StampingReader implements PartitionReader<InternalRow> {
+  /** Where Spark's source has them. */
+  private static final int PARTITION = 3;
+
+  private static final int OFFSET = 4;
+  private static final int TIMESTAMP = 5;
+
+  private final PartitionReader<InternalRow> records;
+  private final StampedRange range;
+  private final LatestTimes seen;
+  private final GenericInternalRow stamp = new GenericInternalRow(2);
+  private final JoinedRow row = new JoinedRow();
+  private int partition = -1;
+  private Reached latest;
+
+  StampingReader(PartitionReader<InternalRow> records, StampedRange range, LatestTimes seen) {
+    this.records = records;
+    this.range = range;
+    this.seen = seen;
+  }
+
+  @Override
+  public boolean next() throws IOException {
+    while (records.next()) {
+      InternalRow record = records.get();
+      if (partition < 0) {
+        partition = record.getInt(PARTITION);
+        latest = range.times().getOrDefault(partition, Reached.NOTHING);
+      }
+      long before = Math.max(latest.time(), range.floor());
+      // Spark's timestamps are microseconds; a record without a time has -1 milliseconds.
+      long time = Math.max(0, Math.floorDiv(record.getLong(TIMESTAMP), 1000L));
+      long offset = record.getLong(OFFSET);
+      if (time > latest.time()) {
+        latest = new Reached(time, offset);
+      }
+      if (range.minLag() < 0 || before - time > range.minLag()) {
+        stamp.setLong(0, before);
+        stamp.setLong(1, latest.arrival(offset));
+        row.apply(record, stamp);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  @Override
+  public InternalRow get() {
+    return row;
+  }
+
+  @Override
+  public CustomTaskMetric[] currentMetricsValues() {
+    return records.currentMetricsValues();
+  }
+
+  @Override
+  public void close() throws IOException {
+    if (seen != null && partition >= 0) {
+      seen.add(partition, latest);
+    }
+    records.close();
+  }
+}
