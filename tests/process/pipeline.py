@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -14,12 +14,14 @@ from headrace.config import LogSettings, SparkSettings
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.planning import query_spec
 from headrace.coordinate.statements import StatementExecutor
-from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Append, Topic, TopicSpec
+from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Append, Log, Topic, TopicSpec
 from headrace.log.local.open import LocalLog
 from headrace.log.schema import arrow_type
 from headrace.process.base import QuerySpec
+from headrace.process.kafka.place import KafkaPlace
 from headrace.process.session import query_session
 from headrace.process.streaming import start_query
+from headrace.store.arrivals import has_arrivals
 
 Row = dict[str, Any]
 
@@ -28,12 +30,17 @@ class Pipeline:
     def __init__(self, folder: Path, sql: str) -> None:
         self.folder = folder
         self.log_folder = folder / "log"
-        self.log = LocalLog(self.log_folder, LogSettings(linger_ms=0, min_free_bytes=0), SystemClock())
+        self.log, self.where = self.open()
         self.catalog = Catalog(self.log)
         self.executor = StatementExecutor(self.log, self.catalog, SystemClock())
         self.executor.execute(sql)
 
-    def __enter__(self) -> Pipeline:
+    def open(self) -> tuple[Log, Path | KafkaPlace]:
+        """The log, and where Spark finds it."""
+        settings = LogSettings(linger_ms=0, min_free_bytes=0)
+        return LocalLog(self.log_folder, settings, SystemClock()), self.log_folder
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -53,9 +60,7 @@ class Pipeline:
     def run(self, spark: SparkSession, sink: str, max_rows: int = 500_000) -> None:
         """Until the query has read what is there, through the real source, sink and checkpoint."""
         settings = SparkSettings(max_rows_per_batch=max_rows)
-        query = start_query(
-            query_session(spark), self.log_folder, self.topic, settings, self.spec(sink), available_now=True
-        )
+        query = start_query(query_session(spark), self.where, self.topic, settings, self.spec(sink), available_now=True)
         query.awaitTermination()
 
     def records(self, topic: str) -> list[Row]:
@@ -64,7 +69,8 @@ class Pipeline:
         for number, ends in enumerate(self.log.snapshot().ends[topic]):
             for records in self.log.read(topic, number, ends.start, ends.end):
                 found += records.batch.to_pylist(maps_as_pydicts="strict")
-        return sorted(found, key=lambda record: record["$arrival"])
+        # Without arrival numbers a partition's order is all there is, and that is kept.
+        return sorted(found, key=lambda record: record["$arrival"]) if has_arrivals(self.log) else found
 
     def table(self, topic: str) -> list[Row]:
         """What the changelog adds up to: the newest row by key and window, with its event time."""
