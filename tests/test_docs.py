@@ -33,6 +33,18 @@ def test_sql_in_the_docs_parses(page: Path) -> None:
         assert parse(block)
 
 
+@pytest.mark.parametrize("page", ["explanation/guarantees.md", "howto/consume-in-a-group.md"])
+def test_python_in_the_docs_runs(page: str, tmp_path: Path) -> None:
+    """The blocks of a page are one program, run in a project's folder."""
+    (tmp_path / "headrace.toml").write_text("")
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    program = "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.S))
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @dataclass(frozen=True)
 class Step:
     """A command of a console block, and what it must print: `…` stands for anything."""
