@@ -19,7 +19,7 @@ from typing import Literal
 
 from headrace.log.base import Acks
 
-Form = Literal["json", "ndjson", "bytes", "records"]
+Form = Literal["json", "ndjson", "bytes", "records", "avro"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class RawEvents:
     body: bytes
     form: Form = "json"
     """`json`: one event or an array; `ndjson`: one per line; `bytes`: the body is one record of a raw topic; `records`:
-    with all their parts, see `envelopes`."""
+    with all their parts, see `envelopes`; `avro`: a container file, or a record framed with its schema's id."""
     source: str = ""
     """Where it came from, for the dead letters."""
     key: bytes | None = None

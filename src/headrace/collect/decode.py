@@ -9,6 +9,7 @@ from typing import TypeAlias, TypeVar
 import pyarrow as pa
 
 from headrace.clock import Clock
+from headrace.collect.avro_bodies import read_avro
 from headrace.collect.base import Collector, Outcome, RawEvents, Rejection
 from headrace.collect.dead_letters import DeadLetter, bury, offsets_of
 from headrace.collect.envelopes import read_records
@@ -16,10 +17,13 @@ from headrace.collect.split import BYTE_ORDER_MARK, Limits, Sent, read_json, rea
 from headrace.config import CollectSettings
 from headrace.errors import Conflict, Refused, UsageError
 from headrace.log.base import ID, Append, Appended, Log, Topic
+from headrace.log.codecs.base import Schemas
 from headrace.log.codecs.json_codec import Decoded, JsonCodec
 
 T = TypeVar("T")
 U = TypeVar("U")
+MAX_AVRO_BYTES = 64 * 1024 * 1024
+"""What a container file may become when its blocks are decompressed."""
 Partitions: TypeAlias = list[int | None] | None
 """What each event asks for, where they can ask."""
 
@@ -27,8 +31,8 @@ Partitions: TypeAlias = list[int | None] | None
 class EventCollector(Collector):
     """Decodes by the topic's schema and appends to the log."""
 
-    def __init__(self, log: Log, clock: Clock, settings: CollectSettings) -> None:
-        self._log, self._clock = log, clock
+    def __init__(self, log: Log, clock: Clock, settings: CollectSettings, schemas: Schemas | None = None) -> None:
+        self._log, self._clock, self._schemas = log, clock, schemas
         self._limits = Limits(settings.max_events, settings.max_event_bytes)
         self._max_future_ms = int(settings.max_future_seconds * 1000)
         self._codecs: dict[str, JsonCodec] = {}
@@ -65,6 +69,8 @@ class EventCollector(Collector):
         body, partitions = raw.body.removeprefix(BYTE_ORDER_MARK), None
         if raw.form == "records":
             sent, partitions = read_records(body, topic, codec.decoder, self._limits)
+        elif raw.form == "avro":
+            sent = read_avro(raw.body, self._schemas, codec.decoder, self._limits, MAX_AVRO_BYTES)
         else:
             sent = (read_json if raw.form == "json" else read_lines)(body, codec.decoder, self._limits)
         key = raw.idempotency_key

@@ -20,6 +20,7 @@ from headrace.deliver.base import Delivery
 from headrace.log.local.open import LocalLog
 from headrace.log.queues import Queues, Requests
 from headrace.log.registry.registry import Registry
+from headrace.log.registry.schemas import RegistrySchemas
 from headrace.server.auth import Auth
 from headrace.server.consumers import Members
 from headrace.server.dead_letters import DeadLetterIndex
@@ -80,7 +81,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             engine=engine,
             followers=followers,
             delivery=delivery,
-            collector=EventCollector(log, clock, settings.collect),
+            collector=EventCollector(log, clock, settings.collect, RegistrySchemas(registry)),
             auth=auth,
             metrics=Metrics(),
             rates=Rates(log, clock),

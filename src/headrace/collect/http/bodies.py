@@ -25,6 +25,8 @@ _CRUMB = 512
 JSON_TYPES = ("", "application/json", "text/json", "text/plain", "application/x-www-form-urlencoded")
 LINES_TYPES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
 
+AVRO_TYPES = ("application/avro", "avro/binary", "application/vnd.apache.avro", "application/vnd.confluent.avro")
+
 
 class ClientGone(Exception):
     """The client went away before the body was complete. Nobody is left to answer."""
@@ -195,11 +197,14 @@ def form_of(content_type: str, raw_topic: bool) -> Form:
     kind = content_type.partition(";")[0].strip().lower()
     if raw_topic and kind == "application/octet-stream":
         return "bytes"
+    if kind in AVRO_TYPES and not raw_topic:
+        return "avro"
     if kind in LINES_TYPES:
         return "ndjson"
     if kind in JSON_TYPES or kind.endswith("+json"):
         return "json"
     raise UnsupportedMedia(
         f"cannot read events from `{kind}`",
-        hint="send application/json or application/x-ndjson" + (", or application/octet-stream" if raw_topic else ""),
+        hint="send application/json, application/x-ndjson or "
+        + ("application/octet-stream" if raw_topic else "application/avro"),
     )

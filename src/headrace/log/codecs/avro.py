@@ -38,7 +38,7 @@ from headrace.log.codecs.json_values import Mismatch
 from headrace.log.schema import arrow_type
 from headrace.types import Column, Timestamp, display_name
 
-_UNREADABLE = (
+UNREADABLE = (
     EOFError,
     ValueError,
     IndexError,
@@ -259,9 +259,9 @@ class AvroReader:
                 records.append(schemaless_reader(stream, written, wanted))
                 if stream.tell() != len(payload):
                     errors[row] = f"{len(payload) - stream.tell()} bytes are left over after the record"
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 records.append(None)
-                errors[row] = _reason(error)
+                errors[row] = reason(error)
         return self.columns(records, errors)
 
     def columns(self, records: list[Any], errors: dict[int, str]) -> Decoded:
@@ -309,7 +309,7 @@ def _one(column: Column, value: Any, convert: Convert | None, row: int, errors: 
     return None
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     match error:
         case EOFError():
             return "the record ends too early"
@@ -383,7 +383,7 @@ class AvroWriter:
             try:
                 schemaless_writer(stream, schema, record)
                 payloads.append(stream.getvalue())
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 errors[row] = f"the record cannot be written: {error}"
                 payloads.append(None)
         return Encoded(binary(payloads), errors)
