@@ -18,7 +18,7 @@ PAGE = 4096
 
 def make_log(folder: Path, records: int) -> dict[str, list[list[dict[str, object]]]]:
     """A log with everything in it, closed; and what it holds."""
-    log = open_workload(folder)
+    log = open_workload(folder, archive=False)
     run(log, range(records), lambda line: None)
     content = read_all(log)
     log.close()
@@ -53,7 +53,7 @@ def truncate_everywhere(folder: Path, records: int, step: int, say: Say) -> int:
     whole = folder / "whole"
     make_log(whole, records - 2)
     before = sizes(whole)
-    log = open_workload(whole)
+    log = open_workload(whole, archive=False)
     run(log, range(records - 2, records), lambda line: None)
     log.close()
     cuts = 0
@@ -61,7 +61,7 @@ def truncate_everywhere(folder: Path, records: int, step: int, say: Say) -> int:
         for cut in range(before.get(path, 0), length, step):
             image = folder / "image"
             shutil.copytree(whole, image)
-            (image / "stable").unlink(missing_ok=True)  # it is mapped, and may be of any moment before
+            (image / "log" / "stable").unlink(missing_ok=True)  # it is mapped, and may be of any moment before
             with (image / path).open("r+b") as file:
                 file.truncate(cut)
             check_cut(image, path, records)
@@ -73,11 +73,11 @@ def truncate_everywhere(folder: Path, records: int, step: int, say: Say) -> int:
 
 def check_cut(image: Path, path: str, records: int) -> None:
     acknowledged = Ledger(acknowledged=set(range(records - 2)))
-    if path == "journal":
+    if path == "log/journal":
         check(image, acknowledged, records)
         return
     # A segment below what the journal promises is damage: said, set aside, everything else is there.
-    log = open_workload(image)
+    log = open_workload(image, archive=False)
     try:
         content = read_all(log)
     finally:
@@ -89,7 +89,7 @@ def check_cut(image: Path, path: str, records: int) -> None:
 
 def sizes(folder: Path) -> dict[str, int]:
     """Of what is written at its end: segments and the journal."""
-    files = [*folder.glob("topics/*/*/*.seg"), folder / "journal"]
+    files = [*folder.glob("log/topics/*/*/*.seg"), folder / "log" / "journal"]
     return {str(path.relative_to(folder)): path.stat().st_size for path in files}
 
 
@@ -117,7 +117,7 @@ def damage_often(
     chance = random.Random(seed)
     whole = folder / "whole"
     content = make_log(whole, 120)
-    originals = {path: path.read_bytes() for path in sorted(whole.glob("topics/*/*/*.seg"))}
+    originals = {path: path.read_bytes() for path in sorted(whole.glob("log/topics/*/*/*.seg"))}
     found = passed = 0
     for _ in range(times):
         path = chance.choice(list(originals))
@@ -129,7 +129,7 @@ def damage_often(
         lost = compare(whole, content)
         found, passed = found + bool(lost), passed + (not lost)
         path.write_bytes(originals[path])
-        for aside in [*whole.glob("topics/*/*/quarantined.json"), whole / "quarantine"]:
+        for aside in [*whole.glob("log/topics/*/*/quarantined.json"), whole / "log" / "quarantine"]:
             shutil.rmtree(aside) if aside.is_dir() else aside.unlink(missing_ok=True)
     say(f"{times} times a {name} was damaged: {found} cost rows, all named; {passed} fell where nothing is kept")
 
@@ -137,7 +137,7 @@ def damage_often(
 def compare(folder: Path, content: dict[str, list[list[dict[str, object]]]]) -> int:
     """Whatever is read is as it was written. How many rows are missing."""
     try:
-        log = open_workload(folder)
+        log = open_workload(folder, archive=False)
     except HeadraceError as error:
         raise Broken(f"the log does not open: {error}") from error
     try:

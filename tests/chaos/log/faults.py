@@ -52,17 +52,17 @@ def runs(numbers: set[int]) -> list[tuple[int, int]]:
 def fill_disk(folder: Path, rounds: int, records: int, seed: int, say: Say) -> None:
     """A small disk runs full again and again, each time with another record half written; room is made; it goes on."""
     chance = random.Random(seed)
-    with small_disk(folder, megabytes=4) as disk:
+    with small_disk(folder, megabytes=6) as disk:
         ledger, ever = Ledger(), 0
         for number in range(rounds):
             filler = fill(disk, leave=chance.randrange(40_000, 400_000))
             refused = Ledger()
             first = ledger.next
-            run_workload(disk / "log", refused, first, records)
+            run_workload(disk / "data", refused, first, records)
             filler.unlink()
             ledger.acknowledged |= refused.acknowledged
             ledger.failed, ever = refused.failed, ever + len(refused.failed)  # sent again by the next round
-            check(disk / "log", ledger, first + records)
+            check(disk / "data", ledger, first + records)
             say(f"full {number + 1}: {len(refused.acknowledged)} taken, {len(refused.failed)} refused")
         if not ever:
             raise Broken("the disk was never full")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.log.local import LocalLog
-from tests.chaos.log.workload import TOGETHER, open_workload, total_key
+from tests.chaos.log.workload import GROUP, PRODUCED, READ, TOGETHER, open_workload, total_key
 
 ROOT = Path(__file__).parents[3]
 WORKLOAD = (sys.executable, "-m", "tests.chaos.log.workload")
@@ -63,6 +63,13 @@ def numbers(log: LocalLog, topic: str) -> list[list[int]]:
     ]
 
 
+def committed(log: LocalLog) -> int | None:
+    """Where the group is that reads with the producer's transactions."""
+    if GROUP not in log.groups():
+        return None
+    return next((at.committed for at in log.group(GROUP).offsets if at.at == READ), None)
+
+
 def check(folder: Path, ledger: Ledger, sent: int) -> int:
     """Lost 0, twice 0, failed but visible 0, order kept, transactions whole. Returns how many records there are."""
     log = open_workload(folder)
@@ -85,6 +92,7 @@ def check_log(log: LocalLog, ledger: Ledger, sent: int) -> int:
     }
     newest = {total_key(n): n for n in sorted(found) if n % TOGETHER == 0}
     wrong["half a transaction"] = int({total_key(n): n for n in totals} != newest)
+    wrong["a group's offset"] = int(committed(log) != max((n for n in found if n % PRODUCED == 0), default=None))
     if any(wrong.values()):
         raise Broken(f"{ {name: count for name, count in wrong.items() if count} }")
     return len(found)

@@ -54,7 +54,7 @@ def note(call: Call, disk: Disk, ledger: Ledger) -> None:
 def open_image(disk: Disk, image: Path, ledger: Ledger, chance: random.Random, where: str) -> int:
     disk.write_image(image, chance)
     for name in UNSYNCED:
-        (image / name).unlink(missing_ok=True)
+        (image / "log" / name).unlink(missing_ok=True)
     try:
         found = check(image, ledger, RECORDS)
     except (Broken, HeadraceError) as error:

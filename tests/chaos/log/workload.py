@@ -4,8 +4,8 @@
 
 Each step writes ROWS records, numbered on, with the number as event id, so what was not acknowledged can be sent again
 by the next process. Every fifth record is, in the same transaction, in a second topic; some transactions are staged
-and given up, and must never be read; now and then segments are sealed, rewritten, compacted and archived. Prints
-`ok FIRST AFTER`, `failed FIRST AFTER CODE`, and `done` at the end.
+and given up, and must never be read; some come from a producer, with the offsets of a group; now and then segments are
+sealed, rewritten, compacted and archived. Prints `ok FIRST AFTER`, `failed FIRST AFTER CODE`, and `done` at the end.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.clock import SystemClock
-from headrace.config import LogSettings
+from headrace.config import ArchiveSettings, LogSettings
 from headrace.errors import HeadraceError
-from headrace.log.base import Append, Route, TopicConfig, TopicSpec
+from headrace.log.base import Append, Route, TopicConfig, TopicPartition, TopicSpec
 from headrace.log.local import LocalLog
 from headrace.types import BIGINT, VARCHAR, Column
 from tests.log.support import batch
@@ -33,12 +33,14 @@ TOTALS = TopicSpec(
     role="derived",
     config=TopicConfig(compacted=True, tombstone_ms=0),
 )
-TOGETHER, ABANDONED, CARE = 5, 17, 20
-"""Every so many steps: both topics at once, a transaction that is given up, housekeeping."""
+TOGETHER, PRODUCED, ABANDONED, CARE = 5, 4, 17, 20
+"""Every so many steps: both topics at once, by a producer, a transaction that is given up, housekeeping."""
+GROUP, READ = "readers", TopicPartition("events", 0)
 
 
-def settings() -> LogSettings:
-    return LogSettings(linger_ms=0.0, segment_bytes=6_000, min_free_bytes=0)
+def settings(archive: bool) -> LogSettings:
+    to = ArchiveSettings(folder="archive" if archive else "", after_hours=0)
+    return LogSettings(linger_ms=0.0, segment_bytes=6_000, min_free_bytes=0, archive=to)
 
 
 def key_of(number: int) -> str:
@@ -49,8 +51,9 @@ def total_key(number: int) -> str:
     return f"t{number % 3}"
 
 
-def open_workload(folder: Path) -> LocalLog:
-    log = LocalLog(folder, settings(), SystemClock(), serve=False)
+def open_workload(folder: Path, archive: bool = True) -> LocalLog:
+    """The log below `folder`, its archive beside it."""
+    log = LocalLog(folder / "log", settings(archive), SystemClock(), serve=False)
     log.create_topic(EVENTS)
     log.create_topic(TOTALS)
     return log
@@ -70,7 +73,20 @@ def write(log: LocalLog, numbers: range) -> None:
         routes, name = [Route("events", {"K": "K", "N": "N"})], f"abandoned-{numbers.start}"
         log.stage(name, 0, 0, routes, iter([batch(K=["k0"], N=[-numbers.start - 1])]))
         log.abort(name)
-    log.append(appends).result(60)
+    if produced := [n for n in numbers if n % PRODUCED == 0]:
+        produce(log, appends, produced[-1])
+    else:
+        log.append(appends).result(60)
+
+
+def produce(log: LocalLog, appends: list[Append], offset: int) -> None:
+    """The same in a producer's transaction, with an offset of a group."""
+    with log.producer("chaos", linger_ms=0) as producer:
+        producer.begin()
+        for append in appends:
+            producer.send(append.topic, append.batch)
+        producer.send_offsets(GROUP, {READ: offset})
+        producer.commit()
 
 
 def run(log: LocalLog, numbers: range, say: Callable[[str], None], rows: int = 1) -> None:
