@@ -24,6 +24,7 @@ from benchmarks.measure import Measure
 
 AREAS = {
     "log": "benchmarks.log_bench",
+    "produce": "benchmarks.produce_bench",
     "http": "benchmarks.http_bench",
     "pull": "benchmarks.pull_bench",
     "spark": "benchmarks.spark_bench",

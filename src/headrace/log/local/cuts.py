@@ -16,6 +16,8 @@ def cut_positions(whole: Appended, partitions: Partitions, cuts: Sequence[int]) 
     that were stored, so without duplicates."""
     if len(cuts) == 1:
         return [whole]
+    if isinstance(partitions, int) and not whole.duplicates:
+        return _in_one(whole, cuts)
     edges = np.concatenate([[0], np.cumsum(cuts)])
     duplicates = np.array(whole.duplicates, np.int64)
     before = np.searchsorted(duplicates, edges)
@@ -29,6 +31,16 @@ def cut_positions(whole: Appended, partitions: Partitions, cuts: Sequence[int]) 
         Appended(tuple(found[send]), tuple((duplicates[before[send] : before[send + 1]] - edges[send]).tolist()))
         for send in range(len(cuts))
     ]
+
+
+def _in_one(whole: Appended, cuts: Sequence[int]) -> list[Appended]:
+    """All rows are in one partition and all were stored."""
+    [(number, first, _)] = whole.positions or [(0, 0, 0)]
+    cut = []
+    for rows in cuts:
+        cut.append(Appended(((number, first, first + rows - 1),) if rows else ()))
+        first += rows
+    return cut
 
 
 def _rows_of(whole: Appended, partitions: Partitions) -> list[tuple[int, int, Any]]:

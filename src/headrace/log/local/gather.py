@@ -13,6 +13,9 @@ from headrace.log.base import Appended
 GATHER_BYTES = 1024 * 1024
 GATHER_SENDS = 10_000
 """With this much gathered, more is not waited for."""
+_JOINED_BYTES = 256 * 1024
+"""Larger runs gain nothing by being joined, and joining copies them."""
+_SMALL = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,13 @@ class Gathering:
     bytes: int = 0
     count: int = 0
     _runs: list[list[Send]] = field(default_factory=list)
-    _open: dict[tuple[str, int | None], list[Send]] = field(default_factory=dict)
+    _open: dict[tuple[str, int | None], tuple[list[Send], int]] = field(default_factory=dict)
+    """The last run of each place, and how large it is."""
     _chosen: dict[str, bool] = field(default_factory=dict)
 
     def add(self, send: Send) -> None:
-        self.bytes += send.batch.nbytes
+        size = _size(send.batch)
+        self.bytes += size
         self.count += 1
         chosen = send.partition is not None
         if self._chosen.get(send.topic, chosen) != chosen:
@@ -76,12 +81,12 @@ class Gathering:
                 del self._open[key]
         self._chosen[send.topic] = chosen
         place = (send.topic, send.partition)
-        run = self._open.get(place)
-        if run is not None and run[0].batch.schema.equals(send.batch.schema):
-            run.append(send)
-            return
-        run = self._open[place] = [send]
-        self._runs.append(run)
+        run, already = self._open.get(place, ([], 0))
+        if not run or already + size > _JOINED_BYTES or not run[0].batch.schema.equals(send.batch.schema):
+            run, already = [], 0
+            self._runs.append(run)
+        run.append(send)
+        self._open[place] = (run, already + size)
 
     def is_full(self) -> bool:
         return self.bytes >= GATHER_BYTES or self.count >= GATHER_SENDS
@@ -94,6 +99,12 @@ class Gathering:
         runs, size = self._runs, self.bytes
         self.bytes, self.count, self._runs, self._open, self._chosen = 0, 0, [], {}, {}
         return Sends([_run(sends) for sends in runs], [send for sends in runs for send in sends], size)
+
+
+def _size(batch: pa.RecordBatch) -> int:
+    """Bytes of a batch. Counting exactly takes longer than everything else that is done for a small one."""
+    most: int = batch.get_total_buffer_size()
+    return most if most <= _SMALL else int(batch.nbytes)
 
 
 def gathered(sends: Sequence[Send]) -> Sends:
