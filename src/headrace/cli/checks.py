@@ -44,6 +44,8 @@ def project_checks(folder: Path) -> list[Check]:
     except HeadraceError as error:
         return [Check("project", "wrong", error.message, error.hint)]
     checks: tuple[Callable[[Project], Check], ...] = (_project, _pipelines, _disk, _sync, _binding, _port)
+    if project.settings.log.backend == "kafka":
+        checks += (_kafka_client, _kafka_jars, _brokers)
     return [check(project) for check in checks]
 
 
@@ -193,3 +195,34 @@ def _existing(folder: Path) -> Path:
     while not folder.exists():
         folder = folder.parent
     return folder
+
+
+def _kafka_client(project: Project) -> Check:
+    try:
+        return Check("kafka client", "ok", f"confluent-kafka {metadata.version('confluent-kafka')}")
+    except metadata.PackageNotFoundError:
+        return Check("kafka client", "wrong", "confluent-kafka is not installed", "pip install 'headrace[kafka]'")
+
+
+def _kafka_jars(project: Project) -> Check:
+    from headrace.process.jvm import kafka_jars
+
+    found = kafka_jars()
+    if not found:
+        fetch = "fetch it:  python -m headrace.process.kafka.jars"
+        return Check("kafka jars", "wrong", "Spark's Kafka source is not there", fetch)
+    return Check("kafka jars", "ok", f"{len(found)} in {found[0].parent}")
+
+
+def _brokers(project: Project) -> Check:
+    from headrace.coordinate.links import is_there
+
+    settings = project.settings.log.kafka
+    try:
+        if is_there(project, 5.0):
+            return Check("brokers", "ok", f"{settings.bootstrap} answer")
+    except (HeadraceError, ImportError) as error:
+        return Check("brokers", "wrong", str(error), "see [log.kafka] in headrace.toml")
+    return Check(
+        "brokers", "wrong", f"`{settings.bootstrap}` does not answer", "start it, or set [log.kafka] bootstrap"
+    )

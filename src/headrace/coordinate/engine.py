@@ -2,8 +2,8 @@
 
     python -m headrace.coordinate.engine --project DIR
 
-It connects to the log's owner as a client, waits for it if it is not there, and goes on when it comes back. It reports
-twice a second, and at once when something changed.
+It connects to the log, waits for it if it is not there, and goes on when it comes back. It reports twice a second, and
+at once when something changed. How it does both depends on where the log is: `links`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from headrace.clock import Clock, SystemClock
 from headrace.config import Project, load_project
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.child import MARK
+from headrace.coordinate.links import Link, link_to
 from headrace.coordinate.reconcile import Reconciler, sweep_checkpoints
-from headrace.coordinate.status import ENGINE_STATUS, EngineReport
+from headrace.coordinate.status import EngineReport
 from headrace.coordinate.supervisor import EXIT_HOPELESS
 from headrace.errors import ConfigError, HeadraceError, NotFound, QueryFailed
-from headrace.log.local.open import LocalClient
+from headrace.log.base import Log
 from headrace.process.base import QueryStatus
 
 LOOK_S, REPORT_S = 0.1, 0.5
@@ -42,26 +43,25 @@ logger = logging.getLogger("headrace.engine")
 class Reporter(threading.Thread):
     """Connects to the log, and from then on tells the server how the engine is, while the engine itself is busy."""
 
-    def __init__(self, folder: Path, statuses: Callable[[], list[QueryStatus]]) -> None:
+    def __init__(self, link: Link, statuses: Callable[[], list[QueryStatus]]) -> None:
         super().__init__(name="headrace-report", daemon=True)
-        self._folder = folder
+        self._link = link
         self._statuses = statuses
         self._changed = threading.Event()
         self._connected = threading.Event()
         self._stopping = False
-        self._log: LocalClient | None = None
+        self._log: Log | None = None
         self._state, self._detail = "starting", "Spark is starting"
 
     def run(self) -> None:
         while not self._stopping:
             if self._log is None:
                 self._connect()
-            else:
-                self._report(self._log)
+            self._report()
             self._changed.wait(REPORT_S if self._log else LOOK_S)
             self._changed.clear()
 
-    def log(self, timeout: float) -> LocalClient | None:
+    def log(self, timeout: float) -> Log | None:
         """The connection, once there is one."""
         return self._log if self._connected.wait(timeout) else None
 
@@ -79,16 +79,16 @@ class Reporter(threading.Thread):
 
     def _connect(self) -> None:
         try:
-            self._log = LocalClient(self._folder)
+            self._log = self._link.connect()
             self._connected.set()
-        except (HeadraceError, OSError):
-            # The server is still opening the log.
-            return
+        except (HeadraceError, OSError) as error:
+            # It is not there yet.
+            logger.debug("not connected: %s", error)
 
-    def _report(self, log: LocalClient) -> None:
+    def _report(self) -> None:
         try:
             report = EngineReport(self._state, os.getpid(), self._statuses(), self._detail or None)
-            log.call(ENGINE_STATUS, msgspec.to_builtins(report))
+            self._link.report(msgspec.to_builtins(report))
         except (HeadraceError, OSError) as error:
             # The server is away; it will hear again when it is back.
             logger.debug("not reported: %s", error)
@@ -108,27 +108,28 @@ class Engine:
     def run(self) -> None:
         from headrace.process.jvm import spark_session
 
-        reporter = Reporter(self._project.log_folder, self._statuses)
+        link = link_to(self._project, self._clock)
+        reporter = Reporter(link, self._statuses)
         reporter.start()
         # Seconds, in which the server opens the log.
         spark = spark_session(self._project.settings.spark, f"headrace {self._project.name}")
         try:
-            reporter.say("starting", "waiting for the log")
+            reporter.say("starting", f"waiting for {link.name}")
             while not self._done():
                 log = reporter.log(LOOK_S)
                 if log is not None:
-                    self._serve(spark, log, reporter)
+                    self._serve(spark, link.where(log), log, reporter)
                     return
         finally:
             self._cut_off_later()
             reporter.stop()
             spark.stop()
 
-    def _serve(self, spark: Any, log: LocalClient, reporter: Reporter) -> None:
+    def _serve(self, spark: Any, where: Any, log: Log, reporter: Reporter) -> None:
         from headrace.process.runner import SparkQueryRunner
 
         settings = self._project.settings.spark
-        runner = SparkQueryRunner(spark, self._project.log_folder, settings, self._clock, log)
+        runner = SparkQueryRunner(spark, where, settings, self._clock, log)
         catalog = Catalog(log)
         self._reconciler = Reconciler(catalog, runner, self._project.checkpoints_folder, self._clock)
         try:

@@ -14,10 +14,13 @@ from headrace.collect.http.bodies import BodyBudget
 from headrace.config import Project
 from headrace.coordinate.catalog import Catalog, create_internal_topics
 from headrace.coordinate.project import apply_project
+from headrace.coordinate.reports import REPORT_FILE, ReportReader
 from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.status import ENGINE_STATUS, EngineStatus
 from headrace.deliver.base import Delivery
+from headrace.log.base import Log
 from headrace.log.local.open import LocalLog
+from headrace.log.open import open_log
 from headrace.log.queues import Queues, Requests
 from headrace.log.registry.registry import Registry
 from headrace.log.registry.schemas import RegistrySchemas
@@ -37,20 +40,29 @@ PIPELINES = "the pipelines"
 logger = logging.getLogger("headrace.server")
 
 
+def open_own_log(project: Project, clock: Clock) -> Log:
+    """The local log as its owner; one elsewhere belongs to nobody."""
+    settings = project.settings.log
+    return LocalLog(project.log_folder, settings, clock) if settings.backend == "local" else open_log(project, clock)
+
+
 @contextmanager
 def open_services(project: Project, clock: Clock) -> Iterator[Services]:
-    """Everything the routes need, with this process as the log's owner."""
+    """Everything the routes need, with this process as the local log's owner."""
     settings = project.settings
     auth = Auth(settings.auth.keys)
     with ExitStack() as closing:
-        log = LocalLog(project.log_folder, settings.log, clock)
+        log = open_own_log(project, clock)
         closing.callback(log.close)
         create_internal_topics(log)
         registry = Registry(log)
         catalog, engine = Catalog(log), EngineStatus(clock)
         statements = StatementExecutor(log, catalog, clock, settings, engine)
         statements.recover()
-        log.register_call(ENGINE_STATUS, engine.receive)
+        if isinstance(log, LocalLog):
+            log.register_call(ENGINE_STATUS, engine.receive)
+        else:
+            closing.callback(ReportReader(project.data / REPORT_FILE, engine.receive).close)
         store = SqliteStore(project.views_folder, settings.store.readers)
         closing.callback(store.close)
         followers = Followers(log, store, clock)

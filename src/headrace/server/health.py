@@ -16,7 +16,10 @@ async def healthz(request: Request, services: Services) -> Response:
 
 
 async def readyz(request: Request, services: Services) -> Response:
-    waiting = waiting_for(services)
+    # Kafka may take its time to answer, or not to.
+    alive = services.project.settings.log.backend == "local" or await services.run(services.log.owner_alive)
+    kafka = services.project.settings.log.kafka.bootstrap
+    waiting = ([] if alive else [f"Kafka at {kafka}"]) + waiting_for(services)
     return json_response(Ready(waiting, services.problems), 503 if waiting else 200)
 
 

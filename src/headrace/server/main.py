@@ -12,14 +12,17 @@ import contextlib
 import logging
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.server.embed import Server
+from starlette.types import ASGIApp
 
 from headrace.clock import SystemClock
 from headrace.config import Project, load_project
+from headrace.coordinate.links import is_there
 from headrace.coordinate.ports import choose_port
 from headrace.coordinate.supervisor import EXIT_HOPELESS, check_binding
 from headrace.errors import ConfigError, CorruptFrame, HeadraceError, Refused
@@ -27,6 +30,7 @@ from headrace.server.app import create_app
 from headrace.server.assemble import apply_pipelines, open_services
 from headrace.server.services import Services
 from headrace.server.topology import overview
+from headrace.server.waiting import wait_until_there
 
 BACKLOG = 1024
 SWITCH_S = 0.0005
@@ -61,14 +65,25 @@ async def run(project: Project, port: int) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    if project.settings.log.backend == "kafka" and not await _kafka_is_there(project, port, stop):
+        return 0
     with open_services(project, SystemClock()) as services:
         return await serve(services, port, stop)
+
+
+async def _kafka_is_there(project: Project, port: int, stop: asyncio.Event) -> bool:
+    def start(app: ASGIApp) -> tuple[Awaitable[None], Callable[[], None]]:
+        server = http_server(app, project, port)
+        return server.serve(), server.stop
+
+    name = f"Kafka at {project.settings.log.kafka.bootstrap}"
+    return await wait_until_there(name, lambda: is_there(project), start, stop)
 
 
 async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
     """Until `stop`, or until HTTP fails: then 1, and the supervisor starts it anew."""
     host = services.project.settings.server.host
-    server = http_server(services, port)
+    server = http_server(create_app(services), services.project, port)
     serving = asyncio.create_task(server.serve())
     rates = asyncio.create_task(services.rates.run())
     remembering = asyncio.create_task(services.history.run(lambda: services.run(overview, services)))
@@ -88,11 +103,11 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
         stopping.cancel()
 
 
-def http_server(services: Services, port: int) -> Server:
+def http_server(app: ASGIApp, project: Project, port: int) -> Server:
     """HTTP/1.1 with WebSocket, and HTTP/2 without TLS, on one port."""
     return Server(
-        create_app(services),
-        address=services.project.settings.server.host,
+        app,
+        address=project.settings.server.host,
         port=port,
         interface=Interfaces.ASGINL,
         http=HTTPModes.auto,
