@@ -85,7 +85,7 @@ class KafkaPlace(Place):
     """On the run's broker, under a prefix of its own."""
 
     owner_is_log = True
-    shortest_session_s = 6.0
+    shortest_session_s = 2.0
     model_examples = 3
 
     def __init__(self, bootstrap: str) -> None:

@@ -173,6 +173,8 @@ def test_deleted_records_are_out_of_range(log: Log) -> None:
     with log.consumer("plain") as consumer:
         consumer.poll(5, max_records=2)
         assert log.delete_records("plain", 0, 6) == 6
+        # What was fetched ahead may still be given; this is where it is now.
+        consumer.seek(P0, 2)
         for _ in range(2):
             with pytest.raises(OffsetOutOfRange):
                 wait_for(lambda: consumer.poll(0.2) is None, 30, "an error")
@@ -187,6 +189,7 @@ def test_a_consumer_that_was_overtaken_goes_on_where_it_was_told(log: Log, choic
     with log.consumer("plain", out_of_range=choice) as consumer:  # type: ignore[arg-type]
         consumer.poll(5, max_records=2)
         log.delete_records("plain", 0, 6)
+        consumer.seek(P0, 2)
         found = values(consumer.poll(0.5))
         put(log, "plain", N=[10])
         assert found + take(consumer, len(expected) - len(found)) == expected

@@ -112,7 +112,7 @@ def test_a_group_is_described_with_its_lag(log: Log) -> None:
         log.group("strangers")
 
 
-def test_resetting_an_active_group_needs_force(log: Log) -> None:
+def test_an_active_group_is_not_reset(log: Log) -> None:
     log.create_topic(PLAIN)
     put(log, "plain", N=[1, 2, 3])
     log.reset_group("readers", {P0: 2})
@@ -120,14 +120,22 @@ def test_resetting_an_active_group_needs_force(log: Log) -> None:
         assert take(consumer, 1) == [3]
         with pytest.raises(Conflict, match="readers"):
             log.reset_group("readers", {P0: 0})
-        log.reset_group("readers", {P0: 1}, force=True)
-        with pytest.raises(Fenced):
-            consumer.commit({P0: 3})
-        assert take(consumer, 2) == [2, 3]
     with pytest.raises(OffsetOutOfRange):
         log.reset_group("readers", {P0: 9}, force=True)
     with pytest.raises(NotFound):
         log.reset_group("readers", {TopicPartition("nowhere", 0): 0}, force=True)
+
+
+@pytest.mark.needs("evict")
+def test_resetting_an_active_group_with_force(log: Log) -> None:
+    log.create_topic(PLAIN)
+    put(log, "plain", N=[1, 2, 3])
+    with log.consumer("plain", group="readers") as consumer:
+        assert take(consumer, 3) == [1, 2, 3]
+        log.reset_group("readers", {P0: 1}, force=True)
+        with pytest.raises(Fenced):
+            consumer.commit({P0: 3})
+        assert take(consumer, 2) == [2, 3]
 
 
 def test_a_deleted_group_is_forgotten(log: Log) -> None:

@@ -43,18 +43,19 @@ def test_an_aborted_transaction_is_never_read(log: Log) -> None:
 
 
 def test_large_transactions_and_plain_sends_take_turns(log: Log) -> None:
+    rows = 20_000 if "arrival" in log.capabilities else 1_000
     log.create_topic(PLAIN)
     with log.producer("worker") as producer:
         for turn in range(3):
             producer.send("plain", batch(N=[-turn]))
             producer.begin()
             for part in range(20):
-                producer.send("plain", batch(N=[turn * 1000 + part] * 20_000))
+                producer.send("plain", batch(N=[turn * 1000 + part] * rows))
             producer.commit()
     found = numbers(log)
-    assert len(found) == 3 * (1 + 20 * 20_000)
+    assert len(found) == 3 * (1 + 20 * rows)
     assert found == [
-        n for turn in range(3) for n in [-turn, *(turn * 1000 + i for i in range(20) for _ in range(20_000))]
+        n for turn in range(3) for n in [-turn, *(turn * 1000 + i for i in range(20) for _ in range(rows))]
     ]
 
 
@@ -65,7 +66,7 @@ def test_offsets_are_committed_with_the_transaction(log: Log) -> None:
         producer.begin()
         producer.send_offsets("readers", {IN: 2})
         producer.abort()
-        assert "readers" not in log.groups()
+        assert "readers" not in log.groups() or log.group("readers").offsets == ()
         producer.begin()
         producer.send_offsets("readers", {IN: 2})
         producer.commit()
@@ -153,6 +154,7 @@ def test_read_process_write_exactly_once(place: Place) -> None:
     assert log.group("doubling").lag == 0
 
 
+@pytest.mark.needs("evict")
 def test_a_member_that_lost_its_partition_cannot_commit_it(log: Log) -> None:
     log.create_topic(PLAIN)
     put(log, "plain", N=[1, 2, 3])

@@ -337,7 +337,7 @@ class Consumer(ABC):
         self.close()
 
 
-Capability = Literal["arrival", "event-ids", "stage", "split", "quarantine", "archive", "sizes"]
+Capability = Literal["arrival", "event-ids", "stage", "split", "quarantine", "archive", "sizes", "evict"]
 
 
 class Log(ABC):
@@ -346,7 +346,8 @@ class Log(ABC):
     capabilities: frozenset[Capability] = frozenset()
     """What this log can beyond the common contract. `arrival`: one order over all partitions, kept with each record;
     without it, records of different partitions are ordered by time, partition, offset, and `Snapshot.arrival` only
-    tells whether anything is new (nor are there stream times). `sizes`: `stats` knows bytes and segments."""
+    tells whether anything is new (nor are there stream times). `sizes`: `stats` knows bytes and segments. `evict`:
+    `reset_group` can send members away."""
 
     # Topics
 

@@ -23,6 +23,7 @@ from headrace.log.kafka.delivery import Delivery, Poller, Sender
 from headrace.log.kafka.encode import Outgoing
 from headrace.log.kafka.errors import translate
 from headrace.log.kafka.offsets import Offsets
+from headrace.log.kafka.producer import plain_conf
 from headrace.log.kafka.transaction import Transactor
 
 _TRANSACTION_S = 15.0
@@ -113,19 +114,9 @@ class Appender:
     def _sender(self, acks: Acks) -> Sender:
         found = self._plain.get(acks)
         if found is None:
-            settings = self._connection.settings
-            producer = Producer(
-                self._connection.conf(
-                    acks=acks,
-                    enable_idempotence=acks == "all",
-                    linger_ms=self._linger_ms,
-                    delivery_timeout_ms=int(settings.delivery_seconds * 1000),
-                    compression_type="lz4",
-                    partitioner="murmur2_random",
-                )
-            )
+            producer = Producer(plain_conf(self._connection, acks, self._linger_ms))
             poller = Poller(producer, f"headrace-kafka-acks-{acks}")
-            found = self._plain[acks] = (Sender(producer, settings.request_seconds), poller)
+            found = self._plain[acks] = (Sender(producer, self._connection.settings.request_seconds), poller)
         return found[0]
 
     def _send(self, pending: _Pending) -> None:

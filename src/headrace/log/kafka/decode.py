@@ -28,7 +28,15 @@ from headrace.log.base import (
 )
 from headrace.log.codecs.base import Schemas
 from headrace.log.codecs.event_time import EventTimes
-from headrace.log.kafka.formats import ID_HEADER, WINDOW_END_HEADER, take_windows, topic_codecs, unpack_end
+from headrace.log.kafka.formats import (
+    ID_HEADER,
+    OWN_HEADERS,
+    TIME_ZERO_HEADER,
+    WINDOW_END_HEADER,
+    take_windows,
+    topic_codecs,
+    unpack_end,
+)
 from headrace.log.schema import frame_schema
 
 _HEADERS = pa.map_(pa.utf8(), pa.binary())
@@ -112,7 +120,7 @@ class Decoder:
 
     def _event_times(self, messages: Sequence[Message], arrays: dict[str, pa.Array]) -> pa.Array:
         """The topic's timestamp column where the record has a usable one, else Kafka's timestamp."""
-        stamped = pa.array([max(0, message.timestamp()[1]) for message in messages], pa.int64())
+        stamped = pa.array([_time(message) for message in messages], pa.int64())
         if self.topic.spec.timestamp is None or self.topic.spec.timestamp.column not in arrays:
             return stamped
         unusable: set[int] = set()
@@ -126,6 +134,11 @@ class Decoder:
         return pc.if_else(pa.array([row not in unusable for row in range(len(messages))]), found, stamped)
 
 
+def _time(message: Message) -> int:
+    time: int = max(0, message.timestamp()[1])
+    return 0 if time == 1 and any(name == TIME_ZERO_HEADER for name, _ in message.headers() or ()) else time
+
+
 def _headers(headers: list[list[tuple[str, bytes]] | None]) -> tuple[pa.Array, pa.Array]:
     """Event ids, and the producers' own headers; Headrace's are left out."""
     if not any(headers):
@@ -135,6 +148,6 @@ def _headers(headers: list[list[tuple[str, bytes]] | None]) -> tuple[pa.Array, p
     for pairs in headers:
         found = [value for name, value in pairs or () if name == ID_HEADER]
         ids.append(found[0].decode("utf-8", "replace") if found and found[0] is not None else None)
-        own = [pair for pair in pairs or () if pair[0] not in (ID_HEADER, WINDOW_END_HEADER)]
+        own = [pair for pair in pairs or () if pair[0] not in OWN_HEADERS]
         kept.append(own or None)
     return pa.array(ids, pa.utf8()), pa.array(kept, _HEADERS)

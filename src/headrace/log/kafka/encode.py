@@ -15,7 +15,14 @@ from headrace.clock import Clock
 from headrace.errors import UsageError
 from headrace.log.base import HEADERS, ID, REST, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Topic
 from headrace.log.codecs.base import Codec, Schemas
-from headrace.log.kafka.formats import ID_HEADER, WINDOW_END_HEADER, add_windows, pack_end, topic_codecs
+from headrace.log.kafka.formats import (
+    ID_HEADER,
+    TIME_ZERO_HEADER,
+    WINDOW_END_HEADER,
+    add_windows,
+    pack_end,
+    topic_codecs,
+)
 from headrace.log.local.partitioning import partition_keys
 from headrace.log.local.prepare import Preparer
 
@@ -70,14 +77,15 @@ class Encoder:
         if spec.windowed:
             keys = add_windows(keys, ready[WINDOW_START], ready[WINDOW_END], spec.windowed == "session")
         values = self._values(ready)
-        headers = self._headers(ready)
+        times = ready[TIME].to_pylist()
+        headers = self._headers(ready, times)
         sizes = [len(key or b"") + len(value or b"") for key, value in zip(keys, values, strict=True)]
         return Outgoing(
             spec.name,
             self._kafka,
             keys,
             values,
-            ready[TIME].to_pylist(),
+            [time or 1 for time in times],
             self._partitions(key_bytes, partition),
             headers,
             sum(sizes),
@@ -135,7 +143,7 @@ class Encoder:
         kept = {name: field for name, field in known.items() if name.casefold() not in taken}
         return msgspec.json.encode(kept | dict(more))
 
-    def _headers(self, ready: pa.RecordBatch) -> list[Headers | None] | None:
+    def _headers(self, ready: pa.RecordBatch, times: list[int]) -> list[Headers | None] | None:
         found: list[Headers | None] | None = None
         number = ready.schema.get_field_index(HEADERS)
         if number >= 0 and ready.column(number).null_count < ready.num_rows:
@@ -151,6 +159,10 @@ class Encoder:
         if self.topic.spec.windowed == "time":
             ends = [(WINDOW_END_HEADER, pack_end(end)) for end in ready[WINDOW_END].to_pylist()]
             found = [[*(pairs or ()), end] for pairs, end in zip(found or [None] * len(ends), ends, strict=True)]
+        if 0 in times:
+            zero = (TIME_ZERO_HEADER, b"")
+            rows = zip(found or [None] * len(times), times, strict=True)
+            found = [pairs if time else [*(pairs or ()), zero] for pairs, time in rows]
         return found
 
 

@@ -54,6 +54,23 @@ _WRONG = {
 }
 
 
+_LOST_MEMBER = {
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.FENCED_INSTANCE_ID,
+    KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError.FENCED_MEMBER_EPOCH,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError._ASSIGNMENT_LOST,
+    KafkaError._MAX_POLL_EXCEEDED,
+}
+
+
+def is_lost_member(error: KafkaError) -> bool:
+    """Whether the group has moved on without this member."""
+    return error.code() in _LOST_MEMBER
+
+
 def error_of(failure: KafkaError | BaseException) -> KafkaError | None:
     if isinstance(failure, KafkaException):
         [error] = failure.args[:1]

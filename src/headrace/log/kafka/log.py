@@ -9,13 +9,14 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaException
+from confluent_kafka import TopicPartition as At
 from confluent_kafka.admin import AdminClient
 
 from headrace.clock import Clock
@@ -29,10 +30,16 @@ from headrace.log.base import (
     BatchIdentity,
     Capability,
     Committed,
+    Consumer,
+    Group,
     Log,
+    PartitionEnds,
+    Producer,
     Records,
     Route,
     Snapshot,
+    Start,
+    Subscription,
     Topic,
     TopicPartition,
     TopicSpec,
@@ -42,11 +49,16 @@ from headrace.log.codecs.base import Schemas
 from headrace.log.kafka.append import Appender
 from headrace.log.kafka.batches import Batches
 from headrace.log.kafka.client import Connection
+from headrace.log.kafka.consumer import KafkaConsumer, OutOfRange
 from headrace.log.kafka.decode import Decoder
 from headrace.log.kafka.encode import Encoder, Outgoing
+from headrace.log.kafka.errors import translate
 from headrace.log.kafka.fetch import Fetcher
 from headrace.log.kafka.formats import topic_codecs
+from headrace.log.kafka.groups import Groups
+from headrace.log.kafka.named_producer import NamedProducer
 from headrace.log.kafka.offsets import Offsets
+from headrace.log.kafka.producer import PlainProducer
 from headrace.log.kafka.snapshots import Snapshots
 from headrace.log.kafka.table import Table
 from headrace.log.kafka.topics import Topics, check_partition
@@ -79,6 +91,7 @@ class KafkaLog(Log):
         self._topics = Topics(self.admin, self.connection, self._definitions, self._put_definition, retention)
         self._snapshots = Snapshots(self._topics, self.offsets)
         self._batches = Batches(self.connection, self.offsets, self._identities, clock)
+        self._groups = Groups(self.admin, self.connection, self._ends)
         spill = Path(tempfile.gettempdir())
         self._transactions = Transactions(spill, clock, settings.max_pending_bytes)
         self._encoders: dict[str, Encoder] = {}
@@ -266,7 +279,81 @@ class KafkaLog(Log):
             "Kafka has no arrival numbers", hint="records of several partitions are in order of time, partition, offset"
         )
 
+    # Producers, consumers, groups
+
+    def producer(
+        self,
+        name: str | None = None,
+        acks: Acks = "all",
+        linger_ms: float = 5.0,
+        transaction_timeout_s: float = 60.0,
+    ) -> Producer:
+        if name is None:
+            return PlainProducer(self.connection, self._encode_send, acks, linger_ms)
+        if acks != "all":
+            raise UsageError("a producer with a name needs acks `all`", hint="leave the name or the acks out")
+        return NamedProducer(self.connection, self.offsets, self._encode_send, name, transaction_timeout_s)
+
+    def _encode_send(self, topic: str, batch: pa.RecordBatch, partition: int | None) -> Outgoing:
+        return self._encode(Append(topic, batch, partition))
+
+    def consumer(
+        self,
+        topics: Subscription,
+        group: str | None = None,
+        start: Start = "earliest",
+        columns: Sequence[str] | None = None,
+        client: str = "",
+        session_timeout_s: float = 10.0,
+        out_of_range: OutOfRange = "error",
+    ) -> Consumer:
+        return KafkaConsumer(
+            self.connection,
+            self._topics.all,
+            self._ends,
+            self.offset_at_time,
+            lambda topic: Decoder(self._topics.get(topic), self._schemas, columns),
+            topics,
+            group,
+            start,
+            client,
+            session_timeout_s,
+            out_of_range,
+        )
+
+    def _ends(self, at: TopicPartition) -> PartitionEnds:
+        topic = self._topics.get(at.topic)
+        check_partition(topic, at.partition)
+        return self._snapshots.ends(topic, at.partition)
+
+    def groups(self) -> list[str]:
+        return self._groups.names()
+
+    def group(self, name: str) -> Group:
+        return self._groups.get(name)
+
+    def reset_group(self, name: str, offsets: Mapping[TopicPartition, int], force: bool = False) -> None:
+        self._groups.reset(name, offsets, force)
+
+    def delete_group(self, name: str) -> None:
+        self._groups.delete(name)
+
     # Care
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        ends = self._ends(TopicPartition(topic, partition))
+        if before <= ends.start:
+            return ends.start
+        if before > ends.end:
+            raise OffsetOutOfRange(
+                f"topic `{topic}`, partition {partition} ends at {ends.end}", start=ends.start, end=ends.end
+            )
+        at = At(self.kafka_name(topic), partition, before)
+        try:
+            seconds = self.settings.kafka.request_seconds
+            return int(self.admin.delete_records([at], request_timeout=seconds)[at].result().low_watermark)
+        except KafkaException as failure:
+            raise translate(failure, f"delete records of `{topic}`", self.connection, topic) from failure
 
     def owner_alive(self) -> bool:
         asked, answer = self._alive

@@ -44,7 +44,7 @@ class Transactor:
                     compression_type="lz4",
                 )
             )
-            self._retry(producer.init_transactions, "begin with transactions")
+            self.retry(producer.init_transactions, "begin with transactions")
             self._sender = Sender(producer, self._connection.settings.request_seconds)
         return self._sender
 
@@ -78,7 +78,7 @@ class Transactor:
                 for delivery in deliveries:
                     if delivery.error is not None:
                         raise KafkaException(delivery.error)
-                self._retry(sender.producer.commit_transaction, doing)
+                self.retry(sender.producer.commit_transaction, doing)
             except (KafkaException, HeadraceError) as failure:
                 raise self.give_up(failure, doing) from failure
             appended = [found for delivery in deliveries for found in delivery.appended()]
@@ -95,12 +95,12 @@ class Transactor:
             self.drop()
         elif sender is not None:
             try:
-                self._retry(sender.producer.abort_transaction, doing)
+                self.retry(sender.producer.abort_transaction, doing)
             except (KafkaException, HeadraceError):
                 self.drop()
         return translate(failure, doing, self._connection)
 
-    def _retry(self, step: Callable[[float], None], doing: str) -> None:
+    def retry(self, step: Callable[[float], None], doing: str) -> None:
         """Steps of a transaction may be tried again as long as librdkafka says so; it does not lose its place."""
         deadline = time.monotonic() + max(self._timeout_s, self._connection.settings.request_seconds)
         while True:
