@@ -54,7 +54,7 @@ final class ArrivalSearch {
 
   private static long indexedBefore(PartitionFolder folder, long baseOffset, long arrival) throws IOException {
     try (SegmentFile segment = folder.open(baseOffset)) {
-      return segment.index().offsetOfArrival(arrival);
+      return segment == null ? -1 : segment.index().offsetOfArrival(arrival);
     }
   }
 }

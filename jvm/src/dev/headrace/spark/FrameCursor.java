@@ -28,6 +28,7 @@ final class FrameCursor implements Closeable {
   private boolean searching;
   private long damagedAt = -1;
   private FrameHeader frame;
+  private ArchivedFile archived;
   private long wanted;
 
   FrameCursor(PartitionFolder folder, long from, long to, BufferAllocator allocator, int readAhead) throws IOException {
@@ -41,8 +42,14 @@ final class FrameCursor implements Closeable {
   /** Go to the next frame; false if there is none before `to`. */
   boolean next() throws IOException {
     while (advanceOverQuarantined() < to) {
-      if (segment == null) {
-        enter(folder.open(offset));
+      if (archived == null && segment == null && !enterSegment()) {
+        archived = archivedFile();
+      }
+      if (archived != null) {
+        if (nextArchived()) {
+          return true;
+        }
+        continue;
       }
       if (!chunk.load(segment, position, FrameHeader.SIZE)) {
         enterNextSegment();
@@ -63,6 +70,57 @@ final class FrameCursor implements Closeable {
       }
     }
     return false;
+  }
+
+  private boolean enterSegment() throws IOException {
+    SegmentFile found = folder.open(offset);
+    if (found != null) {
+      enter(found);
+    }
+    return found != null;
+  }
+
+  /** The archived file with `offset`, which no segment holds any more. */
+  private ArchivedFile archivedFile() throws IOException {
+    ArchivedFile found = folder.archive().at(offset);
+    if (found == null) {
+      throw LogException.offsetOutOfRange(
+          folder.topic(), folder.partition(), offset, "was deleted: retention moved the log's start");
+    }
+    return found;
+  }
+
+  private boolean nextArchived() {
+    int group = archived.groupAt(offset);
+    if (offset >= archived.next() || group == archived.frames().size()) {
+      offset = Math.max(offset, archived.next());
+      archived = null;
+      return false;
+    }
+    frame = archived.frames().get(group);
+    wanted = offset;
+    offset = frame.endOffset();
+    return true;
+  }
+
+  /** The archived file that the frame is a row group of; null if it is in a segment. */
+  ArchivedFile archived() {
+    return archived;
+  }
+
+  /** The first offset that is wanted of the frame. */
+  long wanted() {
+    return wanted;
+  }
+
+  /** Where to read of an archived file to, from the frame on: to its end, or to what was set aside in it. */
+  long archivedUpTo() {
+    return Math.min(Math.min(to, archived.next()), quarantined.firstInside(wanted));
+  }
+
+  /** Go on at an offset further on. */
+  void skipTo(long further) {
+    offset = further;
   }
 
   private long advanceOverQuarantined() {
@@ -109,6 +167,11 @@ final class FrameCursor implements Closeable {
 
   private void enterNextSegment() throws IOException {
     SegmentFile next = folder.open(offset);
+    if (next == null) {
+      close(segment); // archived, or deleted, meanwhile
+      segment = null;
+      return;
+    }
     if (next.baseOffset() <= segment.baseOffset() && next.generation() == segment.generation()) {
       close(next);
       throw corrupt(damagedAt < 0 ? position : damagedAt, "the rest of the segment cannot be read");

@@ -6,6 +6,9 @@ import java.util.Set;
 import java.util.stream.LongStream;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.BigIntVector;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnVector;
 
 /** The rows of one frame: which of them arrived before a number, and at which offset the next one is. */
 final class FrameRows {
@@ -31,6 +34,14 @@ final class FrameRows {
       LongStream arrivals = LongStream.empty();
       LongStream offsets = LongStream.empty();
       while (cursor.next()) {
+        if (cursor.archived() != null) {
+          long to = cursor.archivedUpTo();
+          long[][] read = archived(topic.partition(partition), cursor, to);
+          arrivals = LongStream.concat(arrivals, Arrays.stream(read[0]));
+          offsets = LongStream.concat(offsets, Arrays.stream(read[1]));
+          cursor.skipTo(to);
+          continue;
+        }
         FrameHeader piece = cursor.frame();
         try (FrameColumns columns = new FrameColumns(
             topic.schema(piece.schemaVersion()), piece.hasOffsets(), Set.of(TopicDefinition.ARRIVAL), allocator)) {
@@ -47,6 +58,27 @@ final class FrameRows {
       }
       return new FrameRows(frame, arrivals.toArray(), offsets.toArray());
     }
+  }
+
+  /** Arrival numbers and offsets of archived rows. */
+  private static long[][] archived(PartitionFolder folder, FrameCursor cursor, long to) throws IOException {
+    StructType schema =
+        new StructType()
+            .add(TopicDefinition.ARRIVAL, DataTypes.LongType)
+            .add(TopicDefinition.OFFSET, DataTypes.LongType);
+    LongStream.Builder arrivals = LongStream.builder();
+    LongStream.Builder offsets = LongStream.builder();
+    try (ArchiveReader reader = new ArchiveReader(folder, cursor.archived(), schema, cursor.wanted(), to)) {
+      while (reader.next()) {
+        ColumnVector arrival = reader.column(TopicDefinition.ARRIVAL);
+        ColumnVector offset = reader.column(TopicDefinition.OFFSET);
+        for (int row = 0; row < reader.rows(); row++) {
+          arrivals.add(arrival.getLong(row));
+          offsets.add(offset.getLong(row));
+        }
+      }
+    }
+    return new long[][] {arrivals.build().toArray(), offsets.build().toArray()};
   }
 
   private static long[] longs(FrameColumns columns, String name) {

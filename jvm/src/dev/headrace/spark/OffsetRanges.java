@@ -22,6 +22,15 @@ final class OffsetRanges {
     return new OffsetRanges(ranges);
   }
 
+  /** The first offset from `offset` on that is in one of the ranges; the largest number if there is none. */
+  long firstInside(long offset) {
+    if (firstOutside(offset) != offset) {
+      return offset;
+    }
+    Long start = endByStart.ceilingKey(offset);
+    return start == null ? Long.MAX_VALUE : start;
+  }
+
   /** The first offset from `offset` on that is in none of the ranges. */
   long firstOutside(long offset) {
     Map.Entry<Long, Long> range = endByStart.floorEntry(offset);

@@ -16,12 +16,12 @@ record PartitionFolder(Path folder, String topic, int topicId, int partition) {
     return folder.resolve("%020d.seg".formatted(baseOffset));
   }
 
-  /** The segment that holds `offset`, opened. */
+  /** The segment that holds `offset`, opened; null if there is none (it is archived, or was deleted). */
   SegmentFile open(long offset) throws IOException {
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
       Long base = baseOffsets().floor(offset);
       if (base == null) {
-        throw LogException.offsetOutOfRange(topic, partition, offset, "was deleted: retention moved the log's start");
+        return null;
       }
       try {
         return SegmentFile.open(this, base);
@@ -45,6 +45,10 @@ record PartitionFolder(Path folder, String topic, int topicId, int partition) {
       throw error.getCause();
     }
     return found;
+  }
+
+  PartitionArchive archive() throws IOException {
+    return PartitionArchive.load(folder);
   }
 
   /** The offsets that were set aside because their bytes are damaged: readers pass over exactly those. */

@@ -76,7 +76,7 @@ final class RangePlanner {
         : new OffsetRange(range.partition(), Math.max(first, range.from()), Math.min(last, range.to()));
   }
 
-  /** Cut a range into about `pieces`, where frames begin, so that none is read twice. */
+  /** Cut a range into about `pieces`, where frames or archived files begin, so that none is read twice. */
   private void split(OffsetRange range, long pieces, List<OffsetRange> into) throws IOException {
     long from = range.from();
     for (long piece = 1; piece < pieces; piece++) {
@@ -93,7 +93,10 @@ final class RangePlanner {
   private long frameStart(OffsetRange range, long near) throws IOException {
     try (BufferAllocator allocator = new RootAllocator();
         FrameCursor cursor = headers(range, near, allocator)) {
-      return cursor.next() ? cursor.frame().baseOffset() : range.to();
+      if (!cursor.next()) {
+        return range.to();
+      }
+      return cursor.archived() == null ? cursor.frame().baseOffset() : cursor.archived().base();
     }
   }
 

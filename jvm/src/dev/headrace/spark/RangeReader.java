@@ -30,6 +30,7 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
   private final List<ValueVector> slices = new ArrayList<>();
   private FrameColumns columns;
   private ColumnarBatch batch;
+  private ArchiveReader archive;
 
   RangeReader(TopicDefinition topic, OffsetRange range, StructType schema, Long minLag) throws IOException {
     this.topic = topic;
@@ -44,8 +45,16 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
   @Override
   public boolean next() throws IOException {
     release();
-    while (cursor.next()) {
+    while (nextArchived() || cursor.next()) {
+      if (archive != null) {
+        batch = archivedBatch();
+        return true;
+      }
       FrameHeader frame = cursor.frame();
+      if (cursor.archived() != null) {
+        openArchive();
+        continue;
+      }
       if (minLag != null && frame.maxLag() <= minLag) {
         continue;
       }
@@ -60,6 +69,31 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
       release();
     }
     return false;
+  }
+
+  /** Whether there are more rows in the archived file that is open; closes it if not. */
+  private boolean nextArchived() throws IOException {
+    if (archive != null && !archive.next()) {
+      archive.close();
+      archive = null;
+    }
+    return archive != null;
+  }
+
+  /** Read the archived file that the cursor has come to, and let the cursor go on after it. */
+  private void openArchive() throws IOException {
+    long to = cursor.archivedUpTo();
+    archive =
+        new ArchiveReader(topic.partition(range.partition()), cursor.archived(), schema, cursor.wanted(), to);
+    cursor.skipTo(to);
+  }
+
+  private ColumnarBatch archivedBatch() {
+    ColumnVector[] vectors = new ColumnVector[schema.length()];
+    for (int i = 0; i < vectors.length; i++) {
+      vectors[i] = archive.column(schema.apply(i).name());
+    }
+    return new ColumnarBatch(vectors, archive.rows());
   }
 
   private FrameColumns columnsOf(FrameHeader frame) {
@@ -123,6 +157,9 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
   @Override
   public void close() throws IOException {
     release();
+    if (archive != null) {
+      archive.close();
+    }
     columnsByVersion.values().forEach(FrameColumns::close);
     cursor.close();
     allocator.close();
