@@ -1,7 +1,7 @@
 """Producers and consumers of the local log: throughput in batches, latency of single records at a steady rate.
 
-The baseline of a producer is plain `append`, of a consumer the bare `read` of the same records: what numbering, batching,
-retrying, groups and long poll cost. Everything is durable before it is acknowledged.
+The baseline of a producer is plain `append`, of a consumer the bare `read` of the same records: what numbering,
+batching, retrying, groups and long poll cost. Everything is durable before it is acknowledged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from benchmarks.log_bench import FOR_LARGE, append_all, make_rows
@@ -29,6 +29,7 @@ KEY = (Column("USERID", VARCHAR),)
 EVENTS = TopicSpec("events", key=KEY, value=COLUMNS, partitions=2)
 TEN = TopicSpec("ten", key=KEY, value=COLUMNS, partitions=10)
 SIZE = 10_000
+Opener = Callable[[], AbstractContextManager[Log]]
 RATE, TICK_S = 10_000, 0.001
 
 
@@ -85,9 +86,9 @@ def serve(folder: Path) -> None:
     log.close()
 
 
-def _produce(name: str, rows: int, open_log: Callable[[], Iterator[Log]], aim: str) -> Measure:
+def _produce(name: str, rows: int, open_log: Opener, aim: str) -> Measure:
     batch = make_rows(SIZE)
-    with open_log() as log:  # type: ignore[attr-defined]
+    with open_log() as log:
         log.create_topic(EVENTS)
         append_all(log, batch, 10, FOR_LARGE)
         plain = append_all(log, batch, rows // SIZE, FOR_LARGE)
@@ -102,11 +103,11 @@ def _produce(name: str, rows: int, open_log: Callable[[], Iterator[Log]], aim: s
     )
 
 
-def _latency(where: str, seconds: float, open_log: Callable[[], Iterator[Log]]) -> Iterator[Measure]:
+def _latency(where: str, seconds: float, open_log: Opener) -> Iterator[Measure]:
     """Single records at a steady rate, each to one of ten partitions; how long until each is durable."""
     singles = [make_rows(1) for _ in range(100)]
     took: list[float] = []
-    with open_log() as log:  # type: ignore[attr-defined]
+    with open_log() as log:
         log.create_topic(TEN)
         with log.producer(linger_ms=0.5) as producer:
             sent: deque[Future[Appended]] = deque()
