@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 
 from benchmarks.log_bench import FOR_LARGE, append_all, make_rows
@@ -121,7 +122,7 @@ def _latency(where: str, seconds: float, open_log: Opener) -> Iterator[Measure]:
                     time.sleep(early)
                 for number in range(int(RATE * TICK_S)):
                     future = producer.send("ten", singles[number], number % 10)
-                    future.add_done_callback(lambda _, due=due: took.append(time.perf_counter() - due))
+                    future.add_done_callback(partial(_note, took, due))
             producer.flush()
             rate = len(took) / (time.perf_counter() - started)
     for share, aim in ((0.5, ""), (0.99, "≤ 5 ms")):
@@ -129,6 +130,10 @@ def _latency(where: str, seconds: float, open_log: Opener) -> Iterator[Measure]:
         yield Measure(
             name, percentile(took, share) * 1000, "ms", aim=aim, detail=f"{rate:.0f} records/s, 10 partitions"
         )
+
+
+def _note(took: list[float], due: float, done: Future[Appended]) -> None:
+    took.append(time.perf_counter() - due)
 
 
 def _consume(rows: int) -> Iterator[Measure]:
