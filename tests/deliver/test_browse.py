@@ -12,6 +12,7 @@ import pytest
 
 from headrace.deliver.arrow import read_arrow
 from headrace.deliver.browse import Page, offsets_at_time, read_after, read_before
+from headrace.deliver.filtering import compile_where
 from headrace.errors import NotFound, OffsetOutOfRange, UsageError
 from headrace.log.base import Append, TopicSpec
 from headrace.types import BIGINT, VARCHAR, Column
@@ -119,6 +120,34 @@ def test_arrow_pages_have_the_same_records(serving: Serving) -> None:
     assert seen == [(0, n) for n in range(0, 20, 2)] + [(1, n) for n in range(1, 20, 2)]
     assert {"$partition", "$offset", "N", "USERID"} <= set(page.schema.names)
     assert sum(batch.num_rows for batch in read_arrow(serving.log, "clicks", START, 100, 1).batches) == 1
+
+
+def test_only_what_a_condition_holds_for(serving: Serving) -> None:
+    send(serving, 20, '{"more": 1}')
+    topic = serving.log.topic("clicks")
+
+    def found(condition: str, limit: int = 100) -> list[int]:
+        return numbers(read_after(serving.log, "clicks", START, limit, where=compile_where(topic, condition)))
+
+    assert found("n > 3 AND n < 8") == [4, 5, 6, 7]
+    assert found("userid LIKE 'u1%' AND ROWPARTITION = 1") == [1, 11, 13, 15, 17, 19]
+    assert found("EXTRACTJSONFIELD(rest, '$.more') = '1'") == [20]
+    assert found("n IS NULL") == []
+    page = read_after(serving.log, "clicks", START, 2, where=compile_where(topic, "n >= 5"))
+    assert numbers(page) == [5, 6]
+    rest = read_after(serving.log, "clicks", page.next, 100, where=compile_where(topic, "n >= 5"))
+    assert numbers(rest) == list(range(7, 21))
+    back = read_before(serving.log, "clicks", {0: 99, 1: 99}, 2, where=compile_where(topic, "n < 5"))
+    assert numbers(back) == [3, 4]
+    assert numbers(read_before(serving.log, "clicks", back.first, 9, where=compile_where(topic, "n < 5"))) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "condition", ["n >", "nothing = 1", "n", "n = 1 GROUP BY n", "1 = 1; DROP TABLE x", "COUNT(*) > 1", "n = 1 LIMIT 3"]
+)
+def test_what_is_no_condition(serving: Serving, condition: str) -> None:
+    with pytest.raises(UsageError, match="condition"):
+        compile_where(serving.log.topic("clicks"), condition)
 
 
 def test_what_cannot_be_asked(serving: Serving) -> None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+
+from headrace.deliver.filtering import Where
 from headrace.errors import OffsetOutOfRange, UsageError
 from headrace.log.base import ARRIVAL, TIME, Log, PartitionEnds, Records, Topic
 from headrace.log.codecs.event_json import record_to_json
@@ -25,6 +28,8 @@ DECODED_BYTES = 256 * 1024
 DECODED_ROWS = 256
 """About how much of a partition is decoded at once."""
 PAGE_BYTES = 4 * 1024 * 1024
+LOOKED_AT = 100_000
+"""How many records one page looks at for those that are wanted; the next page goes on behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,7 @@ class Row:
     partition: int
     offset: int
     columns: dict[str, Any]
+    wanted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,41 +54,43 @@ class Page:
     """Whether the limits ended it, and not the log."""
 
 
-def read_after(log: Log, name: str, at: Offsets, limit: int, max_bytes: int = PAGE_BYTES) -> Page:
+def read_after(
+    log: Log, name: str, at: Offsets, limit: int, max_bytes: int = PAGE_BYTES, where: Where | None = None
+) -> Page:
     """Records from `at` on, oldest first. `OffsetOutOfRange` if the log no longer holds the first of them."""
     topic, ends = log.topic(name), topic_ends(log.snapshot(), name)
     rows = heapq.merge(
         *(
-            _forward(log, topic, number, offset, check_offset(ends, number, offset, name))
+            _forward(log, topic, number, offset, check_offset(ends, number, offset, name), where)
             for number, offset in at.items()
         ),
         key=_order(log),
     )
-    taken, cut = _take(rows, topic, limit, max_bytes)
-    reached = dict(at)
-    for row, _ in taken:
-        reached[row.partition] = row.offset + 1
-    if not cut:
+    taken = _take(rows, topic, limit, max_bytes)
+    if taken.cut:
+        reached = {number: taken.seen.get(number, offset - 1) + 1 for number, offset in at.items()}
+    else:
         reached = {number: max(offset, ends[number].end) for number, offset in at.items()}
-    return Page([text for _, text in taken], dict(at), reached, ends, cut)
+    return Page(taken.texts, dict(at), reached, ends, taken.cut)
 
 
-def read_before(log: Log, name: str, before: Offsets, limit: int, max_bytes: int = PAGE_BYTES) -> Page:
+def read_before(
+    log: Log, name: str, before: Offsets, limit: int, max_bytes: int = PAGE_BYTES, where: Where | None = None
+) -> Page:
     """The last records before `before`, oldest first."""
     topic, ends = log.topic(name), topic_ends(log.snapshot(), name)
     limits = {number: min(offset, _ends(ends, number).end) for number, offset in before.items()}
     rows = heapq.merge(
-        *(_backward(log, topic, number, ends[number].start, offset) for number, offset in limits.items()),
+        *(_backward(log, topic, number, ends[number].start, offset, where) for number, offset in limits.items()),
         key=_order(log),
         reverse=True,
     )
-    taken, cut = _take(rows, topic, limit, max_bytes)
-    first = dict(limits)
-    for row, _ in taken:
-        first[row.partition] = row.offset
-    if not cut:
+    taken = _take(rows, topic, limit, max_bytes)
+    if taken.cut:
+        first = {number: taken.seen.get(number, offset) for number, offset in limits.items()}
+    else:
         first = {number: min(offset, ends[number].start) for number, offset in limits.items()}
-    return Page([text for _, text in reversed(taken)], first, limits, ends, cut)
+    return Page(taken.texts[::-1], first, limits, ends, taken.cut)
 
 
 def offsets_at_time(log: Log, name: str, time_ms: int, partition: int | None = None) -> dict[int, int]:
@@ -128,29 +136,39 @@ def _order(log: Log) -> Callable[[Row], Any]:
     return lambda row: (row.columns[TIME], row.partition, row.offset)
 
 
-def _take(rows: Iterable[Row], topic: Topic, limit: int, max_bytes: int) -> tuple[list[tuple[Row, bytes]], bool]:
-    """Rows and their JSON up to the limits, but at least one; and whether a limit ended it."""
-    taken: list[tuple[Row, bytes]] = []
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    texts: list[bytes]
+    seen: dict[int, int]
+    """Of each partition the last offset that was looked at."""
+    cut: bool
+
+
+def _take(rows: Iterable[Row], topic: Topic, limit: int, max_bytes: int) -> _Taken:
+    """The JSON of rows up to the limits, but at least one."""
+    texts: list[bytes] = []
+    seen: dict[int, int] = {}
     size = 0
-    for row in rows:
-        if len(taken) >= limit:
-            return taken, True
-        text = to_json(record_to_json(row.columns, topic, row.partition, row.offset))
-        size += len(text) + 1
-        if taken and size > max_bytes:
-            return taken, True
-        # Only the place is needed from here on.
-        taken.append((Row(row.partition, row.offset, {}), text))
-    return taken, False
+    for looked_at, row in enumerate(rows):
+        if len(texts) >= limit or looked_at >= LOOKED_AT:
+            return _Taken(texts, seen, True)
+        if row.wanted:
+            text = to_json(record_to_json(row.columns, topic, row.partition, row.offset))
+            size += len(text) + 1
+            if texts and size > max_bytes:
+                return _Taken(texts, seen, True)
+            texts.append(text)
+        seen[row.partition] = row.offset
+    return _Taken(texts, seen, False)
 
 
-def _forward(log: Log, topic: Topic, number: int, first: int, end: int) -> Iterator[Row]:
+def _forward(log: Log, topic: Topic, number: int, first: int, end: int, where: Where | None) -> Iterator[Row]:
     if first < end:
         for records in log.read(topic.name, number, first, end):
-            yield from decode_rows(records)
+            yield from decode_rows(records, where)
 
 
-def _backward(log: Log, topic: Topic, number: int, start: int, before: int) -> Iterator[Row]:
+def _backward(log: Log, topic: Topic, number: int, start: int, before: int, where: Where | None) -> Iterator[Row]:
     """Read in steps that grow while records are small, each turned round."""
     step = 4
     while before > start:
@@ -159,20 +177,40 @@ def _backward(log: Log, topic: Topic, number: int, start: int, before: int) -> I
         size = 0
         for records in log.read(topic.name, number, first, before):
             size += records.batch.nbytes
-            found += decode_rows(records)
+            found += decode_rows(records, where)
         yield from reversed(found)
         before = first
         step = min(DECODED_ROWS, step * 2) if size < DECODED_BYTES else max(1, step // 2)
 
 
-def decode_rows(records: Records) -> Iterator[Row]:
+def decode_rows(records: Records, where: Where | None = None) -> Iterator[Row]:
     """A few rows at a time, so that a frame of large records is never decoded as a whole."""
-    batch = records.batch
-    if not batch.num_rows:
+    if not records.batch.num_rows:
         return
-    average = max(1, batch.nbytes // batch.num_rows)
+    average = max(1, records.batch.nbytes // records.batch.num_rows)
     step = max(1, min(DECODED_ROWS, DECODED_BYTES // average))
-    for start in range(0, batch.num_rows, step):
-        for place, columns in enumerate(arrow_rows(batch.slice(start, step)), start):
-            offset = records.first_offset + place if records.offsets is None else records.offsets[place]
+    for start in range(0, records.batch.num_rows, step):
+        yield from _decode(_slice(records, start, step), where)
+
+
+def _slice(records: Records, start: int, rows: int) -> Records:
+    batch = records.batch.slice(start, rows)
+    if records.offsets is None:
+        return replace(records, batch=batch, first_offset=records.first_offset + start)
+    offsets = records.offsets[start : start + rows]
+    return replace(records, batch=batch, first_offset=offsets[0], offsets=offsets)
+
+
+def _decode(records: Records, where: Where | None) -> Iterator[Row]:
+    offsets = records.offsets or range(records.first_offset, records.next_offset)
+    if where is None:
+        for offset, columns in zip(offsets, arrow_rows(records.batch), strict=True):
             yield Row(records.partition, offset, columns)
+        return
+    wanted = where(records)
+    found = iter(arrow_rows(records.batch.filter(pa.array(wanted, pa.bool_()))))
+    # Of the others only their place is needed.
+    known = [name for name in (ARRIVAL, TIME) if name in records.batch.schema.names]
+    places = arrow_rows(records.batch.select(known))
+    for offset, hit, place in zip(offsets, wanted, places, strict=True):
+        yield Row(records.partition, offset, next(found) if hit else place, hit)

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from headrace.deliver.arrow import ArrowPage, read_arrow
 from headrace.deliver.browse import Page, chosen, offsets_at_time, read_after, read_before
+from headrace.deliver.filtering import Where, compile_where
 from headrace.errors import UsageError
 from headrace.log.base import Topic
 from headrace.log.codecs.json_encode import to_json
@@ -48,6 +49,7 @@ class Wanted:
     direction: Literal["after", "before"]
     limit: int
     max_bytes: int
+    where: Where | None
 
 
 async def read_records(request: Request, services: Services) -> Response:
@@ -71,7 +73,15 @@ def _wanted(request: Request, services: Services) -> Wanted:
     limit = integer(request, "limit", 500, 1, MAX_RECORDS)
     max_bytes = integer(request, "max_bytes", 4 * 1024 * 1024, 1, MAX_PAGE_BYTES)
     before = "before" in request.query_params
-    return Wanted(topic, _offsets(request, services, topic), "before" if before else "after", limit, max_bytes)
+    condition = request.query_params.get("where")
+    return Wanted(
+        topic,
+        _offsets(request, services, topic),
+        "before" if before else "after",
+        limit,
+        max_bytes,
+        compile_where(topic, condition) if condition else None,
+    )
 
 
 def _offsets(request: Request, services: Services, topic: Topic) -> dict[int, int]:
@@ -122,12 +132,12 @@ def _others_at_end(services: Services, wanted: Wanted) -> dict[int, int]:
 
 def _read(services: Services, wanted: Wanted) -> Page:
     read = read_after if wanted.direction == "after" else read_before
-    return read(services.log, wanted.topic.name, wanted.offsets, wanted.limit, wanted.max_bytes)
+    return read(services.log, wanted.topic.name, wanted.offsets, wanted.limit, wanted.max_bytes, wanted.where)
 
 
 def _read_arrow(services: Services, wanted: Wanted) -> ArrowPage:
-    if wanted.direction == "before":
-        raise UsageError("Arrow is read forwards only", hint="leave out `before`, or take format=json")
+    if wanted.direction == "before" or wanted.where is not None:
+        raise UsageError("Arrow is read forwards, and all of it", hint="take format=json for `before` and `where`")
     return read_arrow(services.log, wanted.topic.name, wanted.offsets, wanted.limit, wanted.max_bytes)
 
 
@@ -168,6 +178,7 @@ ENDPOINTS = (
             Parameter("time", "begin at the first record of that time or later: ISO 8601, or milliseconds"),
             Parameter("at", "begin where a page said `next`: PARTITION:OFFSET,…"),
             Parameter("before", "the last records before a page's `from`, or before `latest`"),
+            Parameter("where", "only records for which this SQL condition holds; a page may then be empty but `cut`"),
             Parameter("limit", f"how many, at most {MAX_RECORDS}", {"type": "integer", "default": 500}),
             MAX_BYTES,
             WAIT,
