@@ -25,8 +25,8 @@ Made from the commands themselves by `tests/cli/reference.py`; a test fails when
 - A command works on the project whose `headrace.toml` is nearest above the current folder, or on the one `--project`
   names. It talks to the server that runs the project, or to the one `--url` (or `HEADRACE_URL`) names.
 - With `[auth] keys` set, the project's own key is used, or the one of `--key` or `HEADRACE_KEY`.
-- `topic list`, `topic show` and `topic put` also work while the project is not running: the command then opens the log
-  itself.
+- `topic`, `group` and `queue` also work while the project is not running: the command then opens the log itself, and is
+  its owner for as long as it runs.
 - Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not running.
 - `--json` prints one JSON object (commands that go on print one a line). Times are in your zone, in JSON both as
   milliseconds and ISO 8601 in UTC. Errors go to standard error, with `--json` as `{"error": …}`.

@@ -67,9 +67,6 @@ def test_without_a_project_it_says_how_to_make_one(headrace: Headrace) -> None:
     "command",
     [
         ("sql", "-e", "SHOW STREAMS;"),
-        ("topic", "tail", "pageviews"),
-        ("topic", "create", "t"),
-        ("topic", "delete", "t", "--yes"),
         ("query", "list"),
         ("query", "show", "Q"),
         ("query", "stop", "Q"),

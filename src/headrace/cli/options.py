@@ -29,6 +29,7 @@ KeyOption = Annotated[
         "--key", envvar="HEADRACE_KEY", help="API key; by default the project's first that may.", metavar="KEY"
     ),
 ]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic's name, in its own case.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 _STRONGEST_FIRST = ("admin", "write", "read")

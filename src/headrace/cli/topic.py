@@ -1,66 +1,23 @@
-"""`headrace topic`: the log's topics. `list`, `show` and `put` also work while the project is not running."""
+"""`headrace topic`: the log's topics. All of it also works while the project is not running."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api, open_project
+from headrace.cli import topic_records
+from headrace.cli.backend import open_backend
+from headrace.cli.options import JsonOption, KeyOption, ProjectOption, TopicArgument, UrlOption
 from headrace.cli.output import bytes_text, cell, local_time, print_json, print_pairs, print_table
-from headrace.coordinate.local import is_held
 from headrace.errors import UsageError
 
-if TYPE_CHECKING:
-    from headrace.cli.api import Api
-
 app = typer.Typer(name="topic", help="The log's topics: what they are, what is in them.", no_args_is_help=True)
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic's name, in its own case.")]
-
-
-class Topics(Protocol):
-    """What `list`, `show` and `put` need, of a server or of the log itself."""
-
-    def topics(self, internal: bool) -> list[dict[str, Any]]: ...
-    def topic(self, name: str) -> dict[str, Any]: ...
-    def put(self, name: str, body: bytes, idempotency_key: str | None) -> dict[str, Any]: ...
-
-
-class ServerTopics:
-    def __init__(self, api: Api) -> None:
-        self._api = api
-
-    def topics(self, internal: bool) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._api.get("/v1/topics", internal="true" if internal else None)["topics"]
-        return found
-
-    def topic(self, name: str) -> dict[str, Any]:
-        return self._api.get(f"/v1/topics/{name}")
-
-    def put(self, name: str, body: bytes, idempotency_key: str | None) -> dict[str, Any]:
-        headers = {"Content-Type": "application/x-ndjson"}
-        if idempotency_key:
-            headers["Idempotency-Key"] = idempotency_key
-        return self._api.request("POST", f"/v1/topics/{name}/events", content=body, headers=headers)
-
-
-@contextmanager
-def _topics(project: Path | None, url: str | None, key: str | None) -> Iterator[Topics]:
-    """The server's topics if one runs, else the log's own."""
-    if url is None:
-        found = open_project(project)
-        if not is_held(found.data):
-            from headrace.cli.offline import open_offline
-
-            with open_offline(found) as offline:
-                yield offline
-            return
-    with open_api(project, url, key) as api:
-        yield ServerTopics(api)
+RetentionHours = Annotated[float | None, typer.Option(help="Delete what is older.", min=0)]
+RetentionBytes = Annotated[int | None, typer.Option(help="Keep about so much of each partition.", min=0)]
+Compacted = Annotated[bool | None, typer.Option("--compacted/--not-compacted", help="Keep the newest of each key.")]
+Compression = Annotated[str | None, typer.Option(help="none, lz4 or zstd.", metavar="CODEC")]
+SegmentBytes = Annotated[int | None, typer.Option(help="Size of a file of the log.", min=0)]
 
 
 @app.command("list", epilog="Example:  headrace topic list")
@@ -72,8 +29,8 @@ def list_topics(
     as_json: JsonOption = False,
 ) -> None:
     """All topics: those that events are sent to first, then those that queries write."""
-    with _topics(project, url, key) as topics:
-        found = sorted(topics.topics(internal), key=lambda topic: (topic["role"] != "events", topic["name"]))
+    with open_backend(project, url, key) as backend:
+        found = sorted(backend.topics(internal), key=lambda topic: (topic["role"] != "events", topic["name"]))
     if as_json:
         print_json({"topics": found})
         return
@@ -104,8 +61,8 @@ def show_topic(
     as_json: JsonOption = False,
 ) -> None:
     """One topic: columns, partitions, size."""
-    with _topics(project, url, key) as topics:
-        found = topics.topic(topic)
+    with open_backend(project, url, key) as backend:
+        found = backend.topic(topic)
     if as_json:
         print_json(found)
         return
@@ -116,6 +73,8 @@ def show_topic(
             ("stream time", local_time(found["stream_time_ms"])),
             ("time from", found["timestamp"] or "arrival"),
             ("kept", _retention(found)),
+            ("configured", _configured(found["config"])),
+            ("formats", f"key {found['key_format']}, value {found['value_format']}"),
             ("declared", ", ".join(found["sources"]) or "by no stream or table"),
             ("dead letters", found["dead_letters"]),
         ]
@@ -124,6 +83,17 @@ def show_topic(
     print_table(["column", "type", ""], [[c["name"], c["type"], "key" if c["key"] else ""] for c in found["columns"]])
     print()
     print_table(["partition", "from", "to"], [[p["partition"], p["start"], p["end"]] for p in found["partitions"]])
+
+
+def _configured(config: dict[str, Any]) -> str:
+    """What differs from the log's own settings, besides retention."""
+    plain = {"compression": "none", "tombstone_ms": 86_400_000}
+    shown = [
+        f"{name} {cell(value)}"
+        for name, value in config.items()
+        if value and plain.get(name) != value and not name.startswith("retention")
+    ]
+    return ", ".join(shown) or "as the log"
 
 
 def _retention(topic: dict[str, Any]) -> str:
@@ -141,7 +111,11 @@ def create_topic(
     columns: Annotated[str | None, typer.Option(help="Columns as in CREATE STREAM.", metavar="COLUMNS")] = None,
     partitions: Annotated[int | None, typer.Option(help="How many partitions.", min=1)] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Records are bytes: key and value.")] = False,
-    retention_hours: Annotated[float | None, typer.Option(help="Delete what is older.", min=0)] = None,
+    retention_hours: RetentionHours = None,
+    retention_bytes: RetentionBytes = None,
+    compacted: Compacted = None,
+    compression: Compression = None,
+    segment_bytes: SegmentBytes = None,
     project: ProjectOption = None,
     url: UrlOption = None,
     key: KeyOption = None,
@@ -150,19 +124,58 @@ def create_topic(
     """Make a topic, without a stream over it."""
     if raw and columns:
         raise UsageError("a raw topic has no columns of its own", hint="leave out --raw or --columns")
-    body: dict[str, Any] = {
-        "name": topic,
-        "kind": "raw" if raw else "typed",
-        "columns": columns,
-        "partitions": partitions,
-        "retention_ms": int(retention_hours * 3_600_000) if retention_hours is not None else None,
-    }
-    with open_api(project, url, key) as api:
-        made = api.post("/v1/topics", {name: value for name, value in body.items() if value is not None})
+    body = {"name": topic, "kind": "raw" if raw else "typed", "columns": columns, "partitions": partitions}
+    body |= _config(retention_hours, retention_bytes, compacted, compression, segment_bytes)
+    with open_backend(project, url, key) as backend:
+        made = backend.create_topic({name: value for name, value in body.items() if value is not None})
     if as_json:
         print_json(made)
     else:
-        print(f"topic `{made['name']}` has {len(made['partitions'])} partitions")
+        print(f"topic `{made['name']}` has {len(made['partitions'])} partition{'s' * (len(made['partitions']) != 1)}")
+
+
+@app.command("alter", epilog='Example:  headrace topic alter orders --add-columns "note VARCHAR" --retention-hours 48')
+def alter_topic(
+    topic: TopicArgument,
+    add_columns: Annotated[str | None, typer.Option(help="More value columns.", metavar="COLUMNS")] = None,
+    retention_hours: RetentionHours = None,
+    retention_bytes: RetentionBytes = None,
+    compacted: Compacted = None,
+    compression: Compression = None,
+    segment_bytes: SegmentBytes = None,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add columns to a topic, or change how it is kept. What is not named stays."""
+    body: dict[str, Any] = {"add_columns": add_columns}
+    body |= _config(retention_hours, retention_bytes, compacted, compression, segment_bytes)
+    body = {name: value for name, value in body.items() if value is not None}
+    if not body:
+        raise UsageError("nothing to change", hint="see  headrace topic alter --help")
+    with open_backend(project, url, key) as backend:
+        altered = backend.alter_topic(topic, body)
+    if as_json:
+        print_json(altered)
+    else:
+        print(f"altered `{topic}`")
+
+
+def _config(
+    retention_hours: float | None,
+    retention_bytes: int | None,
+    compacted: bool | None,
+    compression: str | None,
+    segment_bytes: int | None,
+) -> dict[str, Any]:
+    return {
+        "retention_ms": None if retention_hours is None else int(retention_hours * 3_600_000),
+        "retention_bytes": retention_bytes,
+        "compacted": compacted,
+        "compression": compression,
+        "segment_bytes": segment_bytes,
+    }
 
 
 @app.command("delete", epilog="Example:  headrace topic delete orders --yes")
@@ -175,86 +188,39 @@ def delete_topic(
     as_json: JsonOption = False,
 ) -> None:
     """Delete a topic and all its records, for good."""
-    with open_api(project, url, key) as api:
-        records = api.get(f"/v1/topics/{topic}")["records"]
+    with open_backend(project, url, key) as backend:
+        records = backend.topic(topic)["records"]
         if not yes:
             typer.confirm(f"delete `{topic}` with {records:,} records?", abort=True)
-        api.delete(f"/v1/topics/{topic}")
+        backend.delete_topic(topic)
     if as_json:
         print_json({"deleted": topic, "records": records})
     else:
         print(f"deleted `{topic}`")
 
 
-@app.command("put", epilog="""Example:  headrace topic put pageviews '{"userid":"you","pageid":"/hello"}'""")
-def put_events(
+@app.command("forget", epilog="Example:  headrace topic forget orders --partition 0 --before 48000 --yes")
+def forget_records(
     topic: TopicArgument,
-    events: Annotated[
-        list[str] | None, typer.Argument(metavar="[JSON]…", help="Events; standard input by default.")
-    ] = None,
-    idempotency_key: Annotated[
-        str | None, typer.Option(help="Makes sending the same again harmless.", metavar="KEY")
-    ] = None,
+    partition: Annotated[int | None, typer.Option(help="Only of this partition.", min=0)] = None,
+    before: Annotated[int | None, typer.Option(help="The oldest offset to keep; all by default.", min=0)] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     project: ProjectOption = None,
     url: UrlOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send events: JSON objects, arrays, or one object a line on standard input."""
-    body = "\n".join(events).encode() if events else sys.stdin.buffer.read()
-    if not body.strip():
-        raise UsageError("nothing to send", hint="give events as JSON, or on standard input")
-    with _topics(project, url, key) as topics:
-        answer = topics.put(topic, body, idempotency_key)
+    """Delete a topic's oldest records, for good. The topic stays, and so do all offsets."""
+    with open_backend(project, url, key) as backend:
+        what = "all records" if before is None else f"the records before offset {before:,}"
+        if not yes:
+            typer.confirm(f"forget {what} of `{topic}`?", abort=True)
+        left = backend.delete_records(topic, partition, before)
     if as_json:
-        print_json(answer)
+        print_json(left)
     else:
-        _print_put(answer)
-    raise typer.Exit(1 if answer.get("rejected") else 0)
+        rows = [[p["partition"], p["start"], p["end"]] for p in left["partitions"]]
+        print_table(["partition", "from", "to"], rows)
 
 
-def _print_put(answer: dict[str, Any]) -> None:
-    duplicates = f", {answer['duplicates']:,} were there already" if answer.get("duplicates") else ""
-    print(f"{answer.get('accepted', 0):,} accepted{duplicates}")
-    for rejected in answer.get("rejected", []):
-        print(f"  event {rejected['index']} was rejected: {rejected['reason']}", file=sys.stderr)
-
-
-@app.command("tail", epilog="Example:  headrace topic tail pageviews")
-def tail_topic(
-    topic: TopicArgument,
-    lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the newest first.", min=0, max=1000)] = 10,
-    follow: Annotated[bool, typer.Option("--follow/--no-follow", "-f", help="Go on with what arrives.")] = True,
-    project: ProjectOption = None,
-    url: UrlOption = None,
-    key: KeyOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """The newest events, and what arrives, until Ctrl-C."""
-    with open_api(project, url, key) as api:
-        seen: dict[int, int] = {}
-        if lines:
-            newest = api.get(f"/v1/topics/{topic}/events", limit=lines, **{"from": "newest"})["events"]
-            for event in reversed(newest):
-                _print_event(event, as_json)
-                seen[event["partition"]] = max(seen.get(event["partition"], -1), event["offset"])
-        if not follow:
-            return
-        try:
-            for message in api.stream("GET", f"/v1/topics/{topic}/tail"):
-                # What arrived between the two requests may come twice.
-                if message.event == "event" and message.data["offset"] > seen.get(message.data["partition"], -1):
-                    _print_event(message.data, as_json)
-        except KeyboardInterrupt:
-            return
-
-
-def _print_event(event: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(event)
-        return
-    value = event["value"]
-    columns = event["key"] | (value or {}) | (event.get("rest") or {})
-    shown = "  ".join(f"{name}={cell(item)}" for name, item in columns.items() if item is not None)
-    place = f"{event['partition']}:{event['offset']}"
-    print(f"{local_time(event['time_ms'])}  {place:<10} {shown}{'  (deleted)' if value is None else ''}", flush=True)
+topic_records.register(app)

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.coordinate.catalog import Catalog
 from headrace.errors import Conflict, Refused, UsageError
-from headrace.log.base import Log, Topic, TopicConfig, TopicSpec
+from headrace.log.base import Log, PartitionEnds, Topic, TopicConfig, TopicSpec
 from headrace.log.queues import Queues
 from headrace.sql.api import parse_columns
 from headrace.types import Column, display_name
@@ -96,3 +96,18 @@ def check_unused(topic: Topic, catalog: Catalog, queues: Queues | None) -> None:
         )
     if queues is not None and (found := queues.over_topic(topic.name)):
         raise Conflict(f"topic `{topic.name}` has the queue `{found[0]}`", hint="delete that first")
+
+
+def delete_records(log: Log, topic: Topic, partition: int | None, before: int | None) -> tuple[PartitionEnds, ...]:
+    """Forget what is before an offset of a partition, or all there is now; what is left."""
+    refuse_internal(topic)
+    if topic.spec.role != "events":
+        raise Conflict(f"topic `{topic.name}` is written by a query", hint="a view is made of all its records")
+    ends = log.stats(topic.name).partitions
+    if partition is not None and not 0 <= partition < len(ends):
+        raise UsageError(f"there is no partition `{partition}`", hint=f"partitions are 0 to {len(ends) - 1}")
+    if before is not None and partition is None and len(ends) > 1:
+        raise UsageError(f"an offset needs a partition: `{topic.name}` has {len(ends)}", hint="name one, such as 0")
+    for number in range(len(ends)) if partition is None else [partition]:
+        log.delete_records(topic.name, number, ends[number].end if before is None else before)
+    return log.stats(topic.name).partitions

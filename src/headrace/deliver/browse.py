@@ -7,6 +7,7 @@ asked for."""
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -18,6 +19,7 @@ from headrace.errors import OffsetOutOfRange, UsageError
 from headrace.log.base import ARRIVAL, TIME, Log, PartitionEnds, Records, Topic
 from headrace.log.codecs.event_json import record_to_json
 from headrace.log.codecs.json_encode import to_json
+from headrace.log.codecs.times import moment
 from headrace.store.arrivals import has_arrivals, topic_ends
 from headrace.store.columns import arrow_rows
 
@@ -93,6 +95,41 @@ def read_before(
     return Page(taken.texts[::-1], first, limits, ends, taken.cut)
 
 
+def offsets_at(
+    log: Log,
+    name: str,
+    *,
+    partition: int | None = None,
+    offset: int | None = None,
+    time: str | int | None = None,
+    at: str | None = None,
+    before: str | None = None,
+    **start: str,
+) -> dict[int, int]:
+    """Where somebody wants to begin: at an offset of a partition, at a time, where a page said (`at`, `before`), or
+    `from` the earliest (the default) or the latest."""
+    ends = topic_ends(log.snapshot(), name)
+    numbers = chosen(ends, partition)
+    ways = {"at": at, "before": before, "offset": offset, "time": time} | start
+    given = [way for way, value in ways.items() if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"`{given[0]}` and `{given[1]}` both say where to begin", hint="give one of them")
+    if at is not None:
+        return parse_position(at, "at")
+    if before is not None and before != "latest":
+        return parse_position(before, "before")
+    if time is not None:
+        return offsets_at_time(log, name, moment(str(time), "time"), partition)
+    if offset is not None:
+        if len(numbers) > 1:
+            raise UsageError(f"an offset needs a partition: `{name}` has {len(ends)}", hint="name one, such as 0")
+        return {numbers[0]: offset}
+    where = "latest" if before is not None else start.get("from", "earliest")
+    if where not in ("earliest", "latest"):
+        raise UsageError(f"`from` must be earliest or latest, got `{where[:40]}`")
+    return {number: ends[number].end if where == "latest" else ends[number].start for number in numbers}
+
+
 def offsets_at_time(log: Log, name: str, time_ms: int, partition: int | None = None) -> dict[int, int]:
     """Where records of that time or later can begin."""
     ends = topic_ends(log.snapshot(), name)
@@ -107,6 +144,21 @@ def chosen(ends: tuple[PartitionEnds, ...], partition: int | None) -> list[int]:
         return list(range(len(ends)))
     _ends(ends, partition)
     return [partition]
+
+
+def parse_position(text: str, name: str) -> dict[int, int]:
+    """
+    >>> parse_position("0:48211,1:7", "at")
+    {0: 48211, 1: 7}
+    """
+    if not re.fullmatch(r"\d{1,6}:\d{1,18}(,\d{1,6}:\d{1,18})*", text, re.ASCII):
+        raise UsageError(f"`{name}` must be PARTITION:OFFSET,…, got `{text[:40]}`", hint="as a page's `next` says")
+    return {int(number): int(offset) for number, offset in (pair.split(":") for pair in text.split(","))}
+
+
+def position_text(offsets: dict[int, int]) -> str:
+    """The inverse of `parse_position`."""
+    return ",".join(f"{number}:{offset}" for number, offset in sorted(offsets.items()))
 
 
 def _ends(ends: tuple[PartitionEnds, ...], partition: int) -> PartitionEnds:
@@ -214,3 +266,17 @@ def _decode(records: Records, where: Where | None) -> Iterator[Row]:
     places = arrow_rows(records.batch.select(known))
     for offset, hit, place in zip(offsets, wanted, places, strict=True):
         yield Row(records.partition, offset, next(found) if hit else place, hit)
+
+
+def page_json(page: Page) -> bytes:
+    """The JSON of a page. Records are in it as they were written once."""
+    tail = to_json(
+        {
+            "from": position_text(page.first),
+            "next": position_text(page.next),
+            "starts": position_text({number: ends.start for number, ends in enumerate(page.ends)}),
+            "ends": position_text({number: ends.end for number, ends in enumerate(page.ends)}),
+            "cut": page.cut,
+        }
+    )
+    return b'{"records":[' + b",".join(page.records) + b"]," + tail[1:]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.errors import Fenced, NotFound, UsageError
-from headrace.log.base import Group, TopicPartition
+from headrace.coordinate.groups import describe_group, describe_groups, reset_offsets
+from headrace.errors import Fenced
+from headrace.log.base import TopicPartition
 from headrace.log.codecs.json_encode import to_json
 from headrace.server.answers import LargeAnswer, json_list
 from headrace.server.consumers import Member, Polled, offsets_by_topic, shown, subscription
@@ -21,9 +23,7 @@ from headrace.server.models_log import (
     ConsumedAnswer,
     ConsumerModel,
     GroupModel,
-    GroupOffsetModel,
     Groups,
-    MemberModel,
     NewConsumer,
     OffsetModel,
     PartitionOf,
@@ -32,7 +32,6 @@ from headrace.server.models_log import (
 from headrace.server.parameters import body_of, integer, moment, number
 from headrace.server.records import MAX_BYTES, MAX_PAGE_BYTES, MAX_RECORDS, MAX_WAIT_S, WAIT
 from headrace.server.services import Services
-from headrace.store.arrivals import topic_ends
 from headrace.store.base import Position
 
 LOOK_AGAIN_S = 1.0
@@ -43,36 +42,12 @@ LOOK_AGAIN_S = 1.0
 
 
 async def list_groups(request: Request, services: Services) -> Response:
-    def read() -> Groups:
-        found = []
-        for name in services.log.groups():
-            try:
-                found.append(group_model(services.log.group(name)))
-            except NotFound:
-                continue  # deleted meanwhile
-        return Groups(found)
-
-    return json_response(await services.run(read))
+    return json_response({"groups": await services.run(describe_groups, services.log)})
 
 
 async def show_group(request: Request, services: Services) -> Response:
     found = await services.run(services.log.group, request.path_params["group"])
-    return json_response(group_model(found))
-
-
-def group_model(group: Group) -> GroupModel:
-    return GroupModel(
-        name=group.name,
-        state=group.state,
-        lag=group.lag,
-        members=[MemberModel(member.id, member.client, _partitions(member.partitions)) for member in group.members],
-        offsets=[
-            GroupOffsetModel(
-                offset.at.topic, offset.at.partition, offset.committed, offset.end, offset.lag, offset.member
-            )
-            for offset in group.offsets
-        ],
-    )
+    return json_response(describe_group(found))
 
 
 def _partitions(partitions: tuple[TopicPartition, ...] | frozenset[TopicPartition]) -> list[PartitionOf]:
@@ -88,37 +63,18 @@ async def reset_group(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, ResetRequest)
     name = request.path_params["group"]
 
-    def reset() -> GroupModel:
-        services.log.reset_group(name, reset_offsets(services, name, wanted), wanted.force)
-        return group_model(services.log.group(name))
+    def reset() -> dict[str, Any]:
+        time_ms = None if wanted.time is None else moment(str(wanted.time), "time")
+        given = None if wanted.offsets is None else _by_partition(wanted.offsets)
+        offsets = reset_offsets(services.log, name, wanted.to, time_ms, given, wanted.topics)
+        services.log.reset_group(name, offsets, wanted.force)
+        return describe_group(services.log.group(name))
 
     return json_response(await services.run(reset))
 
 
-def reset_offsets(services: Services, group: str, wanted: ResetRequest) -> dict[TopicPartition, int]:
-    """Where each partition shall be."""
-    given = [way for way in (wanted.to, wanted.time, wanted.offsets) if way is not None]
-    if len(given) != 1:
-        raise UsageError("say where to: one of `to`, `time` and `offsets`", hint='{"to": "earliest"}')
-    if wanted.offsets is not None:
-        return {TopicPartition(one.topic, one.partition): one.offset for one in wanted.offsets}
-    offsets: dict[TopicPartition, int] = {}
-    snapshot = services.log.snapshot()
-    for topic in wanted.topics or _topics_of(services, group):
-        for partition, ends in enumerate(topic_ends(snapshot, topic)):
-            at = TopicPartition(topic, partition)
-            if wanted.time is not None:
-                offsets[at] = services.log.offset_at_time(topic, partition, moment(str(wanted.time), "time"))
-            else:
-                offsets[at] = ends.start if wanted.to == "earliest" else ends.end
-    return offsets
-
-
-def _topics_of(services: Services, group: str) -> list[str]:
-    try:
-        return sorted({offset.at.topic for offset in services.log.group(group).offsets})
-    except NotFound:
-        raise NotFound(f"group `{group}` does not exist", hint="name the topics to give it offsets of") from None
+def _by_partition(offsets: list[OffsetModel]) -> dict[TopicPartition, int]:
+    return {TopicPartition(one.topic, one.partition): one.offset for one in offsets}
 
 
 # Members
@@ -204,11 +160,7 @@ async def _news(services: Services, member: Member, seconds: float) -> None:
 async def commit_offsets(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, CommitRequest)
     member = _member(request, services)
-    offsets = (
-        None
-        if wanted.offsets is None
-        else {TopicPartition(one.topic, one.partition): one.offset for one in wanted.offsets}
-    )
+    offsets = None if wanted.offsets is None else _by_partition(wanted.offsets)
     async with member.lock:
         await services.run(member.consumer.commit, offsets)
     return Response(status_code=204)

@@ -10,8 +10,10 @@ from starlette.requests import HTTPConnection, Request
 
 from headrace.collect.http.bodies import decompress, read_body
 from headrace.errors import UsageError
-from headrace.log.codecs.times import parse_iso
+from headrace.log.codecs.times import moment
 from headrace.server.services import Services
+
+__all__ = ["body_of", "choice", "flag", "integer", "moment", "number"]
 
 T = TypeVar("T")
 
@@ -40,17 +42,6 @@ def number(request: HTTPConnection, name: str, default: float, low: float, high:
     if not low <= value <= high:
         raise UsageError(f"`{name}` must be a number from {low:g} to {high:g}, got `{text[:40]}`")
     return value
-
-
-def moment(text: str, name: str) -> int:
-    """Milliseconds since the epoch, of such a number or an ISO time."""
-    if text.isascii() and text.isdecimal() and len(text) < 16:
-        return int(text)
-    # In an address, the plus of a time's zone is a space.
-    found = parse_iso(text[:10] + text[10:].replace(" ", "+")) or parse_iso(text)
-    if found is None:
-        raise UsageError(f"`{name}` must be an ISO time or milliseconds, got `{text[:40]}`")
-    return max(0, found // 1000)
 
 
 def choice(request: HTTPConnection, name: str, default: str, *allowed: str) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.errors import HeadraceError
+from headrace.coordinate.groups import describe_queue
 from headrace.log.codecs.json_encode import to_json
 from headrace.log.queues import Message, Queue, QueueDefinition, Settled
 from headrace.server.answers import LargeAnswer, json_list
@@ -37,19 +36,19 @@ MAX_MESSAGES = 1000
 
 
 async def list_queues(request: Request, services: Services) -> Response:
-    models = await services.run(lambda: [queue_model(queue) for queue in services.queues])
-    return json_response(QueuesAnswer(models))
+    found = await services.run(lambda: [describe_queue(queue) for queue in services.queues])
+    return json_response({"queues": found})
 
 
 async def create_queue(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, NewQueue)
     definition = QueueDefinition(**msgspec.structs.asdict(wanted))
     made = await services.run(services.queues.create, definition)
-    return json_response(await services.run(queue_model, made), 201)
+    return json_response(await services.run(describe_queue, made), 201)
 
 
 async def show_queue(request: Request, services: Services) -> Response:
-    return json_response(await services.run(queue_model, _queue(request, services)))
+    return json_response(await services.run(describe_queue, _queue(request, services)))
 
 
 async def delete_queue(request: Request, services: Services) -> Response:
@@ -116,26 +115,6 @@ async def _settle(request: Request, services: Services, settle: Callable[[Queue]
 
 def _queue(request: Request, services: Services) -> Queue:
     return services.queues.queue(request.path_params["queue"])
-
-
-def queue_model(queue: Queue) -> QueueModel:
-    fields = asdict(queue.definition)
-    for internal in ("id", "topic_id"):
-        del fields[internal]
-    stats, error = queue.stats(), None
-    try:
-        queue.check()
-    except HeadraceError as problem:
-        error = problem.message
-    return QueueModel(
-        **fields,
-        ready=stats.ready,
-        leased=stats.leased,
-        delayed=stats.delayed,
-        dead=stats.dead,
-        missing=stats.missing,
-        error=error,
-    )
 
 
 ENDPOINTS = (

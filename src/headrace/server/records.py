@@ -3,24 +3,29 @@ headers, times and partitions of their own."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.deliver.arrow import ArrowPage, read_arrow
-from headrace.deliver.browse import Page, chosen, offsets_at_time, read_after, read_before
+from headrace.deliver.browse import (
+    Page,
+    offsets_at,
+    page_json,
+    position_text,
+    read_after,
+    read_before,
+)
 from headrace.deliver.filtering import Where, compile_where
 from headrace.errors import UsageError
 from headrace.log.base import Topic
-from headrace.log.codecs.json_encode import to_json
-from headrace.server.answers import LargeAnswer, json_list
+from headrace.server.answers import LargeAnswer
 from headrace.server.endpoint import NDJSON, Endpoint, Parameter
 from headrace.server.models import RecordsPage
-from headrace.server.parameters import choice, integer, moment, number
+from headrace.server.parameters import choice, integer, number
 from headrace.server.services import Services
 from headrace.store.arrivals import topic_ends
 from headrace.store.base import Position
@@ -65,7 +70,7 @@ async def read_records(request: Request, services: Services) -> Response:
     if form == "ndjson":
         body = b"".join(record + b"\n" for record in page.records)
         return LargeAnswer(body, services.answers, NDJSON, {NEXT: position_text(page.next)})
-    return LargeAnswer(page_body(page), services.answers)
+    return LargeAnswer(page_json(page), services.answers)
 
 
 def _wanted(request: Request, services: Services) -> Wanted:
@@ -76,7 +81,7 @@ def _wanted(request: Request, services: Services) -> Wanted:
     condition = request.query_params.get("where")
     return Wanted(
         topic,
-        _offsets(request, services, topic),
+        offsets_at(services.log, topic.name, **_place(request)),
         "before" if before else "after",
         limit,
         max_bytes,
@@ -84,44 +89,11 @@ def _wanted(request: Request, services: Services) -> Wanted:
     )
 
 
-def _offsets(request: Request, services: Services, topic: Topic) -> dict[int, int]:
+def _place(request: Request) -> dict[str, Any]:
+    """What the address says about where to begin."""
     given = request.query_params
-    ends = topic_ends(services.log.snapshot(), topic.name)
-    partition = integer(request, "partition", 0) if "partition" in given else None
-    numbers = chosen(ends, partition)
-    named = [name for name in ("at", "before", "offset", "time", "from") if name in given]
-    if len(named) > 1:
-        raise UsageError(f"`{named[0]}` and `{named[1]}` both say where to begin", hint="give one of them")
-    match named:
-        case ["at"]:
-            return parse_position(given["at"], "at")
-        case ["before"] if given["before"] != "latest":
-            return parse_position(given["before"], "before")
-        case ["offset"]:
-            if partition is None and len(ends) > 1:
-                raise UsageError(
-                    f"an offset needs a partition: `{topic.name}` has {len(ends)}", hint="add &partition=0"
-                )
-            return {numbers[0]: integer(request, "offset", 0)}
-        case ["time"]:
-            return offsets_at_time(services.log, topic.name, moment(given["time"], "time"), partition)
-    at_end = named == ["before"] or choice(request, "from", "earliest", "earliest", "latest") == "latest"
-    return {number: ends[number].end if at_end else ends[number].start for number in numbers}
-
-
-def parse_position(text: str, name: str) -> dict[int, int]:
-    """
-    >>> parse_position("0:48211,1:7", "at")
-    {0: 48211, 1: 7}
-    """
-    if not re.fullmatch(r"\d{1,6}:\d{1,18}(,\d{1,6}:\d{1,18})*", text, re.ASCII):
-        raise UsageError(f"`{name}` must be PARTITION:OFFSET,…, got `{text[:40]}`", hint="as a page's `next` says")
-    return {int(number): int(offset) for number, offset in (pair.split(":") for pair in text.split(","))}
-
-
-def position_text(offsets: dict[int, int]) -> str:
-    """The inverse of `parse_position`."""
-    return ",".join(f"{number}:{offset}" for number, offset in sorted(offsets.items()))
+    place: dict[str, Any] = {name: given[name] for name in ("at", "before", "time", "from") if name in given}
+    return place | {name: integer(request, name, 0) for name in ("partition", "offset") if name in given}
 
 
 def _others_at_end(services: Services, wanted: Wanted) -> dict[int, int]:
@@ -139,20 +111,6 @@ def _read_arrow(services: Services, wanted: Wanted) -> ArrowPage:
     if wanted.direction == "before" or wanted.where is not None:
         raise UsageError("Arrow is read forwards, and all of it", hint="take format=json for `before` and `where`")
     return read_arrow(services.log, wanted.topic.name, wanted.offsets, wanted.limit, wanted.max_bytes)
-
-
-def page_body(page: Page) -> bytes:
-    """The JSON of a page. Records are in it as they were written once."""
-    tail = to_json(
-        {
-            "from": position_text(page.first),
-            "next": position_text(page.next),
-            "starts": position_text({number: ends.start for number, ends in enumerate(page.ends)}),
-            "ends": position_text({number: ends.end for number, ends in enumerate(page.ends)}),
-            "cut": page.cut,
-        }
-    )
-    return b'{"records":' + json_list(page.records) + b"," + tail[1:]
 
 
 def arrow_answer(page: ArrowPage, services: Services) -> Response:

@@ -15,11 +15,11 @@ from headrace.coordinate.describe import (
     check_unused,
     describe_topic,
     new_topic,
-    refuse_internal,
 )
+from headrace.coordinate.describe import delete_records as forget_records
 from headrace.deliver.browse import Page, chosen, offsets_at_time, read_after, read_before
 from headrace.deliver.tail import tail
-from headrace.errors import Conflict, UsageError
+from headrace.errors import UsageError
 from headrace.log.base import TIME, Log, Topic
 from headrace.log.codecs.json_encode import to_json
 from headrace.server.answers import LargeAnswer, json_list
@@ -105,19 +105,8 @@ async def delete_records(request: Request, services: Services) -> Response:
     before = integer(request, "before", 0) if "before" in request.query_params else None
 
     def delete() -> list[PartitionModel]:
-        topic = services.log.topic(request.path_params["topic"])
-        refuse_internal(topic)
-        if topic.spec.role != "events":
-            raise Conflict(f"topic `{topic.name}` is written by a query", hint="a view is made of all its records")
-        ends = topic_ends(services.log.snapshot(), topic.name)
-        numbers = chosen(ends, partition)
-        if before is not None and len(numbers) > 1:
-            raise UsageError(f"an offset needs a partition: `{topic.name}` has {len(ends)}", hint="add &partition=0")
-        for number in numbers:
-            services.log.delete_records(topic.name, number, ends[number].end if before is None else before)
-        return [
-            PartitionModel(n, end.start, end.end) for n, end in enumerate(services.log.stats(topic.name).partitions)
-        ]
+        left = forget_records(services.log, services.log.topic(request.path_params["topic"]), partition, before)
+        return [PartitionModel(number, end.start, end.end) for number, end in enumerate(left)]
 
     return json_response(DeletedRecords(await services.run(delete)))
 

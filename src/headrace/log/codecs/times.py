@@ -164,3 +164,14 @@ def _offset_seconds(zone: str) -> int:
     if hours > 23 or minutes > 59:
         raise ValueError(zone)
     return (hours * 60 + minutes) * (60 if zone[0] == "+" else -60)
+
+
+def moment(text: str, name: str) -> int:
+    """Milliseconds since the epoch, of such a number or an ISO time."""
+    if text.isascii() and text.isdecimal() and len(text) < 16:
+        return int(text)
+    # In an address, the plus of a time's zone is a space.
+    found = parse_iso(text[:10] + text[10:].replace(" ", "+")) or parse_iso(text)
+    if found is None:
+        raise UsageError(f"`{name}` must be an ISO time or milliseconds, got `{text[:40]}`")
+    return max(0, found // 1000)
