@@ -3,7 +3,7 @@ what else an event carried is `REST` (its JSON), and ROWTIME, ROWPARTITION and R
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from headrace.sql.source import Source
 from headrace.sql.statements import SelectStatement
 from headrace.store.arrivals import addressed
 from headrace.store.columns import source_rows
-from headrace.types import VARCHAR, Column
+from headrace.types import VARCHAR, Column, DataType
 
 Where: TypeAlias = Callable[[Records], list[bool]]
 """For each record, whether it is wanted."""
@@ -79,3 +79,6 @@ class _Only:
 
     def sources(self) -> Iterable[Source]:
         return [self._source]
+
+    def types(self) -> Mapping[str, DataType]:
+        return {}
