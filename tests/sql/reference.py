@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from headrace.sql.evaluate import compile_expression
-from headrace.sql.functions import aggregates, arrays, json_fields, nulls, numbers, strings, tables, times
+from headrace.sql.functions import SECTIONS
 from headrace.sql.functions.function import Function
 from headrace.sql.parser import parse_expression
 from headrace.sql.resolve import resolve
@@ -17,21 +17,13 @@ from headrace.sql.text import value_text
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "sql.md"
 BEGIN, END = "<!-- functions: made by tests/sql/reference.py -->", "<!-- end of functions -->"
 
-_SECTIONS = {
-    "Text": strings.FUNCTIONS,
-    "Numbers": numbers.FUNCTIONS,
-    "Nulls and choices": nulls.FUNCTIONS,
-    "Time": times.FUNCTIONS,
-    "Arrays and maps": arrays.FUNCTIONS,
-    "JSON and URLs": json_fields.FUNCTIONS,
-    "Table functions": tables.FUNCTIONS,
-}
-
 
 def function_reference() -> str:
     """Every function: what it takes, what it does, an example and its value."""
-    parts = [f"### {title}\n\n{_table(functions)}" for title, functions in _SECTIONS.items()]
-    return "\n\n".join([*parts, "### Aggregates\n\n" + _aggregates()])
+    tables = {
+        title: _aggregates(SECTIONS[title]) if title == "Aggregates" else _table(SECTIONS[title]) for title in SECTIONS
+    }
+    return "\n\n".join(f"### {title}\n\n{table}" for title, table in tables.items())
 
 
 def _table(functions: Iterable[Function]) -> str:
@@ -39,8 +31,8 @@ def _table(functions: Iterable[Function]) -> str:
     return "\n".join(["| function | | example | gives |", "|---|---|---|---|", *rows])
 
 
-def _aggregates() -> str:
-    rows = [f"| {_row(one)} |" for one in aggregates.FUNCTIONS]
+def _aggregates(functions: Iterable[Function]) -> str:
+    rows = [f"| {_row(one)} |" for one in functions]
     return "\n".join(["| function | | example |", "|---|---|---|", *rows])
 
 

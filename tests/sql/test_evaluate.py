@@ -63,18 +63,20 @@ NUMBERS: dict[str, DataType] = {"A": INTEGER, "B": INTEGER, "C": BIGINT, "D": DO
     ("text", "row", "expected"),
     [
         ("a = b", {"A": 1, "B": 1}, True),
-        ("a = b", {"A": None, "B": 1}, None),
-        ("a <> b", {"A": None, "B": None}, None),
+        # As in KSQL, and unlike in other SQLs, comparing with null is false.
+        ("a = b", {"A": None, "B": 1}, False),
+        ("a <> b", {"A": None, "B": None}, False),
+        ("NOT a = b", {"A": None, "B": None}, True),
         ("a IS DISTINCT FROM b", {"A": None, "B": 1}, True),
         ("a IS NOT DISTINCT FROM b", {"A": None, "B": None}, True),
         ("a IS NULL", {"A": None}, True),
         ("a IS NOT NULL", {"A": None}, False),
         ("a BETWEEN 1 AND 3", {"A": 3}, True),
-        ("a NOT BETWEEN 1 AND 3", {"A": None}, None),
+        ("a NOT BETWEEN 1 AND 3", {"A": None}, False),
         # FALSE decides, whatever the null would have been.
         ("a BETWEEN b AND 3", {"A": 5, "B": None}, False),
         ("a IN (1, 2)", {"A": 2}, True),
-        ("a IN (1, b)", {"A": 2, "B": None}, None),
+        ("a IN (1, b)", {"A": 2, "B": None}, False),
         ("a NOT IN (1, b)", {"A": 1, "B": None}, False),
         ("a IN (1, 2.5)", {"A": 1}, True),
         ("d < 2.5", {"D": 2.0}, True),
@@ -319,7 +321,9 @@ def test_types_in_common() -> None:
     assert common_type(Array(INTEGER), Array(BIGINT)) == Array(BIGINT)
     assert common_type(Map(VARCHAR, INTEGER), Map(VARCHAR, DOUBLE)) == Map(VARCHAR, DOUBLE)
     assert common_type(Struct((("A", INTEGER),)), Struct((("A", BIGINT),))) == Struct((("A", BIGINT),))
-    assert common_type(Struct((("A", INTEGER),)), Struct((("B", BIGINT),))) is None
+    both = Struct((("A", INTEGER), ("B", BIGINT)))
+    assert common_type(Struct((("A", INTEGER),)), Struct((("B", BIGINT),))) == both
+    assert common_type(Struct((("A", INTEGER),)), Struct((("A", VARCHAR),))) is None
     assert common_type(DATE, TIMESTAMP) == TIMESTAMP
     assert common_type(VARCHAR, INTEGER) is None
     assert widens(INTEGER, DecimalType(10, 0))
@@ -330,8 +334,8 @@ def test_types_in_common() -> None:
 
 
 def test_constants_are_converted_once_and_columns_by_casts() -> None:
-    assert str(resolved("d < 2.5", D=DOUBLE)) == (
-        "Comparison(type=Boolean(), operator='<', left=ColumnRef(type=Double(), name='D'), "
+    assert str(resolved("d + 2.5", D=DOUBLE)) == (
+        "Arithmetic(type=Double(), operator='+', left=ColumnRef(type=Double(), name='D'), "
         "right=Literal(type=Double(), value=2.5))"
     )
     assert "Cast(type=BigInt()" in str(resolved("a + c", A=INTEGER, C=BIGINT))

@@ -111,7 +111,7 @@ def test_keys_are_in_the_order_of_group_by_and_may_be_expressions() -> None:
     )
     assert outline(query.root)[:2] == [
         "project PAGEID AS PAGEID, KSQL_KEY_1 AS SLOW | KSQL_AGG_0 AS N, AS_VALUE(PAGEID) AS PAGE",
-        "aggregate PAGEID AS PAGEID, SECONDS > 5 AS KSQL_KEY_1 | COUNT(*) AS KSQL_AGG_0",
+        "aggregate PAGEID AS PAGEID, COALESCE(SECONDS > 5, FALSE) AS KSQL_KEY_1 | COUNT(*) AS KSQL_AGG_0",
     ]
     assert query.sink.window is None
     # The KAFKA format holds one column.

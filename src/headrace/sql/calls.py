@@ -11,7 +11,6 @@ from headrace.sql.coerce import common_type, is_nested, is_number, widens
 from headrace.sql.expressions import Call, Expression, Lambda, Literal, Name
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.function import Function
-from headrace.sql.functions.later import NOT_YET
 from headrace.sql.functions.signatures import (
     ArrayOf,
     Exact,
@@ -210,8 +209,6 @@ def _unit(argument: Expression) -> Expression:
 
 
 def _unknown(call: Call, resolver: Resolver) -> SqlError:
-    if call.name in NOT_YET:
-        return resolver.error(f"the function {call.name} is not supported yet", call, "SHOW FUNCTIONS; lists what is")
     hint = did_you_mean(call.name, FUNCTIONS, "SHOW FUNCTIONS; lists all")
     return resolver.error(f"function `{call.name}` does not exist", call, hint)
 

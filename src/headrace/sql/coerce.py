@@ -110,12 +110,18 @@ def common_type(left: DataType, right: DataType) -> DataType | None:
         case Map(a, b), Map(c, d):
             key, value = common_type(a, c), common_type(b, d)
             return Map(key, value) if key and value else None
-        case Struct(fields), Struct(others) if [name for name, _ in fields] == [name for name, _ in others]:
-            parts = [(name, common_type(a, b)) for (name, a), (_, b) in zip(fields, others, strict=True)]
-            known = tuple((name, part) for name, part in parts if part)
-            return Struct(known) if len(known) == len(parts) else None
+        case Struct(fields), Struct(others):
+            return _common_struct(dict(fields), dict(others))
         case _:
             return TIMESTAMP if {left, right} == {DATE, TIMESTAMP} else None
+
+
+def _common_struct(left: dict[str, DataType], right: dict[str, DataType]) -> DataType | None:
+    """The fields of both, by name."""
+    shared = {name: common_type(left[name], right[name]) for name in left if name in right}
+    fields = {name: shared.get(name, type_) for name, type_ in (left | right).items()}
+    known = tuple((name, type_) for name, type_ in fields.items() if type_ is not None)
+    return Struct(known) if len(known) == len(fields) else None
 
 
 def _common_number(left: DataType, right: DataType) -> DataType:

@@ -221,12 +221,14 @@ _FORMATTERS: dict[str, Callable[[datetime, int], str]] = {
 }
 
 
-def parse_with(text: str, pattern: str, zone: str = "UTC") -> int:
-    """
+def parse_with(text: str, pattern: str, zone: str = "UTC", *, whole: bool = True) -> int:
+    """Unless `whole`, what follows does not count.
+
     >>> parse_with("1970-01-01T00:00:01Z", "yyyy-MM-dd'T'HH:mm:ssX")
     1000
     """
-    found = _parser(pattern).fullmatch(text) if len(text) <= _LONGEST_TEXT else None
+    parser = _parser(pattern)
+    found = (parser.fullmatch if whole else parser.match)(text) if len(text) <= _LONGEST_TEXT else None
     if found is None:
         raise ValueError(f"`{text}` does not look like `{pattern}`")
     return _assemble({name: value for name, value in found.groupdict().items() if value is not None}, zone)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any, TypeAlias
 
 from headrace.clock import SystemClock
@@ -309,7 +309,9 @@ def _call(node: Call, now: Now) -> Compiled:
         function.evaluate,
         function.nulls,
     )
-    clock = function.clock
+    clock, types = function.clock, tuple(argument.type for argument in node.arguments)
+    if function.typed:
+        apply = partial(apply, types)
 
     def evaluate(row: Row) -> Any:
         values = [argument(row) for argument in arguments]

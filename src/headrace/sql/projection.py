@@ -9,8 +9,9 @@ from headrace.sql.expressions import ColumnRef, Dereference, Expression, Name, S
 from headrace.sql.plan import Named
 from headrace.sql.resolve import resolve, typed
 from headrace.sql.scope import SYSTEM_COLUMNS, Scope, Side
+from headrace.sql.source import PSEUDO_COLUMNS
 from headrace.sql.statements import Query, SelectAll, SelectFields, SelectItem
-from headrace.types import Struct, display_name
+from headrace.types import Column, Struct, display_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +64,32 @@ def _expand_star(
 
 def _of_side(side: Side, scope: Scope, span: Span | None, persistent: bool) -> list[Item]:
     """Of a join's side, under the names `ALIAS_COLUMN`."""
-    items = []
-    for column in side.columns(persistent):
-        internal = side.names[column.name]
-        name = f"{side.alias}_{column.name}" if scope.joined else column.name
-        items.append(Item(name, ColumnRef(internal, type=column.type, span=span), span, True))
-    return items
+    return [_of_column(side, column, scope, span) for column in side.columns(persistent)]
+
+
+def _of_column(side: Side, column: Column, scope: Scope, span: Span | None) -> Item:
+    name = f"{side.alias}_{column.name}" if scope.joined else column.name
+    return Item(name, ColumnRef(side.names[column.name], type=column.type, span=span), span, True)
 
 
 def _with_moved(
     items: list[Item], scope: Scope, star: SelectAll, moved: tuple[Expression, ...], generated: Iterator[str]
 ) -> list[Item]:
     """After PARTITION BY, `*` is the new key, then the values, the old key last among them."""
+    if scope.joined:
+        items = [item for side in scope.sides for item in _of_moved_side(side, scope, star.span)]
     old = [item for item in items if not scope.joined and _is_key(item, scope)]
     values = [item for item in items if item not in old]
     found = [next((item for item in items if item.expression == part), None) for part in moved]
     keys = [item or Item(next(generated), part, star.span, True) for item, part in zip(found, moved, strict=True)]
     return keys + [item for item in values + old if item not in keys]
+
+
+def _of_moved_side(side: Side, scope: Scope, span: Span | None) -> list[Item]:
+    """Of a join that gets another key: as ksqlDB has it, also the pseudo columns, and the key last."""
+    source = side.source
+    columns = (*source.value, *(header.column for header in source.headers), *PSEUDO_COLUMNS, *source.key)
+    return [_of_column(side, column, scope, span) for column in columns]
 
 
 def _is_key(item: Item, scope: Scope) -> bool:

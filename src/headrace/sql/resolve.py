@@ -73,9 +73,8 @@ def resolve(expression: Expression, scope: Scope, aggregates: str | None = None)
 
 
 def resolve_predicate(expression: Expression, scope: Scope, clause: str, aggregates: str | None) -> Expression:
-    """As `resolve`; must be BOOLEAN."""
-    resolver = Resolver(scope, aggregates)
-    return resolver.boolean(resolver.resolve(expression), clause)
+    """As `resolve`; must be BOOLEAN, and only whether it is true counts."""
+    return Resolver(scope, aggregates).condition(expression, clause)
 
 
 def typed(expression: Expression, scope: Scope) -> Expression:
@@ -113,8 +112,8 @@ class Resolver:
                 return self._arithmetic(node)
             case Negate():
                 return self._negate(node)
-            case Comparison():
-                return self._comparison(node)
+            case Comparison() | Between() | In() | Like():
+                return _never_null(self._predicate(node))
             case Logical():
                 left, right = self.resolve(node.left), self.resolve(node.right)
                 return replace(
@@ -128,12 +127,6 @@ class Resolver:
             case IsNull():
                 operand = self.resolve(node.operand)
                 return replace(node, operand=operand if operand.type else convert(operand, VARCHAR), type=BOOLEAN)
-            case Between():
-                return self._between(node)
-            case In():
-                return self._in(node)
-            case Like():
-                return self._like(node)
             case Case():
                 return self._case(node)
             case Cast():
@@ -152,6 +145,26 @@ class Resolver:
                 return self._struct(node)
             case Lambda():
                 raise self.scope.error("a lambda can only be an argument of a function that takes one", node.span)
+
+    def condition(self, node: Expression, what: str) -> Expression:
+        """A node of which only counts whether it is true, so that null need not be told from false."""
+        if isinstance(node, Logical):
+            left, right = self.condition(node.left, node.operator), self.condition(node.right, node.operator)
+            return replace(node, left=left, right=right, type=BOOLEAN)
+        if isinstance(node, Comparison | Between | In | Like):
+            return self._predicate(node)
+        return self.boolean(self.resolve(node), what)
+
+    def _predicate(self, node: Comparison | Between | In | Like) -> Expression:
+        match node:
+            case Comparison():
+                return self._comparison(node)
+            case Between():
+                return self._between(node)
+            case In():
+                return self._in(node)
+            case Like():
+                return self._like(node)
 
     def boolean(self, node: Expression, what: str) -> Expression:
         if node.type is None:
@@ -286,7 +299,7 @@ class Resolver:
         for condition, _ in node.branches:
             if node.operand is not None:
                 condition = Comparison("=", node.operand, condition, span=condition.span)
-            conditions.append(self.boolean(self.resolve(condition), "WHEN"))
+            conditions.append(self.condition(condition, "WHEN"))
         results = [self.resolve(result) for _, result in node.branches]
         if node.otherwise is not None:
             results.append(self.resolve(node.otherwise))
@@ -348,6 +361,13 @@ class Resolver:
 
     def error(self, message: str, node: Expression, hint: str | None = None) -> SqlError:
         return self.scope.error(message, node.span, hint)
+
+
+def _never_null(node: Expression) -> Expression:
+    """As in KSQL, a comparison with null is false."""
+    if isinstance(node, Comparison) and "DISTINCT" in node.operator:
+        return node
+    return Call("COALESCE", (node, Literal(False, type=BOOLEAN)), type=BOOLEAN, span=node.span)
 
 
 def _to_decimal(node: Expression) -> Expression:

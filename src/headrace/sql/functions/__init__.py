@@ -6,13 +6,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from headrace.sql.functions import aggregates, arrays, json_fields, nulls, numbers, strings, tables, times
+from headrace.sql.functions import (
+    aggregates,
+    arrays,
+    json_fields,
+    json_texts,
+    maps,
+    nulls,
+    numbers,
+    octets,
+    patterns,
+    strings,
+    tables,
+    times,
+    trigonometry,
+)
 from headrace.sql.functions.function import Function
 
-_MODULES = (strings, numbers, nulls, times, arrays, json_fields, aggregates, tables)
+SECTIONS: Mapping[str, tuple[Function, ...]] = MappingProxyType(
+    {
+        "Text": strings.FUNCTIONS + patterns.FUNCTIONS,
+        "Bytes": octets.FUNCTIONS,
+        "Numbers": numbers.FUNCTIONS + trigonometry.FUNCTIONS,
+        "Nulls and choices": nulls.FUNCTIONS,
+        "Time": times.FUNCTIONS,
+        "Arrays and maps": arrays.FUNCTIONS + maps.FUNCTIONS,
+        "JSON and URLs": json_fields.FUNCTIONS + json_texts.FUNCTIONS,
+        "Table functions": tables.FUNCTIONS,
+        "Aggregates": aggregates.FUNCTIONS,
+    }
+)
+"""By what they are about, for documentation."""
 
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(
-    {function.name: function for module in _MODULES for function in module.FUNCTIONS}
+    {function.name: function for functions in SECTIONS.values() for function in functions}
 )
 
 

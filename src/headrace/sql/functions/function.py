@@ -51,6 +51,8 @@ class Function:
     clock: bool = False
     """Whether its first argument is the time now, in milliseconds, which the evaluator adds."""
     type_rule: TypeRule | None = None
+    typed: bool = False
+    """Whether its first argument is the tuple of its arguments' types, which the evaluator adds."""
     steps: Steps | None = None
     """Of an aggregate."""
 
@@ -65,11 +67,12 @@ def scalar(
     nulls: bool = False,
     clock: bool = False,
     type_rule: TypeRule | None = None,
+    typed: bool = False,
 ) -> Function:
     """An entry of the table for a scalar function."""
     texts = (signatures,) if isinstance(signatures, str) else signatures
     parsed = tuple(signature(text) for text in texts)
-    return Function(name, "scalar", parsed, summary, example, evaluate, nulls, clock, type_rule)
+    return Function(name, "scalar", parsed, summary, example, evaluate, nulls, clock, type_rule, typed)
 
 
 def aggregate(

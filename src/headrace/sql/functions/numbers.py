@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.sql.functions.function import scalar
 from headrace.sql.numeric import EXACT, saturate_bigint, wrap_bigint
-from headrace.types import BIGINT, DOUBLE, DataType
+from headrace.types import BIGINT, DataType
 from headrace.types import Decimal as DecimalType
 
 Number = int | float | Decimal
@@ -64,14 +64,14 @@ def _truncate(value: Number, places: int | None = None) -> Number:
 
 
 def _rounded_type(types: tuple[DataType, ...]) -> DataType:
-    """Without places a DOUBLE becomes a BIGINT, a DECIMAL one of scale 0. With places a number keeps its type."""
+    """Without places a number becomes a BIGINT, a DECIMAL one of scale 0. With places it keeps its type."""
     first = types[0]
     if len(types) > 1:
         return first
     if isinstance(first, DecimalType):
         # One digit more, for 9.9.
         return DecimalType(min(max(first.precision - first.scale, 1) + (first.scale > 0), 38), 0)
-    return BIGINT if first == DOUBLE else first
+    return BIGINT
 
 
 def _sign(value: Number) -> int:
@@ -92,7 +92,7 @@ def _ln(value: float) -> float:
 
 
 def _log(base: float, value: float) -> float:
-    return _ln(value) / _ln(base)
+    return math.nan if base <= 0 or base == 1 else _ln(value) / _ln(base)
 
 
 def _exp(value: float) -> float:

@@ -13,22 +13,23 @@ _LONGEST = 2**24
 _ESCAPES = re.compile(r"(\\u[0-9a-fA-F]{4})+")
 
 
-def substring(text: str, position: int, length: int | None = None) -> str:
+def substring(text: Any, position: int, length: int | None = None) -> Any:
     """Counts from 1, from the end with negatives; 0 is as 1."""
     start = max(len(text) + position, 0) if position < 0 else max(position - 1, 0)
     return text[start:] if length is None else text[start : start + max(length, 0)]
 
 
-def concat(*parts: str | None) -> str:
-    return "".join(part for part in parts if part is not None)
+def concat(*parts: Any) -> Any:
+    known = [part for part in parts if part is not None]
+    return (b"" if any(isinstance(part, bytes) for part in known) else "").join(known)
 
 
-def concat_ws(separator: str | None, *parts: str | None) -> str | None:
+def concat_ws(separator: Any, *parts: Any) -> Any:
     return None if separator is None else separator.join(part for part in parts if part is not None)
 
 
-def split(text: str, delimiter: str) -> list[str]:
-    return text.split(delimiter) if delimiter else list(text)
+def split(text: Any, delimiter: Any) -> list[Any]:
+    return text.split(delimiter) if delimiter else [text[at : at + 1] for at in range(len(text))]
 
 
 def instr(text: str, wanted: str, position: int = 1, occurrence: int = 1) -> int:
@@ -55,19 +56,19 @@ def initcap(text: str) -> str:
     return "".join(result)
 
 
-def _padding(text: str, length: int, padding: str) -> str | None:
+def _padding(text: Any, length: int, padding: Any) -> Any:
     if length < 0 or not padding or length > _LONGEST:
         return None
     missing = max(length - len(text), 0)
     return (padding * (missing // len(padding) + 1))[:missing]
 
 
-def lpad(text: str, length: int, padding: str) -> str | None:
+def lpad(text: Any, length: int, padding: Any) -> Any:
     filler = _padding(text, length, padding)
     return None if filler is None else (filler + text if filler else text[:length])
 
 
-def rpad(text: str, length: int, padding: str) -> str | None:
+def rpad(text: Any, length: int, padding: Any) -> Any:
     filler = _padding(text, length, padding)
     return None if filler is None else text[:length] + filler
 
@@ -91,7 +92,12 @@ FUNCTIONS = (
     ),
     scalar(
         "SUBSTRING",
-        ("(VARCHAR, INTEGER) -> VARCHAR", "(VARCHAR, INTEGER, INTEGER) -> VARCHAR"),
+        (
+            "(VARCHAR, INTEGER) -> VARCHAR",
+            "(VARCHAR, INTEGER, INTEGER) -> VARCHAR",
+            "(BYTES, INTEGER) -> BYTES",
+            "(BYTES, INTEGER, INTEGER) -> BYTES",
+        ),
         substring,
         "The text from a position on, counted from 1 (from the end if negative), of at most the given length.",
         "SUBSTRING('headrace', 5, 4)",
@@ -105,7 +111,7 @@ FUNCTIONS = (
     ),
     scalar(
         "CONCAT",
-        "(VARCHAR...) -> VARCHAR",
+        ("(VARCHAR...) -> VARCHAR", "(BYTES...) -> BYTES"),
         concat,
         "The texts one after the other; nulls are left out. `a || b` and `a + b` are the same.",
         "CONCAT('head', 'race')",
@@ -113,7 +119,7 @@ FUNCTIONS = (
     ),
     scalar(
         "CONCAT_WS",
-        "(VARCHAR, VARCHAR...) -> VARCHAR",
+        ("(VARCHAR, VARCHAR...) -> VARCHAR", "(BYTES, BYTES...) -> BYTES"),
         concat_ws,
         "The texts with a separator, which comes first, between them; nulls are left out.",
         "CONCAT_WS('-', 'a', 'b')",
@@ -121,14 +127,14 @@ FUNCTIONS = (
     ),
     scalar(
         "REPLACE",
-        "(VARCHAR, VARCHAR, VARCHAR) -> VARCHAR",
-        str.replace,
+        ("(VARCHAR, VARCHAR, VARCHAR) -> VARCHAR", "(BYTES, BYTES, BYTES) -> BYTES"),
+        lambda text, old, new: text.replace(old, new),
         "The text with every occurrence of the second replaced by the third.",
         "REPLACE('a.b', '.', '/')",
     ),
     scalar(
         "SPLIT",
-        "(VARCHAR, VARCHAR) -> ARRAY<VARCHAR>",
+        ("(VARCHAR, VARCHAR) -> ARRAY<VARCHAR>", "(BYTES, BYTES) -> ARRAY<BYTES>"),
         split,
         "The parts between delimiters; single characters if the delimiter is empty.",
         "SPLIT('a,b,c', ',')",
@@ -149,14 +155,14 @@ FUNCTIONS = (
     ),
     scalar(
         "LPAD",
-        "(VARCHAR, INTEGER, VARCHAR) -> VARCHAR",
+        ("(VARCHAR, INTEGER, VARCHAR) -> VARCHAR", "(BYTES, INTEGER, BYTES) -> BYTES"),
         lpad,
         "Filled on the left, or cut, to a length.",
         "LPAD('7', 3, '0')",
     ),
     scalar(
         "RPAD",
-        "(VARCHAR, INTEGER, VARCHAR) -> VARCHAR",
+        ("(VARCHAR, INTEGER, VARCHAR) -> VARCHAR", "(BYTES, INTEGER, BYTES) -> BYTES"),
         rpad,
         "Filled on the right, or cut, to a length.",
         "RPAD('7', 3, '.')",

@@ -1,0 +1,165 @@
+"""Functions over text by pattern: regular expressions as Java writes them, and masks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from headrace.sql.functions.function import scalar
+
+_REFERENCE = re.compile(r"\\(.)|\$(\d)")
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def regexp_extract(pattern: str, text: str, group: int = 0) -> str | None:
+    found = _compiled(pattern).search(text)
+    return found[group] if found else None
+
+
+def regexp_extract_all(pattern: str, text: str, group: int = 0) -> list[str | None]:
+    return [found[group] for found in _compiled(pattern).finditer(text)]
+
+
+def regexp_replace(text: str, pattern: str, replacement: str) -> str:
+    """`$1` in the replacement is the first group, `\\$` a dollar sign."""
+
+    def replaced(found: re.Match[str]) -> str:
+        return _REFERENCE.sub(lambda part: part[1] if part[1] is not None else found[int(part[2])] or "", replacement)
+
+    return _compiled(pattern).sub(replaced, text)
+
+
+def regexp_split(text: str, pattern: str) -> list[str]:
+    """What lies between the matches; every character for an empty pattern."""
+    if not pattern:
+        return list(text)
+    parts: list[str] = []
+    start = 0
+    for found in _compiled(pattern).finditer(text):
+        parts.append(text[start : found.start()])
+        start = found.end()
+    return [*parts, text[start:]]
+
+
+def split_to_map(text: str, between: str, inside: str) -> dict[str, str]:
+    """Parts without the inner delimiter do not count."""
+    if not between or not inside:
+        raise ValueError("a delimiter cannot be empty")
+    pairs = (part.partition(inside) for part in text.split(between))
+    return {key: value for key, found, value in pairs if found}
+
+
+# What stands for upper case, lower case, digits and everything else.
+_MASKS = ("X", "x", "n", "-")
+
+
+def _masked(text: str, masks: tuple[str | None, ...]) -> str:
+    upper, lower, digit, other = masks if len(masks) == len(_MASKS) else _MASKS
+
+    def mask(character: str) -> str:
+        if character.isupper():
+            return upper or character
+        if character.islower():
+            return lower or character
+        return (digit if character.isdigit() else other) or character
+
+    return "".join(map(mask, text))
+
+
+def _mask(text: str | None, *masks: str | None) -> str | None:
+    return None if text is None else _masked(text, masks)
+
+
+def _partly(hides: Callable[[str, int], tuple[str, str, str]]) -> Callable[..., str | None]:
+    """Masks the middle one of the three parts that `hides` cuts the text into."""
+
+    def apply(text: str | None, count: int | None, *masks: str | None) -> str | None:
+        if text is None or count is None:
+            return None
+        if count < 0:
+            raise ValueError("a number of characters cannot be negative")
+        before, hidden, after = hides(text, min(count, len(text)))
+        return before + _masked(hidden, masks) + after
+
+    return apply
+
+
+_mask_left = _partly(lambda text, count: ("", text[:count], text[count:]))
+_mask_right = _partly(lambda text, count: (text[: len(text) - count], text[len(text) - count :], ""))
+_mask_keep_left = _partly(lambda text, count: (text[:count], text[count:], ""))
+_mask_keep_right = _partly(lambda text, count: ("", text[: len(text) - count], text[len(text) - count :]))
+
+_OF_TEXT = ("(VARCHAR) -> VARCHAR", "(VARCHAR, VARCHAR, VARCHAR, VARCHAR, VARCHAR) -> VARCHAR")
+_OF_PART = ("(VARCHAR, INTEGER) -> VARCHAR", "(VARCHAR, INTEGER, VARCHAR, VARCHAR, VARCHAR, VARCHAR) -> VARCHAR")
+_LETTERS = (
+    "upper case as `X`, lower case as `x`, digits as `n`, the rest as `-`, or as four other characters; null keeps."
+)
+
+FUNCTIONS = (
+    scalar(
+        "REGEXP_EXTRACT",
+        ("(VARCHAR, VARCHAR) -> VARCHAR", "(VARCHAR, VARCHAR, INTEGER) -> VARCHAR"),
+        regexp_extract,
+        "What a pattern, which comes first, matches in a text, or one of its groups; null if it does not.",
+        "REGEXP_EXTRACT('(.*) (.*)', 'ada lovelace', 2)",
+    ),
+    scalar(
+        "REGEXP_EXTRACT_ALL",
+        ("(VARCHAR, VARCHAR) -> ARRAY<VARCHAR>", "(VARCHAR, VARCHAR, INTEGER) -> ARRAY<VARCHAR>"),
+        regexp_extract_all,
+        "All that a pattern, which comes first, matches in a text, or one group of each.",
+        "REGEXP_EXTRACT_ALL('[0-9]+', 'a1b22')",
+    ),
+    scalar(
+        "REGEXP_REPLACE",
+        "(VARCHAR, VARCHAR, VARCHAR) -> VARCHAR",
+        regexp_replace,
+        "The text with everything the pattern matches replaced; `$1` is the first group.",
+        "REGEXP_REPLACE('a1b22', '[0-9]+', '#')",
+    ),
+    scalar(
+        "REGEXP_SPLIT_TO_ARRAY",
+        "(VARCHAR, VARCHAR) -> ARRAY<VARCHAR>",
+        regexp_split,
+        "What lies between the matches of a pattern.",
+        "REGEXP_SPLIT_TO_ARRAY('a1b22c', '[0-9]+')",
+    ),
+    scalar(
+        "SPLIT_TO_MAP",
+        "(VARCHAR, VARCHAR, VARCHAR) -> MAP<VARCHAR, VARCHAR>",
+        split_to_map,
+        "Keys and values from a text: the delimiter between entries, then the one between key and value.",
+        "SPLIT_TO_MAP('a=1;b=2', ';', '=')",
+    ),
+    scalar("MASK", _OF_TEXT, _mask, f"The text hidden: {_LETTERS}", "MASK('My Pass 12')", nulls=True),
+    scalar(
+        "MASK_LEFT",
+        _OF_PART,
+        _mask_left,
+        "The same for so many characters on the left.",
+        "MASK_LEFT('My Pass', 4)",
+        nulls=True,
+    ),
+    scalar("MASK_RIGHT", _OF_PART, _mask_right, "The same on the right.", "MASK_RIGHT('My Pass', 4)", nulls=True),
+    scalar(
+        "MASK_KEEP_LEFT",
+        _OF_PART,
+        _mask_keep_left,
+        "The same for all but so many on the left.",
+        "MASK_KEEP_LEFT('My Pass', 4)",
+        nulls=True,
+    ),
+    scalar(
+        "MASK_KEEP_RIGHT",
+        _OF_PART,
+        _mask_keep_right,
+        "The same for all but so many on the right.",
+        "MASK_KEEP_RIGHT('My Pass', 4)",
+        nulls=True,
+    ),
+)
