@@ -17,7 +17,6 @@ from headrace.collect.split import BYTE_ORDER_MARK, Limits, Sent, read_json, rea
 from headrace.config import CollectSettings
 from headrace.errors import Conflict, Refused, UsageError
 from headrace.log.base import ID, Append, Appended, Log, Topic
-from headrace.log.codecs.base import Schemas
 from headrace.log.codecs.json_codec import Decoded, JsonCodec
 
 T = TypeVar("T")
@@ -31,8 +30,8 @@ Partitions: TypeAlias = list[int | None] | None
 class EventCollector(Collector):
     """Decodes by the topic's schema and appends to the log."""
 
-    def __init__(self, log: Log, clock: Clock, settings: CollectSettings, schemas: Schemas | None = None) -> None:
-        self._log, self._clock, self._schemas = log, clock, schemas
+    def __init__(self, log: Log, clock: Clock, settings: CollectSettings) -> None:
+        self._log, self._clock = log, clock
         self._limits = Limits(settings.max_events, settings.max_event_bytes)
         self._max_future_ms = int(settings.max_future_seconds * 1000)
         self._codecs: dict[str, JsonCodec] = {}
@@ -70,7 +69,7 @@ class EventCollector(Collector):
         if raw.form == "records":
             sent, partitions = read_records(body, topic, codec.decoder, self._limits)
         elif raw.form == "avro":
-            sent = read_avro(raw.body, self._schemas, codec.decoder, self._limits, MAX_AVRO_BYTES)
+            sent = read_avro(raw.body, self._log.schemas, codec.decoder, self._limits, MAX_AVRO_BYTES)
         else:
             sent = (read_json if raw.form == "json" else read_lines)(body, codec.decoder, self._limits)
         key = raw.idempotency_key

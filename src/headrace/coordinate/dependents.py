@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.coordinate.catalog import Catalog
+from headrace.log.registry.registry import Incompatible
 from headrace.types import display_name
 
 
@@ -36,3 +37,18 @@ def dependents(catalog: Catalog, topic: str) -> list[str]:
             if sink is not None:
                 waiting.append(sink)
     return list(found)
+
+
+def broken_by(catalog: Catalog, subject: str) -> list[str]:
+    """What reads the topic that a subject describes."""
+    topic = topic_of(subject)
+    return [] if topic is None else dependents(catalog, topic)
+
+
+def with_broken(catalog: Catalog, error: Incompatible) -> Incompatible:
+    """The refusal of a schema says what it has spared."""
+    broken = broken_by(catalog, error.subject)
+    if broken:
+        error.message += f"; it would have broken {', '.join(broken)}"
+        error.data["breaks"] = broken
+    return error

@@ -31,6 +31,7 @@ from headrace.coordinate.events import (
 from headrace.coordinate.insert import insert_rows
 from headrace.coordinate.other import run_other
 from headrace.coordinate.result import StatementResult
+from headrace.coordinate.schemas import register_schemas, with_inferred_columns
 from headrace.coordinate.show import Inspector
 from headrace.coordinate.status import EngineStatus
 from headrace.coordinate.topics import ensure_declared, ensure_sink, find_topic, late_spec, sink_spec
@@ -143,8 +144,9 @@ class StatementExecutor:
     def _create_source(self, statement: CreateSource) -> StatementResult:
         if found := self._existing(statement):
             return found
-        source = source_from(statement, self._catalog)
+        source = source_from(with_inferred_columns(statement, self._log), self._catalog)
         partitions_given = any(given.name == "PARTITIONS" for given in statement.properties)
+        register_schemas(self._log, self._catalog, source)
         topic = ensure_declared(self._log, source, partitions_given)
         source = replace(source, partitions=topic.spec.partitions)
         events: list[Event] = [SourceCreated(source)]
@@ -159,6 +161,7 @@ class StatementExecutor:
         plan = plan_query(statement, self._catalog)
         query_id = self._next_id("CSAS" if statement.kind == "stream" else "CTAS", plan.sink.name)
         self._refuse_shared_topic(plan.sink)
+        register_schemas(self._log, self._catalog, plan.sink)
         ensure_sink(self._log, plan.sink)
         if plan.sink.window:
             self._log.create_topic(late_spec(query_id))

@@ -32,7 +32,7 @@ class Changes:
 
 def read_changes(log: Log, source: Source, version: int, after: Position, snapshot: Snapshot, max_rows: int) -> Changes:
     """The next changes of a view, in order of arrival."""
-    decoder = SourceDecoder(log.topic(source.topic), source)
+    decoder = SourceDecoder(log.topic(source.topic), source, log.schemas)
     stretch = read_stretch(log, source.topic, after, snapshot, decoder.columns, max_rows)
     batch = merge([decoder.decode(records) for records in stretch.records], after)
     events = () if batch is None else tuple(change_events(batch, source, ids_of(batch, version, after)))

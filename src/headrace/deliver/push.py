@@ -122,7 +122,7 @@ def end(reason: str) -> FeedEvent:
 def read_rows(
     log: Log, source: Source, columns: tuple[Column, ...], evaluate: Evaluate, after: Position, until: Snapshot
 ) -> Pushed:
-    decoder = SourceDecoder(log.topic(source.topic), source)
+    decoder = SourceDecoder(log.topic(source.topic), source, log.schemas)
     stretch = read_stretch(log, source.topic, after, until, decoder.columns, ROWS_PER_READ)
     batch = merge([decoder.decode(records) for records in stretch.records], after)
     if batch is None:

@@ -29,7 +29,7 @@ def stream_rows(
 def _rows(
     log: Log, source: Source, columns: Sequence[Column], at_a_time: int, now: Snapshot
 ) -> Iterator[tuple[Any, ...]]:
-    decoder = SourceDecoder(log.topic(source.topic), source)
+    decoder = SourceDecoder(log.topic(source.topic), source, log.schemas)
     position = position_at_start(log, now, source.topic)
     while behind(now, source.topic, position):
         stretch, now = _read(log, decoder, position, now, at_a_time)

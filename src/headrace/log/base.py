@@ -20,12 +20,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from re import Pattern
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 
 from headrace.errors import UsageError
 from headrace.types import Column
+
+if TYPE_CHECKING:
+    from headrace.log.codecs.base import Schemas
 
 Acks = Literal["0", "1", "all"]
 
@@ -348,6 +351,9 @@ class Log(ABC):
     without it, records of different partitions are ordered by time, partition, offset, and `Snapshot.arrival` only
     tells whether anything is new (nor are there stream times). `sizes`: `stats` knows bytes and segments. `evict`:
     `reset_group` can send members away."""
+
+    schemas: Schemas | None = None
+    """Where the schemas of payloads are registered; given by who opens the log."""
 
     # Topics
 

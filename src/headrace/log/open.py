@@ -7,6 +7,7 @@ from headrace.config import Project
 from headrace.errors import ConfigError
 from headrace.log.base import Log
 from headrace.log.local import open_log as open_local_log
+from headrace.log.registry.schemas import RegistrySchemas
 
 
 def open_log(project: Project, clock: Clock) -> Log:
@@ -14,11 +15,13 @@ def open_log(project: Project, clock: Clock) -> Log:
     settings = project.settings.log
     match settings.backend:
         case "local":
-            return open_local_log(project.log_folder, settings, clock)
+            log: Log = open_local_log(project.log_folder, settings, clock)
         case "kafka":
-            return open_kafka_log(project, clock)
+            log = open_kafka_log(project, clock)
         case other:
             raise ConfigError(f"there is no log `{other}`", hint='`[log] backend` is "local" or "kafka"')
+    log.schemas = RegistrySchemas.of_log(log)
+    return log
 
 
 def open_kafka_log(project: Project, clock: Clock) -> Log:

@@ -56,6 +56,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         closing.callback(log.close)
         create_internal_topics(log)
         registry = Registry(log)
+        log.schemas = RegistrySchemas(registry)
         catalog, engine = Catalog(log), EngineStatus(clock)
         statements = StatementExecutor(log, catalog, clock, settings, engine)
         statements.recover()
@@ -93,7 +94,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             engine=engine,
             followers=followers,
             delivery=delivery,
-            collector=EventCollector(log, clock, settings.collect, RegistrySchemas(registry)),
+            collector=EventCollector(log, clock, settings.collect),
             auth=auth,
             metrics=Metrics(),
             rates=Rates(log, clock),

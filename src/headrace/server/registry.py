@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.coordinate.dependents import with_broken
 from headrace.log.registry.base import SCHEMA_TYPES, RegistryError, schema_not_found
 from headrace.log.registry.registry import Incompatible
 from headrace.server.endpoint import Parameter
@@ -21,7 +22,6 @@ from headrace.server.registry_common import (
     schema_answer,
     version_number,
     wanted_schema,
-    with_breaks,
 )
 from headrace.server.registry_models import Registered, SchemaAnswer, SchemaRequest, VersionOf
 from headrace.server.services import Services
@@ -85,7 +85,7 @@ async def register_schema(request: Request, services: Services) -> Response:
         try:
             one = services.registry.register(subject, schema, normalize, body.id or 0, max(0, body.version or 0))
         except Incompatible as error:
-            raise with_breaks(services, error) from None
+            raise with_broken(services.catalog, error) from None
         return Registered(one.id, one.version, one.subject)
 
     return answer(await services.run(register))

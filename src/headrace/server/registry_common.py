@@ -8,16 +8,14 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.coordinate.dependents import dependents, topic_of
 from headrace.errors import HeadraceError, UsageError
 from headrace.log.codecs.json_encode import to_json
 from headrace.log.registry.base import SCHEMA_TYPES, Reference, RegistryError, Schema, SubjectVersion
 from headrace.log.registry.parsed import formatted
-from headrace.log.registry.registry import Incompatible, Registry
+from headrace.log.registry.registry import Registry
 from headrace.server.endpoint import Endpoint, Parameter
 from headrace.server.errors import error_body
 from headrace.server.registry_models import ReferenceModel, RegistryErrorAnswer, SchemaAnswer, SchemaRequest
-from headrace.server.services import Services
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 NORMALIZE = Parameter("normalize", "compare and keep it in normal form", {"type": "boolean", "default": False})
@@ -89,18 +87,3 @@ def described(registry: Registry, schema_id: int, format_: str = "", **more: Any
         rule_set=schema.extra.get("ruleSet"),
         **more,
     )
-
-
-def breaks(services: Services, subject: str) -> list[str]:
-    """What reads the topic that a subject describes."""
-    topic = topic_of(subject)
-    return [] if topic is None else dependents(services.catalog, topic)
-
-
-def with_breaks(services: Services, error: Incompatible) -> Incompatible:
-    """The refusal says what it has spared."""
-    broken = breaks(services, error.subject)
-    if broken:
-        error.message += f"; it would have broken {', '.join(broken)}"
-        error.data["breaks"] = broken
-    return error

@@ -5,11 +5,12 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.coordinate.dependents import broken_by
 from headrace.log.registry.base import GLOBAL, Config, Mode, RegistryError
 from headrace.log.registry.registry import Incompatibility
 from headrace.server.endpoint import Parameter
 from headrace.server.parameters import body_of, flag
-from headrace.server.registry_common import NORMALIZE, answer, breaks, registry_endpoint, version_number, wanted_schema
+from headrace.server.registry_common import NORMALIZE, answer, registry_endpoint, version_number, wanted_schema
 from headrace.server.registry_models import (
     CompatibilityAnswer,
     ConfigAnswer,
@@ -47,7 +48,7 @@ async def _check(request: Request, services: Services, version: int | str | None
     if not verbose:
         return answer({"is_compatible": not found})
     messages = [line for one in found for line in one.lines()]
-    return answer(CompatibilityAnswer(not found, messages, breaks(services, subject) if found else []))
+    return answer(CompatibilityAnswer(not found, messages, broken_by(services.catalog, subject) if found else []))
 
 
 # Levels

@@ -16,15 +16,16 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import UsageError
 from headrace.log.base import ARRIVAL, REST, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Records, Topic
+from headrace.log.codecs.base import Codec, Schemas, Side
 from headrace.log.codecs.json_values import Mismatch, Reader
+from headrace.log.codecs.of_source import source_codec
 from headrace.log.schema import RAW_KEY, RAW_VALUE, arrow_type
 from headrace.sql.evaluate import compile_expression
 from headrace.sql.expressions import Cast, ColumnRef
 from headrace.sql.source import Source
 from headrace.store.columns import python_values
-from headrace.types import BigInt, Column, DataType, Double, Integer, Timestamp, Varchar, display_name
+from headrace.types import BigInt, Column, DataType, Double, Integer, Timestamp, Varchar
 
 _decoder = msgspec.json.Decoder()
 
@@ -32,20 +33,24 @@ _decoder = msgspec.json.Decoder()
 class SourceDecoder:
     """Reads one source from its topic as it is defined now."""
 
-    def __init__(self, topic: Topic, source: Source) -> None:
+    def __init__(self, topic: Topic, source: Source, schemas: Schemas | None = None) -> None:
+        """`schemas`: for a raw topic in a format that needs a registry."""
         self.topic, self.source = topic, source
         self._raw = topic.spec.kind == "raw"
+        # JSON is read field by field: what cannot be converted is null, and the record stays one.
+        self._value_codec = self._codec("value", source.value_format, schemas)
+        self._key_codec = self._codec("key", source.key_format, schemas)
         self._stored = {column.name: self._find(column) for column in source.key + source.value}
-        if self._raw and source.value_format.upper() != "JSON":
-            raise UsageError(
-                f"value format `{source.value_format}` of `{display_name(source.name)}` cannot be read from raw bytes",
-                hint="JSON can",
-            )
         self.columns = self._columns()
         """What to ask the log for."""
         self._plain = set(self._stored) == {stored.name for stored in self._stored.values() if stored} and all(
             self._stored[column.name] == column for column in source.key + source.value
         )
+
+    def _codec(self, side: Side, format_: str, schemas: Schemas | None) -> Codec | None:
+        columns = self.source.key if side == "key" else self.source.value
+        plain = format_.upper() == "JSON" or (side == "key" and format_.upper() == "KAFKA")
+        return source_codec(self.source, side, schemas) if self._raw and columns and not plain else None
 
     def _find(self, declared: Column) -> Column | None:
         stored = () if self._raw else self.topic.spec.key + self.topic.spec.value
@@ -76,14 +81,25 @@ class SourceDecoder:
         system = {name: batch.column(name) for name in there if name.startswith("$") and name != REST}
         if self._raw:
             system[TOMBSTONE] = pc.or_(batch.column(TOMBSTONE), pc.is_null(batch.column(RAW_VALUE.name)))
+        own = self._from_codecs(batch)
         fields = self._fields(batch)
-        own = {column.name: self._column(batch, column, fields) for column in self.source.key + self.source.value}
+        for column in self.source.key + self.source.value:
+            if column.name not in own:
+                own[column.name] = self._column(batch, column, fields)
         return pa.record_batch(system | own)
+
+    def _from_codecs(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        found: dict[str, pa.Array] = {}
+        for codec, name in ((self._key_codec, RAW_KEY.name), (self._value_codec, RAW_VALUE.name)):
+            if codec is not None:
+                decoded = codec.decode(batch.column(name)).batch
+                found |= dict(zip(decoded.schema.names, decoded.columns, strict=True))
+        return found
 
     def _fields(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
         """Per record, what JSON says about columns the topic does not have."""
         name = RAW_VALUE.name if self._raw else REST
-        if name not in batch.schema.names:
+        if name not in batch.schema.names or self._value_codec is not None:
             return [{}] * batch.num_rows
         return [_object(text) for text in batch.column(name).to_pylist()]
 

@@ -93,7 +93,7 @@ class Follower:
     def _decoder_for(self, log: Log) -> SourceDecoder:
         topic = log.topic(self.source.topic)
         if self._decoder is None or self._decoder.topic != topic:
-            self._decoder = SourceDecoder(topic, self.source)
+            self._decoder = SourceDecoder(topic, self.source, log.schemas)
         return self._decoder
 
     def verify(self, log: Log, snapshot: Snapshot) -> None:

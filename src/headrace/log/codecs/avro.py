@@ -199,6 +199,9 @@ class AvroCodec(Codec):
 
     # Writing
 
+    def prepare(self) -> None:
+        self._writing()
+
     def encode(self, batch: pa.RecordBatch) -> Encoded:
         schema_id, plan = self._writing()
         return plan.encode(batch, frame(schema_id))

@@ -50,6 +50,10 @@ class Codec(ABC):
 
     columns: tuple[Column, ...]
 
+    def prepare(self) -> None:
+        """Register the schema it writes with, for formats that have one. `Conflict` if it is incompatible."""
+        return
+
     @abstractmethod
     def decode(self, payloads: pa.Array) -> Decoded:
         """Binary payloads → columns."""

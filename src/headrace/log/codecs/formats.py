@@ -10,10 +10,10 @@ from headrace.log.codecs.json_payloads import JsonPayloads
 from headrace.log.codecs.json_sr import JsonSrCodec
 from headrace.log.codecs.kafka_primitives import KafkaPrimitive
 from headrace.log.codecs.plain import Nothing, Raw
-from headrace.log.codecs.protobuf import ProtobufCodec
+from headrace.log.codecs.protobuf import BareProtobuf, ProtobufCodec
 from headrace.types import Column
 
-FORMATS = ("JSON", "DELIMITED", "KAFKA", "NONE", "RAW", "AVRO", "PROTOBUF", "JSON_SR")
+FORMATS = ("JSON", "DELIMITED", "KAFKA", "NONE", "RAW", "AVRO", "PROTOBUF", "PROTOBUF_NOSR", "JSON_SR")
 REGISTRY_FORMATS = ("AVRO", "PROTOBUF", "JSON_SR")
 """Those whose payloads name a schema in the registry."""
 
@@ -46,6 +46,8 @@ def make_codec(
             return Delimited(columns, options.delimiter)
         case "KAFKA":
             return KafkaPrimitive(columns)
+        case "PROTOBUF_NOSR":
+            return BareProtobuf(columns, options)
         case "NONE":
             return Nothing(columns)
         case "RAW":

@@ -87,12 +87,12 @@ def _type(type_: DataType) -> dict[str, Any]:
             return _SIMPLE[type_]
 
 
-def columns_of_json_schema(text: str) -> list[Column]:
+def columns_of_json_schema(text: str, single: str = "ROWVAL") -> list[Column]:
     """The columns of a schema of objects; properties without a type in SQL are VARCHAR."""
     tree = msgspec.json.decode(text)
     node = _branch(tree)
     if not isinstance(node, dict) or "properties" not in node:
-        return [Column("ROWVAL", _sql(node, 0))]
+        return [Column(single, _sql(node, 0))]
     return [Column(name.upper(), _sql(inner, 0)) for name, inner in node["properties"].items()]
 
 
@@ -178,10 +178,13 @@ class JsonSrCodec(Codec):
         found = self._json.decode(binary(bodies))
         return Decoded(found.batch, dict(sorted((dict(found.errors) | errors).items())), found.rest)
 
-    def encode(self, batch: pa.RecordBatch) -> Encoded:
+    def prepare(self) -> None:
         if self._id is None:
             self._id = self._choose()
-        header = frame(self._id)
+
+    def encode(self, batch: pa.RecordBatch) -> Encoded:
+        self.prepare()
+        header = frame(self._id or 0)
         found = self._json.encode(batch)
         return Encoded(
             binary([None if payload is None else header + payload for payload in found.payloads.to_pylist()]),

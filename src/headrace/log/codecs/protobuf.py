@@ -97,11 +97,17 @@ class ProtobufCodec(Codec):
             return None
         return newest if newest.type == "PROTOBUF" else None
 
+    def prepare(self) -> None:
+        self._writing()
+
     def encode(self, batch: pa.RecordBatch) -> Encoded:
+        header, writer = self._writing()
+        return writer.encode(batch, header)
+
+    def _writing(self) -> tuple[bytes, ProtoWriter]:
         if self._writer is None:
             self._writer = self._choose_writer()
-        header, writer = self._writer
-        return writer.encode(batch, header)
+        return self._writer
 
     def _choose_writer(self) -> tuple[bytes, ProtoWriter]:
         """The schema that is given; else the subject's newest if its first message can hold the columns; else ours."""
@@ -131,6 +137,35 @@ def _column(
             errors.setdefault(row, f"`{name}{mismatch.path}` {mismatch.message}")
             values.append(None)
     return build(column, values, None, errors) if messages else pa.nulls(0, arrow_type(column.type))
+
+
+class BareProtobuf(Codec):
+    """PROTOBUF_NOSR: messages alone, of the schema that the columns make; nothing is registered."""
+
+    def __init__(self, columns: tuple[Column, ...], options: FormatOptions | None = None) -> None:
+        options = options or FormatOptions()
+        files = ProtoFiles(proto_schema(columns, options.full_name))
+        self.columns = columns
+        self._reader = ProtoReader(columns, files.message())
+        self._writer = ProtoWriter(columns, files, options)
+
+    def decode(self, payloads: pa.Array) -> Decoded:
+        values = values_of(payloads)
+        errors: dict[int, str] = {}
+        messages: list[Any] = [None] * len(values)
+        for row, value in enumerate(values):
+            try:
+                messages[row] = None if value is None else self._reader.parse(value)
+            except DecodeError:
+                errors[row] = "the payload is not such a message, or ends too early"
+        readers = [self._reader] * len(values)
+        arrays = {
+            column.name: _column(column, place, messages, readers, errors) for place, column in enumerate(self.columns)
+        }
+        return decoded(self.columns, arrays, len(values), errors)
+
+    def encode(self, batch: pa.RecordBatch) -> Encoded:
+        return self._writer.encode(batch)
 
 
 class ProtoReader:

@@ -79,7 +79,7 @@ class KafkaLog(Log):
         self.settings = settings
         self.connection = Connection(settings.kafka)
         self._clock = clock
-        self._schemas = schemas
+        self.schemas = schemas
         prefix = settings.kafka.prefix
         self.admin = AdminClient(self.connection.conf())
         self.fetcher = Fetcher(self.connection)
@@ -113,7 +113,7 @@ class KafkaLog(Log):
 
     def create_topic(self, spec: TopicSpec) -> Topic:
         # A format nobody can write must be noticed before the topic is there.
-        topic_codecs(normalize_spec(spec), self._schemas)
+        topic_codecs(normalize_spec(spec), self.schemas)
         return self._topics.create(spec)
 
     def alter_topic(self, spec: TopicSpec) -> Topic:
@@ -168,7 +168,7 @@ class KafkaLog(Log):
         topic = self._topics.get(name)
         encoder = self._encoders.get(name)
         if encoder is None or encoder.topic != topic:
-            encoder = self._encoders[name] = Encoder(topic, self.kafka_name(name), self._clock, self._schemas)
+            encoder = self._encoders[name] = Encoder(topic, self.kafka_name(name), self._clock, self.schemas)
         return encoder
 
     def _check_sizes(self, batch: Outgoing) -> None:
@@ -254,7 +254,7 @@ class KafkaLog(Log):
     ) -> Iterator[Records]:
         found = self._topics.get(topic)
         check_partition(found, partition)
-        decoder = Decoder(found, self._schemas, columns)
+        decoder = Decoder(found, self.schemas, columns)
         ends = self._snapshots.ends(found, partition)
         if not ends.start <= start <= ends.end:
             raise OffsetOutOfRange(

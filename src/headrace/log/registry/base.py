@@ -28,6 +28,7 @@ class RegistryError(HeadraceError):
     def __init__(self, error_code: int, message: str, **more: Any) -> None:
         super().__init__(message, error_code=error_code, **more)
         self.error_code = error_code
+        self.status = int(str(error_code)[:3])  # type: ignore[misc]
 
 
 def subject_not_found(subject: str) -> RegistryError:

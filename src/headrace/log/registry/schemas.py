@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from headrace.errors import NotFound
+from headrace.log.base import Log
 from headrace.log.codecs.base import SchemaType, WriterSchema
 from headrace.log.registry.base import RegistryError, Schema
 from headrace.log.registry.registry import Registry
@@ -17,7 +18,22 @@ class RegistrySchemas:
     """`codecs.base.Schemas`, of a registry."""
 
     def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+        self._opened: Registry | None = registry
+        self._log: Log | None = None
+
+    @classmethod
+    def of_log(cls, log: Log) -> Self:
+        """Of the registry in a log, opened when a schema is first needed."""
+        made = cls.__new__(cls)
+        made._opened, made._log = None, log
+        return made
+
+    @property
+    def _registry(self) -> Registry:
+        if self._opened is None:
+            assert self._log is not None
+            self._opened = Registry(self._log)
+        return self._opened
 
     def by_id(self, schema_id: int) -> WriterSchema:
         try:

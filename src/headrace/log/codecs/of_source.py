@@ -1,0 +1,22 @@
+"""The codecs of a declared stream or table: its formats with what WITH (…) says about them."""
+
+from __future__ import annotations
+
+from headrace.log.codecs.base import Codec, FormatOptions, Schemas, Side
+from headrace.log.codecs.formats import make_codec
+from headrace.sql.source import Source
+
+
+def source_codec(source: Source, side: Side, schemas: Schemas | None, keep_rest: bool = False) -> Codec:
+    if side == "key":
+        options = FormatOptions(
+            delimiter=source.key_delimiter or ",", full_name=source.key_schema_name, schema_id=source.key_schema_id
+        )
+        return make_codec(source.key_format, source.topic, source.key, "key", options, schemas)
+    options = FormatOptions(
+        delimiter=source.value_delimiter or ",",
+        wrap_single_value=source.wrap_single_value is not False,
+        full_name=source.value_schema_name,
+        schema_id=source.value_schema_id,
+    )
+    return make_codec(source.value_format, source.topic, source.value, "value", options, schemas, keep_rest)
