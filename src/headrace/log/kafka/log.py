@@ -312,7 +312,7 @@ class KafkaLog(Log):
             self._topics.all,
             self._ends,
             self.offset_at_time,
-            lambda topic: Decoder(self._topics.get(topic), self._schemas, columns),
+            lambda topic: Decoder(self._topics.get(topic), self.schemas, columns),
             topics,
             group,
             start,
