@@ -11,12 +11,15 @@ import binascii
 import csv
 import datetime
 import decimal
-import io
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START, TopicSpec
+from headrace.process.arrow_values import to_values
 from headrace.sql.numeric import double_text
 from headrace.types import (
     Array,
@@ -86,11 +89,19 @@ class Format:
         return {column.name: None if text == "" else from_json(text, column.type) for column, text in pairs}
 
     def _join(self, texts: list[str | None]) -> str:
-        out = io.StringIO()
-        writer = csv.writer(out, delimiter=self.delimiter, quoting=csv.QUOTE_MINIMAL, lineterminator="")
-        writer.writerow(["" if text is None else text for text in texts])
-        # Python quotes a lone empty field, ksqlDB does not.
-        return "" if out.getvalue() == '""' else out.getvalue()
+        fields = [self._quoted(text, place == 0) for place, text in enumerate(texts)]
+        return self.delimiter.join(fields)
+
+    def _quoted(self, text: str | None, first: bool) -> str:
+        """As Java's usual CSV writer: quoted where it must be, and a line never begins with anything but a letter or
+        a digit."""
+        if text is None:
+            return ""
+        odd_start = first and not (text[:1].isascii() and text[:1].isalnum())
+        special = any(mark in text for mark in (self.delimiter, '"', "\n", "\r"))
+        if odd_start or special or text[:1] <= "#" or text[-1:] <= " ":
+            return text if text == "" and not first else '"' + text.replace('"', '""') + '"'
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +123,15 @@ class TopicFormat:
         if self.spec.windowed and record.get("window"):
             row |= {WINDOW_START: record["window"]["start"], WINDOW_END: record["window"]["end"]}
         return row
+
+    def rows(self, batch: pa.RecordBatch) -> list[Row]:
+        """Values as the evaluator has them, whatever year a moment is in."""
+        types = {column.name: column.type for column in self.spec.key + self.spec.value}
+        columns = {
+            name: to_values(array, types[name]) if name in types else array.to_pylist()
+            for name, array in zip(batch.schema.names, batch.columns, strict=True)
+        }
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def record(self, row: Row) -> Record:
         keyless = all(row[column.name] is None for column in self.key.columns)
@@ -216,12 +236,12 @@ def to_json(value: Any, type_: DataType) -> Json:
     if value is None:
         return None
     match type_:
+        case Double() if not math.isfinite(value):
+            return double_text(value)
         case Bytes():
             return base64.b64encode(value).decode()
         case Date():
             return (value - EPOCH).days
-        case Timestamp():
-            return _milliseconds(value)
         case Array(element):
             return [to_json(item, element) for item in value]
         case Map(key, inner):
@@ -236,14 +256,6 @@ def to_json(value: Any, type_: DataType) -> Json:
 def _map_key(value: Any, type_: DataType) -> str:
     plain = to_json(value, type_)
     return plain if isinstance(plain, str) else _text(plain)
-
-
-def _milliseconds(value: Any) -> int:
-    if isinstance(value, int):
-        return value // 1000
-    moment = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
-    since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    return int(since // datetime.timedelta(milliseconds=1))
 
 
 def delimited(value: Any, type_: DataType) -> str | None:

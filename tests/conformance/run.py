@@ -69,15 +69,16 @@ class Engine:
     def format(self, case: CaseData, topic: str) -> TopicFormat:
         return topic_format(case, self.log.topic(topic).spec)
 
-    def compute(self) -> None:
+    def compute(self, record_by_record: bool = False) -> None:
         """Each query reads what is there and ends; they were created inputs first."""
+        settings = SparkSettings(max_rows_per_batch=1) if record_by_record else SparkSettings()
         for query in self.catalog.queries():
             spec = query_spec(query, self.catalog, self.folder / "checkpoints")
             running = start_query(
                 self.spark,
                 self.folder / "log",
                 lambda name: self.log.topic(name).spec,
-                SparkSettings(),
+                settings,
                 spec,
                 available_now=True,
             )
@@ -88,7 +89,7 @@ class Engine:
         found: list[Row] = []
         for number, ends in enumerate(self.log.snapshot().ends[topic]):
             for records in self.log.read(topic, number, ends.start, ends.end):
-                found += records.batch.to_pylist()
+                found += format_.rows(records.batch)
         return [format_.record(row) for row in sorted(found, key=lambda row: row["$arrival"])]
 
 
@@ -139,7 +140,7 @@ def _differences(case: CaseData, spark: SparkSession) -> list[str]:
         for statement in case["statements"]:
             engine.executor.execute(statement)
         engine.append(case, case["inputs"])
-        engine.compute()
+        engine.compute(case["granularity"] == "per-record")
         actual = [record for topic in case["compare"] for record in engine.records(case, topic)]
         return compare_topics(case, actual)
 

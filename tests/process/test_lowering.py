@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.errors import UsageError
 from headrace.log.base import Append, TopicSpec
 from headrace.process.batch import run_batch
 from tests.process.pipeline import Pipeline, Row
@@ -198,7 +197,9 @@ def put_bytes(pipeline: Pipeline, records: list[tuple[bytes | None, bytes | None
     pipeline.log.append([Append("bytes", batch)]).result(30)
 
 
-def test_a_query_may_say_which_column_is_the_time(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_query_may_say_which_column_is_the_time_and_loses_rows_that_have_none(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     sql = """
     CREATE STREAM s (k VARCHAR KEY, at BIGINT) WITH (KAFKA_TOPIC='s');
     CREATE STREAM out WITH (TIMESTAMP='at') AS SELECT k, at FROM s;
@@ -206,10 +207,21 @@ def test_a_query_may_say_which_column_is_the_time(spark: SparkSession, tmp_path:
     with Pipeline(tmp_path, sql) as pipeline:
         pipeline.put("s", [{"K": "a", "AT": at, "$time": 7} for at in (5_000, None, -1)])
         pipeline.run(spark, "out")
-        assert picked(pipeline.records("OUT"), "AT $time") == [(5_000, 5_000), (None, 7), (-1, 7)]
+        assert picked(pipeline.records("OUT"), "AT $time") == [(5_000, 5_000)]
 
 
-def test_an_aggregate_over_a_table_is_refused(tmp_path: Path) -> None:
-    sql = "CREATE TABLE users (id VARCHAR PRIMARY KEY, age INTEGER) WITH (KAFKA_TOPIC='users', PARTITIONS=1);"
-    with Pipeline(tmp_path, sql) as pipeline, pytest.raises(UsageError, match="table"):
-        pipeline.executor.execute("CREATE TABLE t AS SELECT age, COUNT(*) AS n FROM users GROUP BY age;")
+def test_an_aggregate_over_a_table_takes_away_what_a_row_was(spark: SparkSession, tmp_path: Path) -> None:
+    sql = """
+    CREATE TABLE users (id VARCHAR PRIMARY KEY, city VARCHAR, age INTEGER) WITH (KAFKA_TOPIC='users');
+    CREATE TABLE cities AS SELECT city, COUNT(*) AS people, SUM(age) AS years, COLLECT_LIST(age) AS ages
+      FROM users GROUP BY city;
+    """
+    with Pipeline(tmp_path, sql) as pipeline:
+        pipeline.put("users", [{"ID": "a", "CITY": "Bern", "AGE": 30}, {"ID": "b", "CITY": "Bern", "AGE": 40}])
+        pipeline.put("users", [{"ID": "c", "CITY": "Ulm", "AGE": 5}, {"ID": None, "CITY": "Ulm", "AGE": 9}])
+        pipeline.run(spark, "cities")
+        pipeline.put("users", [{"ID": "a", "CITY": "Ulm", "AGE": 31}, {"ID": "b", "CITY": "Bern", "AGE": 41}])
+        pipeline.put("users", [{"ID": "b", "$tombstone": True}, {"ID": "c", "CITY": None, "AGE": 6}])
+        pipeline.run(spark, "cities")
+        # A group that is empty stays, with a count of 0.
+        assert picked(pipeline.table("CITIES"), "CITY PEOPLE YEARS AGES") == [("Bern", 0, 0, []), ("Ulm", 1, 31, [31])]

@@ -9,7 +9,7 @@ from headrace.coordinate.catalog import Catalog
 from headrace.errors import QueryFailed
 from headrace.process.base import QuerySpec
 from headrace.sql.api import parse, plan_insert_select, plan_query, plan_select
-from headrace.sql.plan import PersistentQuery, PushQuery
+from headrace.sql.plan import PersistentQuery, PushQuery, may_be_late
 from headrace.sql.statements import CreateAsSelect, InsertSelect, SelectStatement
 
 
@@ -36,7 +36,7 @@ def query_spec(query: QueryDefinition, catalog: Catalog, checkpoints: Path) -> Q
         version=query.version,
         plan=plan,
         checkpoint=checkpoints / checkpoint_name(query),
-        late_topic=late_topic(query.id) if plan.sink.window and not query.transient else None,
+        late_topic=late_topic(query.id) if may_be_late(plan.root) and not query.transient else None,
     )
 
 

@@ -46,7 +46,7 @@ from headrace.sql.api import (
     source_from,
     transient_query,
 )
-from headrace.sql.plan import PersistentQuery, PushQuery
+from headrace.sql.plan import PersistentQuery, PushQuery, may_be_late
 from headrace.sql.script import did_you_mean
 from headrace.sql.source import Source
 from headrace.sql.statements import (
@@ -163,8 +163,7 @@ class StatementExecutor:
         self._refuse_shared_topic(plan.sink)
         register_schemas(self._log, self._catalog, plan.sink)
         ensure_sink(self._log, plan.sink)
-        if plan.sink.window:
-            self._log.create_topic(late_spec(query_id))
+        self._make_ledger(plan, query_id)
         self._catalog.append(self._created(plan, query_id, statement.text))
         message = f"{statement.kind} `{display_name(plan.sink.name)}` is kept up to date by query {query_id}"
         return StatementResult(statement.text, "created", message, query_id=query_id)
@@ -173,9 +172,14 @@ class StatementExecutor:
         plan = plan_insert_select(statement, self._catalog)
         query_id = f"{INSERT_PREFIX}{self._catalog.state.last_query_number + 1}"
         query = self._definition(plan, query_id, statement.text)
+        self._make_ledger(plan, query_id)
         self._catalog.append([QueryCreated(query)])
         message = f"query {query_id} writes to stream `{display_name(plan.sink.name)}` too"
         return StatementResult(statement.text, "created", message, query_id=query_id)
+
+    def _make_ledger(self, plan: PersistentQuery, query_id: str) -> None:
+        if may_be_late(plan.root):
+            self._log.create_topic(late_spec(query_id))
 
     def _alter(self, statement: AlterSource) -> StatementResult:
         """The topic gets the columns too, so that what arrives is kept in them."""

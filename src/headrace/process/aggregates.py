@@ -15,7 +15,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from headrace.errors import UsageError
-from headrace.process.comparable import comparable
+from headrace.process.comparable import comparable, has_map
 from headrace.process.expressions import lower_expression
 from headrace.process.functions.aggregates import lower_in_python
 from headrace.process.lower.rows import column
@@ -24,7 +24,7 @@ from headrace.sql.expressions import Call
 from headrace.sql.expressions import Literal as LiteralExpression
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.plan import Named
-from headrace.types import BigInt, DataType, Decimal, Integer, Map
+from headrace.types import BigInt, DataType, Decimal, Integer
 
 # 2^12 hashes: up to 4,096 different values are counted exactly, more within about 1.6 %
 # (docs/decisions/count-distinct.md).
@@ -178,7 +178,7 @@ def _collect(of: Aggregated) -> Decomposed:
 
 
 def _collect_set(of: Aggregated) -> Decomposed | None:
-    if isinstance(of.type(), Map):
+    if has_map(of.type()):
         return None
     distinct = Decomposed((_listed(of),), lambda entries: F.array_distinct(_values(entries)))
     return Decomposed(distinct.parts, lambda entries: F.slice(distinct.result(entries), 1, MOST_COLLECTED))

@@ -22,7 +22,7 @@ from headrace.process.functions.arguments import Arguments, Scope
 from headrace.process.functions.numbers import divide_doubles, remainder_doubles
 from headrace.process.spark_types import spark_type
 from headrace.sql import expressions as E
-from headrace.types import Array, BigInt, DataType, Decimal, Double, Integer, Varchar
+from headrace.types import Array, BigInt, DataType, Decimal, Double, Integer, Map, Varchar
 
 NO_SCOPE: Scope = MappingProxyType({})
 # LIKE without ESCAPE has no escape character; Spark wants one, so it gets one that no pattern holds.
@@ -199,8 +199,15 @@ def _array(node: E.ArrayLiteral, scope: Scope) -> Column:
 
 
 def _map(node: E.MapLiteral, scope: Scope) -> Column:
+    type_ = _type(node)
+    assert isinstance(type_, Map)
     parts = [lower_expression(part, scope) for entry in node.entries for part in entry]
-    return F.create_map(*parts).cast(spark_type(_type(node)))
+    # A map has no null key; to Spark one is an error that would end the query. KSQL's JSON calls it `null`.
+    if isinstance(type_.key, Varchar):
+        parts[::2] = [F.coalesce(key, F.lit("null")) for key in parts[::2]]
+        return F.create_map(*parts).cast(spark_type(type_))
+    keyed = [key.isNotNull() for key in parts[::2]]
+    return F.when(reduce(lambda one, other: one & other, keyed), F.create_map(*parts)).cast(spark_type(type_))
 
 
 def _struct(node: E.StructLiteral, scope: Scope) -> Column:

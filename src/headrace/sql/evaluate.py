@@ -43,7 +43,7 @@ from headrace.sql.expressions import (
 )
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.like import like_matcher
-from headrace.types import Array
+from headrace.types import Array, Map, Varchar
 
 Row: TypeAlias = Mapping[str, Any]
 Compiled: TypeAlias = Callable[[Row], Any]
@@ -275,7 +275,13 @@ def _array_literal(node: ArrayLiteral, now: Now) -> Compiled:
 @_compile.register
 def _map_literal(node: MapLiteral, now: Now) -> Compiled:
     entries = [(_compile(key, now), _compile(value, now)) for key, value in node.entries]
-    return lambda row: {key(row): value(row) for key, value in entries}
+    # No map of the log has a null key; KSQL's JSON calls it so.
+    unnamed = "null" if isinstance(node.type, Map) and isinstance(node.type.key, Varchar) else None
+
+    def name(key: Any) -> Any:
+        return unnamed if key is None else key
+
+    return lambda row: {name(key(row)): value(row) for key, value in entries}
 
 
 @_compile.register

@@ -286,6 +286,15 @@ def scanned(node: PlanNode) -> tuple[Source, ...]:
     return tuple(below.source for below in walk(node) if isinstance(below, Scan))
 
 
+def may_be_late(node: PlanNode) -> bool:
+    """Whether rows can come too late for it: there is a window, or a join within a time."""
+    return any(
+        (isinstance(below, Aggregate) and below.window is not None)
+        or (isinstance(below, Join) and below.within is not None)
+        for below in walk(node)
+    )
+
+
 def is_table(node: PlanNode) -> bool:
     """Whether the node's rows are changes by a primary key."""
     match node:

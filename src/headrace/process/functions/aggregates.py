@@ -38,10 +38,12 @@ def aggregate_rows(name: str, rows: list[dict[str, Any]] | None) -> Any:
     steps: Any = getattr(FUNCTIONS[name], "steps", None)
     state = steps.init()
     try:
-        for row in rows or ():
+        for number, row in enumerate(rows or ()):
             arguments = [value for key, value in row.items() if key != "sign"]
             if arguments and arguments[0] is None and not steps.nulls:
                 continue
+            if steps.ordered:
+                arguments = [number, *arguments]
             if row["sign"] > 0:
                 state = steps.add(state, *arguments)
             elif steps.undo is not None:

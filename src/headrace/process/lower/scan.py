@@ -54,7 +54,8 @@ def lower_scan(node: Scan, inputs: Inputs, needed: Collection[str], min_lag: int
     """Of the source's columns only the `needed` ones: what is not read need not be mapped, copied or planned for."""
     source = node.source
     topic = inputs.topic(source.topic)
-    declared = [column_ for column_ in source.key + source.value if column_.name in needed]
+    keys = source.key if source.kind == "table" else ()
+    declared = [column_ for column_ in source.key + source.value if column_.name in needed or column_ in keys]
     bounds = (WINDOW_START, WINDOW_END) if source.window is not None else ()
     frame = inputs.read(topic, [*_stored_names(topic, declared), *SYSTEM, *bounds], min_lag)
     if topic.kind == "raw":
@@ -65,6 +66,10 @@ def lower_scan(node: Scan, inputs: Inputs, needed: Collection[str], min_lag: int
     found += [column(ours).alias(theirs.name) for ours, theirs in zip(bounds, WINDOW_COLUMNS, strict=False)]
     pseudo = {"ROWTIME": column(TIME), "ROWPARTITION": column(PARTITION).cast("long"), "ROWOFFSET": column(OFFSET)}
     found += [value.alias(name) for name, value in pseudo.items()]
+    if source.kind == "table":
+        # A row without a key is no row of a table.
+        for key in source.key:
+            frame = frame.filter(_find(topic, source, key).isNotNull())
     return Rows(
         frame.select(*found, *(column(name) for name in (*SYSTEM, *bounds))),
         changelog=source.kind == "table",

@@ -11,10 +11,11 @@ from headrace.errors import UsageError
 from headrace.log.base import ROUTE, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Route
 from headrace.process.base import LATE_COLUMNS
 from headrace.process.lower.rows import LATE_ROW, Rows, column
+from headrace.process.moments import parse_moments
 from headrace.process.spark_types import spark_type
 from headrace.sql.plan import PersistentQuery
 from headrace.sql.source import Source
-from headrace.types import BigInt, Timestamp, display_name
+from headrace.types import BigInt, Timestamp, Varchar, display_name
 
 MAIN, LATE = 0, 1
 
@@ -38,7 +39,9 @@ def route_rows(query: PersistentQuery, rows: Rows, late: DataFrame | None, late_
         *rows.carried(*([LATE_ROW] if rows.late else [])),
     )
     if query.sink.timestamp is not None:
-        main = main.withColumn(TIME, _event_time(query.sink))
+        # A row whose time cannot be, as in KSQL, is not written; a deletion has no columns to take one from.
+        own = F.when(column(TOMBSTONE), column(TIME)).otherwise(_event_time(query.sink))
+        main = main.withColumn(TIME, own).filter(column(TIME) >= 0)
     main_route = Route(query.sink.topic, {name: name for name in names + system})
     if late_topic is None or (late is None and not rows.late):
         return Routed(main, (main_route,))
@@ -58,20 +61,20 @@ def _split(frame: DataFrame) -> DataFrame:
 
 
 def _event_time(sink: Source) -> Column:
-    """WITH (TIMESTAMP='column'): the rows' own time. One that is null, or before 1970, which no event time may be,
-    leaves the row the time of the record it was made from."""
+    """WITH (TIMESTAMP='column'): the rows' own time, in milliseconds; null where there is none."""
     value = column(sink.timestamp or "")
     match {c.name: c.type for c in sink.key + sink.value}.get(sink.timestamp or ""):
         case BigInt():
-            milliseconds = value
+            return value
         case Timestamp():
-            milliseconds = F.unix_millis(value)
+            return F.unix_millis(value)
+        case Varchar():
+            return parse_moments(value, sink.timestamp_format)
         case _:
             raise UsageError(
-                f"`{display_name(sink.timestamp or '')}` cannot be the event time of `{display_name(sink.name)}` yet",
-                hint="a column of type BIGINT (milliseconds) or TIMESTAMP can",
+                f"`{display_name(sink.timestamp or '')}` cannot be the event time of `{display_name(sink.name)}`",
+                hint="a column of type BIGINT (milliseconds), TIMESTAMP or VARCHAR with TIMESTAMP_FORMAT can",
             )
-    return F.coalesce(F.when(milliseconds >= 0, milliseconds), column(TIME))
 
 
 def _union(main: DataFrame, late: DataFrame) -> DataFrame:

@@ -100,6 +100,15 @@ final class Change {
     StructType key = new StructType().add(rows.schema().fields()[KEY]);
     return rows.groupBy(functions.col("`" + rows.columns()[KEY] + "`"))
         .as(Encoders.row(key), Encoders.row(rows.schema()))
-        .transformWithState(processor, mode, OutputMode.Update(), Encoders.row(out));
+        .transformWithState(processor, mode, OutputMode.Update(), Encoders.row(optional(out)));
+  }
+
+  /** Any part may be missing from what comes out, also where Spark could see that nothing missing goes in. */
+  private static StructType optional(StructType columns) {
+    StructType found = new StructType();
+    for (StructField field : columns.fields()) {
+      found = found.add(field.name(), field.dataType(), true);
+    }
+    return found;
   }
 }
