@@ -197,9 +197,7 @@ def put_bytes(pipeline: Pipeline, records: list[tuple[bytes | None, bytes | None
     pipeline.log.append([Append("bytes", batch)]).result(30)
 
 
-def test_a_query_may_say_which_column_is_the_time_and_loses_rows_that_have_none(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_query_may_say_which_column_is_the_time_which_all_rows_need(spark: SparkSession, tmp_path: Path) -> None:
     sql = """
     CREATE STREAM s (k VARCHAR KEY, at BIGINT) WITH (KAFKA_TOPIC='s');
     CREATE STREAM out WITH (TIMESTAMP='at') AS SELECT k, at FROM s;
