@@ -116,6 +116,10 @@ class ServerSettings(Settings, frozen=True):
     """Address to bind. Anything but loopback needs `[auth] keys`."""
     port: int = 8080
     """Port of the HTTP API and the console."""
+    workers: int = 1
+    """Processes that take events in. Each beyond the first is a collector that does nothing else, on `collect_port`."""
+    collect_port: int = 0
+    """Port that all collectors share; 0 is the one after the server's."""
     max_body_bytes: int = 16 * 1024 * 1024
     """Largest request body, after decompression."""
     body_seconds: float = 10.0

@@ -1,4 +1,5 @@
-"""`headrace up`: one supervisor, two children. It starts server and engine, restarts what dies, stops both in order."""
+"""`headrace up`: one supervisor and its children. It starts server, engine and the collectors there are to be, restarts
+what dies, stops all in order."""
 
 from __future__ import annotations
 
@@ -19,10 +20,11 @@ from headrace.config import Project
 from headrace.coordinate.child import Child, sweep
 from headrace.coordinate.local import Holder, UpLock
 from headrace.coordinate.ports import choose_port, port_holder
-from headrace.errors import Conflict, Refused
+from headrace.errors import ConfigError, Conflict, Refused
 
 POLL_S = 0.1
-ENGINE_STOP_S, SERVER_STOP_S = 20.0, 15.0
+ENGINE_STOP_S, SERVER_STOP_S, COLLECTOR_STOP_S = 20.0, 15.0, 10.0
+MOST_WORKERS = 64
 START_FAILURES = 3
 """A child that fails this often before everything was ready once will not get better by itself."""
 EXIT_HOPELESS = 78
@@ -56,6 +58,11 @@ class Supervisor:
         engine = ["headrace.coordinate.engine", "--project", folder]
         self._server = Child("server", server, logs / "server.log", mark, clock)
         self._engine = Child("engine", engine, logs / "engine.log", mark, clock)
+        taking = ["headrace.server.collector", "--project", folder, "--port", str(collect_port(project, port))]
+        self._collectors = [
+            Child(f"collector {number}", taking, logs / f"collector-{number}.log", mark, clock)
+            for number in range(1, project.settings.server.workers)
+        ]
         self._ready = False
         self._waiting_for = ""
 
@@ -71,6 +78,8 @@ class Supervisor:
         try:
             self._server.start()
             self._engine.start()
+            for child in self._collectors:
+                child.start()
             return self._watch()
         finally:
             self._stop()
@@ -78,7 +87,7 @@ class Supervisor:
     def _watch(self) -> int:
         checked = 0.0
         while not self._stop_signals:
-            for child in (self._server, self._engine):
+            for child in (self._server, self._engine, *self._collectors):
                 if not self._tend(child):
                     return 1
             if not self._ready and self._clock.monotonic() - checked >= 0.2:
@@ -113,9 +122,12 @@ class Supervisor:
             self._say(Notice("waiting", text))
 
     def _stop(self) -> None:
-        """The engine first: its last commits need the server. A second signal cuts both short."""
+        """The engine and the collectors first: their last commits need the server. A second signal cuts all short."""
         self._say(Notice("stopping", "stopping"))
-        for child, seconds in ((self._engine, ENGINE_STOP_S), (self._server, SERVER_STOP_S)):
+        for child in self._collectors:
+            child.terminate()
+        collectors = [(child, COLLECTOR_STOP_S) for child in self._collectors]
+        for child, seconds in (*collectors, (self._engine, ENGINE_STOP_S), (self._server, SERVER_STOP_S)):
             child.terminate()
             deadline = self._clock.monotonic() + seconds
             while not child.stopped_within(POLL_S):
@@ -134,10 +146,16 @@ class Supervisor:
         self._stop_signals += 1
 
 
+def collect_port(project: Project, port: int) -> int:
+    """Where collector processes listen, for a server on `port`."""
+    return project.settings.server.collect_port or port + 1
+
+
 def prepare(project: Project, port: int | None, clock: Clock) -> tuple[UpLock, int]:
     """Everything that can be refused before anything is started: the binding, the lock, the port."""
     settings = project.settings.server
     check_binding(project)
+    check_workers(project)
     lock = UpLock.acquire(project.data)
     try:
         sweep(supervised_mark(project))
@@ -170,6 +188,14 @@ def check_binding(project: Project) -> None:
         f"refusing to listen on `{host}` without keys: anybody who reaches it could read and change everything",
         hint='set a key in headrace.toml:  [[auth.keys]] with key = "…" and role = "admin", or listen on 127.0.0.1',
     )
+
+
+def check_workers(project: Project) -> None:
+    workers = project.settings.server.workers
+    if not 1 <= workers <= MOST_WORKERS:
+        raise ConfigError(f"`[server] workers` cannot be {workers}", hint=f"1 to {MOST_WORKERS}")
+    if workers > 1 and project.settings.log.backend != "local":
+        raise ConfigError("`[server] workers` is for the local log", hint="with Kafka, start more servers instead")
 
 
 def _is_loopback(host: str) -> bool:

@@ -18,25 +18,25 @@ from headrace.server.endpoint import NDJSON, Endpoint, Parameter
 from headrace.server.errors import json_response
 from headrace.server.models import EventsAnswer, NewRecords, Place, Rejected
 from headrace.server.parameters import integer
-from headrace.server.services import Services
+from headrace.server.services import Intake
 
 INLINE_BYTES = 16 * 1024
 """Decoding less than this is faster than handing it to another thread."""
 STATUS: dict[Acks, int] = {"all": 200, "1": 202, "0": 204}
 
 
-async def send_events(request: Request, services: Services) -> Response:
+async def send_events(request: Request, services: Intake) -> Response:
     topic = services.log.topic(request.path_params["topic"])
     form = form_of(request.headers.get("content-type", ""), topic.spec.kind == "raw")
     return await _send(request, services, topic.name, form)
 
 
-async def send_records(request: Request, services: Services) -> Response:
+async def send_records(request: Request, services: Intake) -> Response:
     topic = services.log.topic(request.path_params["topic"])
     return await _send(request, services, topic.name, "records")
 
 
-async def _send(request: Request, services: Services, name: str, form: Form) -> Response:
+async def _send(request: Request, services: Intake, name: str, form: Form) -> Response:
     headers = request.headers
     raw = RawEvents(
         topic=name,
@@ -55,7 +55,7 @@ async def _send(request: Request, services: Services, name: str, form: Form) -> 
     return _answer(outcome, raw.acks)
 
 
-async def _collect(services: Services, raw: RawEvents, encoding: str) -> Outcome:
+async def _collect(services: Intake, raw: RawEvents, encoding: str) -> Outcome:
     def take() -> Future[Outcome]:
         body = decompress(raw.body, encoding, services.body_limits.max_bytes)
         if not body and raw.form != "bytes":

@@ -8,10 +8,10 @@ from starlette.responses import Response
 from headrace.server.endpoint import TEXT, Endpoint
 from headrace.server.errors import json_response
 from headrace.server.models import Health, Ready
-from headrace.server.services import Services
+from headrace.server.services import Intake, Services
 
 
-async def healthz(request: Request, services: Services) -> Response:
+async def healthz(request: Request, services: Intake) -> Response:
     return json_response(Health("ok"))
 
 
@@ -39,7 +39,7 @@ def waiting_for(services: Services) -> list[str]:
     return waiting
 
 
-async def metrics(request: Request, services: Services) -> Response:
+async def metrics(request: Request, services: Intake) -> Response:
     text = await services.run(services.metrics.text)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 

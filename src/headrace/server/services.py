@@ -34,31 +34,46 @@ T = TypeVar("T")
 MAX_WAITING_QUERIES = 256
 
 
-@dataclass(slots=True)
-class Services:
+@dataclass(kw_only=True)
+class Intake:
+    """What taking events in needs: all that a collector process has."""
+
     project: Project
     clock: Clock
     log: Log
+    collector: Collector
+    auth: Auth
+    metrics: Metrics
+    budget: BodyBudget
+    workers: Executor
+    """For what blocks: reading files, decoding large bodies, pull queries. Bounded."""
+
+    @property
+    def body_limits(self) -> BodyLimits:
+        server = self.project.settings.server
+        return BodyLimits(server.max_body_bytes, server.body_seconds)
+
+    async def run(self, function: Callable[..., T], *arguments: object) -> T:
+        """Call something that blocks, without blocking the others."""
+        return await asyncio.get_running_loop().run_in_executor(self.workers, function, *arguments)
+
+
+@dataclass(kw_only=True)
+class Services(Intake):
     registry: Registry
     catalog: Catalog
     statements: StatementExecutor
     engine: EngineStatus
     followers: Followers
     delivery: Delivery
-    collector: Collector
-    auth: Auth
-    metrics: Metrics
     rates: Rates
     dead_letters: DeadLetterIndex
-    budget: BodyBudget
     answers: BodyBudget
     """The same for large answers on their way out."""
     queues: Queues
     requests: Requests
     members: Members
     """Consumers of groups that are reached over HTTP."""
-    workers: Executor
-    """For what blocks: reading files, decoding large bodies, pull queries. Bounded."""
     query_workers: Executor
     """For pull queries alone, so that slow ones keep nobody from sending events."""
     started: float
@@ -76,15 +91,6 @@ class Services:
 
     def __post_init__(self) -> None:
         self.history = History(self.clock)
-
-    @property
-    def body_limits(self) -> BodyLimits:
-        server = self.project.settings.server
-        return BodyLimits(server.max_body_bytes, server.body_seconds)
-
-    async def run(self, function: Callable[..., T], *arguments: object) -> T:
-        """Call something that blocks, without blocking the others."""
-        return await asyncio.get_running_loop().run_in_executor(self.workers, function, *arguments)
 
     async def run_query(self, function: Callable[..., T], *arguments: object) -> T:
         """The same for a pull query. `Overloaded` when too many wait already: an answer that comes too late is none."""

@@ -68,8 +68,11 @@ class _Write:
 class Sender:
     """`send`, `flush` and `close` are for the producer's thread; everything else happens in this one's."""
 
-    def __init__(self, desk: Desk, name: str | None, acks: Acks, linger_s: float) -> None:
+    def __init__(
+        self, desk: Desk, name: str | None, acks: Acks, linger_s: float, delivery_s: float = DELIVERY_S
+    ) -> None:
         self._desk, self._name, self._acks, self._linger_s = desk, name, acks, linger_s
+        self._delivery_s = delivery_s
         self._stamped = acks == "all"
         # Without numbers only one write at a time keeps its order.
         self._most = IN_FLIGHT if self._stamped else 1
@@ -112,16 +115,19 @@ class Sender:
         with self._changed:
             self._dead = error
 
-    def send(self, send: Send) -> None:
+    def send(self, *sends: Send, wait: bool = True) -> None:
+        """What is given in one call is part of one write. Without `wait`, `Overloaded` if there is no room."""
         with self._changed:
             self.check()
-            if self._bytes > BUFFER_BYTES and not self._changed.wait_for(self._has_room, DELIVERY_S):
-                raise Overloaded("the log takes nothing for too long", retry_after=1.0)
+            patience = self._delivery_s if wait else 0.0
+            if self._bytes > BUFFER_BYTES and not self._changed.wait_for(self._has_room, patience):
+                raise Overloaded("too much is waiting to be written", retry_after=1.0, hint="send again later")
             self.check()
             if not self._gathering:
                 self._gathered_since = time.monotonic()
             before = self._gathering.bytes
-            self._gathering.add(send)
+            for send in sends:
+                self._gathering.add(send)
             self._bytes += self._gathering.bytes - before
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="log-producer", daemon=True)
@@ -129,7 +135,8 @@ class Sender:
             if before == 0 or self._gathering.is_full():
                 self._changed.notify_all()
         if self._acks == "0":
-            send.future.set_result(Appended(()))
+            for send in sends:
+                send.future.set_result(Appended(()))
 
     def _has_room(self) -> bool:
         return self._bytes <= BUFFER_BYTES or self._dead is not None
@@ -157,7 +164,7 @@ class Sender:
             return
         try:
             if self._dead is None:
-                self.flush(DELIVERY_S)
+                self.flush(self._delivery_s)
         finally:
             with self._changed:
                 self._closing = True
@@ -316,7 +323,7 @@ class Sender:
                 with self._changed:
                     if not self._is_due():
                         return
-                    write = _Write(self._gathering.take(), time.monotonic() + DELIVERY_S, self._next_sequence)
+                    write = _Write(self._gathering.take(), time.monotonic() + self._delivery_s, self._next_sequence)
                     self._next_sequence += 1
                     self._waiting.append(write)
             write = self._waiting[self._flying]

@@ -1,0 +1,151 @@
+"""`python -m headrace.server.collector --project DIR --port N`: a process that takes events in, and nothing else.
+
+Several share one port; the kernel spreads connections over them. They decode, and hand batches to the log's owner,
+which is then busy with writing only. An event is acknowledged when the owner has acknowledged it, so a collector
+that is killed loses nothing that anybody was told is stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import cast
+
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.server.embed import Server
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from headrace.clock import Clock, SystemClock
+from headrace.collect.decode import EventCollector
+from headrace.collect.http.bodies import BodyBudget
+from headrace.config import Project, load_project
+from headrace.coordinate.supervisor import EXIT_HOPELESS, check_binding
+from headrace.errors import ConfigError, HeadraceError, NotFound, NotRunning, Refused
+from headrace.log.local.gathering_client import GatheringClient
+from headrace.log.registry.registry import Registry
+from headrace.log.registry.schemas import RegistrySchemas
+from headrace.server import events, health
+from headrace.server.auth import Auth
+from headrace.server.endpoint import routes_of
+from headrace.server.errors import error_response, http_exception, unexpected
+from headrace.server.metrics import Metrics
+from headrace.server.services import Intake, Services
+
+WORKERS = 4
+BACKLOG = 1024
+OWNER_S = 60.0
+"""How long to wait for the owner at the start."""
+REQUESTS_END_S = 5.0
+
+ENDPOINTS = (*events.ENDPOINTS, *(one for one in health.ENDPOINTS if one.path == "/healthz"))
+
+logger = logging.getLogger("headrace.collector")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="headrace.server.collector", description="Takes events in for a project.")
+    parser.add_argument("--project", type=Path, required=True)
+    parser.add_argument("--port", type=int, required=True)
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    try:
+        project = load_project(options.project)
+        check_binding(project)
+        return asyncio.run(run(project, options.port))
+    except HeadraceError as error:
+        print(error, file=sys.stderr)
+        return EXIT_HOPELESS if isinstance(error, ConfigError | Refused) else 1
+
+
+async def run(project: Project, port: int) -> int:
+    """Serve until a signal says stop."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    with open_intake(project, SystemClock()) as intake:
+        server = Server(
+            create_app(intake),
+            address=project.settings.server.host,
+            port=port,
+            interface=Interfaces.ASGINL,
+            http=HTTPModes.auto,
+            backlog=BACKLOG,
+            http1_settings=HTTP1Settings(header_read_timeout=30_000, max_buffer_size=1024 * 1024),
+            log_enabled=False,
+        )
+        serving = asyncio.create_task(server.serve())
+        stopping = asyncio.create_task(stop.wait())
+        logger.info("taking events on port %d", port)
+        await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+        failed = serving.done()
+        server.stop()
+        with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+            await asyncio.wait_for(serving, REQUESTS_END_S)
+        stopping.cancel()
+        return 1 if failed else 0
+
+
+@contextmanager
+def open_intake(project: Project, clock: Clock) -> Iterator[Intake]:
+    settings = project.settings
+    if settings.log.backend != "local":
+        raise ConfigError("collector processes are for the local log", hint="start more servers instead")
+    with ExitStack() as closing:
+        log = _connect(project)
+        closing.callback(log.close)
+        workers = ThreadPoolExecutor(WORKERS, "headrace-worker")
+        closing.callback(workers.shutdown)
+        yield Intake(
+            project=project,
+            clock=clock,
+            log=log,
+            collector=EventCollector(log, clock, settings.collect, RegistrySchemas(Registry(log))),
+            auth=Auth(settings.auth.keys),
+            metrics=Metrics(),
+            budget=BodyBudget(max(settings.log.max_pending_bytes, settings.server.max_body_bytes)),
+            workers=workers,
+        )
+
+
+def _connect(project: Project) -> GatheringClient:
+    deadline = time.monotonic() + OWNER_S
+    while True:
+        try:
+            return GatheringClient(project.log_folder)
+        except NotRunning:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def create_app(intake: Intake) -> Starlette:
+    # These endpoints' handlers ask for an `Intake` only, which mypy has checked where they are defined.
+    routes = [route for endpoint in ENDPOINTS for route in routes_of(endpoint, cast(Services, intake))]
+    return Starlette(
+        routes=[*routes, Route("/{path:path}", _elsewhere, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])],
+        exception_handlers={HTTPException: http_exception, Exception: unexpected},
+    )
+
+
+async def _elsewhere(request: Request) -> Response:
+    return error_response(
+        NotFound(f"this port takes events only, not `{request.url.path}`", hint="use the server's own port")
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
