@@ -36,8 +36,6 @@ from headrace.config import Project, load_project
 from headrace.coordinate.supervisor import EXIT_HOPELESS, check_binding
 from headrace.errors import ConfigError, HeadraceError, NotFound, NotRunning, Refused
 from headrace.log.local.gathering_client import GatheringClient
-from headrace.log.registry.registry import Registry
-from headrace.log.registry.schemas import RegistrySchemas
 from headrace.server import events, health
 from headrace.server.auth import Auth
 from headrace.server.endpoint import routes_of
@@ -113,7 +111,7 @@ def open_intake(project: Project, clock: Clock) -> Iterator[Intake]:
             project=project,
             clock=clock,
             log=log,
-            collector=EventCollector(log, clock, settings.collect, RegistrySchemas(Registry(log))),
+            collector=EventCollector(log, clock, settings.collect),
             auth=Auth(settings.auth.keys),
             metrics=Metrics(),
             budget=BodyBudget(max(settings.log.max_pending_bytes, settings.server.max_body_bytes)),
