@@ -36,6 +36,8 @@ from headrace.config import Project, load_project
 from headrace.coordinate.supervisor import EXIT_HOPELESS, check_binding
 from headrace.errors import ConfigError, HeadraceError, NotFound, NotRunning, Refused
 from headrace.log.local.gathering_client import GatheringClient
+from headrace.log.registry.registry import Registry
+from headrace.log.registry.schemas import RegistrySchemas
 from headrace.server import events, health
 from headrace.server.auth import Auth
 from headrace.server.endpoint import routes_of
@@ -105,6 +107,7 @@ def open_intake(project: Project, clock: Clock) -> Iterator[Intake]:
     with ExitStack() as closing:
         log = _connect(project)
         closing.callback(log.close)
+        log.schemas = RegistrySchemas(Registry(log))
         workers = ThreadPoolExecutor(WORKERS, "headrace-worker")
         closing.callback(workers.shutdown)
         yield Intake(
