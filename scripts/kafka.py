@@ -158,7 +158,10 @@ class Cluster:
             "share.coordinator.state.topic.replication.factor": copies,
             "share.coordinator.state.topic.min.isr": in_sync,
             "auto.create.topics.enable": "false",
-        } | {name: value.format(port=node.port, number=node.number) for name, value in self.settings.items()}
+        } | {
+            name: value.format(port=node.port, controller_port=node.controller_port, number=node.number)
+            for name, value in self.settings.items()
+        }
 
     def launch(self, number: int) -> None:
         """Start one broker's process, without waiting for it."""

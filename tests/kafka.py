@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.clock import SystemClock
 from headrace.config import KafkaSettings, LogSettings
+from headrace.log.kafka import KafkaLog
 from scripts.kafka import QUICK, Cluster, make_nodes
 
 SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k")
@@ -19,6 +22,15 @@ def small_cluster(folder: Path, brokers: int = 1, **settings: str) -> Cluster:
     """For tests: small heaps, and nothing that lets one wait."""
     more = {name.replace("_", "."): value for name, value in settings.items()}
     return Cluster(folder, make_nodes(brokers), heap_mb=320, settings=QUICK | more, java_options=SMALL_JVM)
+
+
+@contextmanager
+def open_kafka(bootstrap: str, prefix: str | None = None, **changes: Any) -> Iterator[KafkaLog]:
+    log = KafkaLog(kafka_settings(bootstrap, prefix, **changes), SystemClock())
+    try:
+        yield log
+    finally:
+        log.close()
 
 
 @pytest.fixture(scope="session")

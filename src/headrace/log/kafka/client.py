@@ -33,6 +33,7 @@ class Connection:
         self._conf = _security(settings, environment)
         self._lock = threading.Lock()
         self._trouble: KafkaError | None = None
+        self._clients: list[Any] = []
 
     def conf(self, **more: Any) -> Conf:
         """A client's configuration. Names are written with underscores in place of dots."""
@@ -49,7 +50,13 @@ class Connection:
             if self._trouble is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
                 self._trouble = error
 
+    def listen(self, client: Any) -> None:
+        """Clients tell their troubles only when they are polled."""
+        self._clients.append(client)
+
     def trouble(self) -> KafkaError | None:
+        for client in self._clients:
+            client.poll(0)
         with self._lock:
             return self._trouble
 

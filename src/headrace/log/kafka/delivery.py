@@ -83,6 +83,14 @@ class Sender:
             except KafkaException as failure:
                 delivery.fail(failure, batch.topic, len(batch) - row)
 
+    def flush(self, seconds: float) -> int:
+        """How many messages are still on their way. A producer that was fenced cannot flush, and says so by an error of
+        Python's own; the commit that follows says why."""
+        try:
+            return int(self.producer.flush(seconds))
+        except SystemError:
+            return 0
+
 
 def _produce(producer: Producer, batch: Outgoing, row: int, receiver: Receiver) -> None:
     while True:

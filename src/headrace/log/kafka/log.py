@@ -82,6 +82,7 @@ class KafkaLog(Log):
         self.schemas = schemas
         prefix = settings.kafka.prefix
         self.admin = AdminClient(self.connection.conf())
+        self.connection.listen(self.admin)
         self.fetcher = Fetcher(self.connection)
         self.offsets = Offsets(self.admin, self.connection)
         self._definitions = Table(f"{prefix}_headrace_topics", self.admin, self.fetcher, self.offsets)

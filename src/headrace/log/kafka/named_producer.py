@@ -5,7 +5,6 @@ Kafka lets such a producer write in transactions only, so a `send` outside of on
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Literal
@@ -72,9 +71,7 @@ class NamedProducer(Producer):
 
     def flush(self, timeout: float = 30.0) -> None:
         self._check_fenced()
-        # A producer that was fenced meanwhile cannot flush, and says so in this way; the commit says why.
-        with contextlib.suppress(SystemError):
-            self._sender.producer.flush(timeout)
+        self._sender.flush(timeout)
 
     def begin(self) -> None:
         if self._state:

@@ -74,7 +74,7 @@ class Transactor:
                     deliveries.append(Delivery([batch], _nothing))
                     sender.hand_over([batch], deliveries[-1])
                     sender.producer.poll(0)
-                sender.producer.flush(self._timeout_s)
+                sender.flush(self._timeout_s)
                 for delivery in deliveries:
                     if delivery.error is not None:
                         raise KafkaException(delivery.error)

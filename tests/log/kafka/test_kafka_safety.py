@@ -1,0 +1,144 @@
+"""Security, fences, and brokers that are not there."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.config import KafkaSettings
+from headrace.errors import ConfigError, Fenced, OwnerLost, Refused, Unauthenticated
+from headrace.log.base import Append, BatchIdentity, Committed, Log, Route
+from headrace.log.kafka.client import Connection
+from scripts.kafka import HOST, free_ports
+from tests.kafka import open_kafka, small_cluster
+from tests.log.support import DERIVED, PLAIN, VIEWS, batch, numbers, put, rows
+from tests.support import free_port
+
+PASSWORD = "correct horse"
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaSettings]:
+    """A broker that speaks TLS and wants a login."""
+    folder = tmp_path_factory.mktemp("secure")
+    [port] = free_ports(1)
+    _make_certificate(folder)
+    cluster = small_cluster(folder)
+    cluster.settings = dict(cluster.settings) | {
+        "listeners": f"PLAINTEXT://{HOST}:{{port}},CLIENT://{HOST}:{port},CONTROLLER://{HOST}:{{controller_port}}",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENT:SASL_SSL,CONTROLLER:PLAINTEXT",
+        "ssl.keystore.location": str(folder / "broker.p12"),
+        "ssl.keystore.password": "changeit",
+        "ssl.keystore.type": "PKCS12",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listener.name.client.plain.sasl.jaas.config": (
+            f'org.apache.kafka.common.security.plain.PlainLoginModule required user_ada="{PASSWORD}";'
+        ),
+        "listener.name.client.scram-sha-256.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+    }
+    cluster.format_options = ["--add-scram", f"SCRAM-SHA-256=[name=ada,password={PASSWORD}]"]
+    cluster.start()
+    ca = str(folder / "ca.pem")
+    yield KafkaSettings(bootstrap=f"{HOST}:{port}", tls=True, tls_ca=ca, sasl="PLAIN", user="ada")
+    cluster.stop(kill=True)
+
+
+def _make_certificate(folder: Path) -> None:
+    store = ["-keystore", str(folder / "broker.p12"), "-storetype", "PKCS12", "-storepass", "changeit", "-alias", "b"]
+    name = ["-dname", f"CN={HOST}", "-ext", f"san=ip:{HOST}", "-keyalg", "EC", "-validity", "2"]
+    subprocess.run(["keytool", "-genkeypair", *store, *name], check=True, capture_output=True)
+    exported = ["keytool", "-exportcert", "-rfc", *store, "-file", str(folder / "ca.pem")]
+    subprocess.run(exported, check=True, capture_output=True)
+
+
+def settings_with(secure: KafkaSettings, **changes: Any) -> dict[str, Any]:
+    given = {name: getattr(secure, name) for name in ("tls", "tls_ca", "sasl", "user")}
+    return given | {"request_seconds": 2.0} | changes
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_tls_and_a_login(secure: KafkaSettings, mechanism: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_KAFKA_PASSWORD", PASSWORD)
+    with open_kafka(secure.bootstrap, **settings_with(secure, sasl=mechanism, request_seconds=20.0)) as log:
+        log.create_topic(VIEWS)
+        put(log, "pageviews", USERID=["a", "b", "c"], N=[1, 2, 3])
+        assert sorted(row["N"] for row in rows(log, "pageviews")) == [1, 2, 3]
+
+
+def test_a_wrong_password_is_named(secure: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_KAFKA_PASSWORD", "guess")
+    with pytest.raises(Unauthenticated, match="login"), open_kafka(secure.bootstrap, **settings_with(secure)):
+        pass
+
+
+def test_a_broker_nobody_vouches_for_is_refused(secure: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_KAFKA_PASSWORD", PASSWORD)
+    with pytest.raises(Refused, match="TLS"), open_kafka(secure.bootstrap, **settings_with(secure, tls_ca="")):
+        pass
+
+
+def test_settings_are_checked_first(tmp_path: Path) -> None:
+    for wrong, what in [
+        (KafkaSettings(), "bootstrap"),
+        (KafkaSettings(bootstrap="b:1", tls=True, tls_ca=str(tmp_path / "none.pem")), "none.pem"),
+        (KafkaSettings(bootstrap="b:1", sasl="PLAIN"), "user"),
+        (KafkaSettings(bootstrap="b:1", sasl="PLAIN", user="ada"), "HEADRACE_KAFKA_PASSWORD"),
+    ]:
+        with pytest.raises(ConfigError, match=what):
+            Connection(wrong, environment={})
+
+
+def test_a_broker_that_is_not_there_is_named() -> None:
+    bootstrap = f"{HOST}:{free_port()}"
+    with pytest.raises(OwnerLost, match=bootstrap) as raised, open_kafka(bootstrap, request_seconds=1.0):
+        pass
+    assert "bootstrap" in (raised.value.hint or "")
+
+
+# A query's batches, from two engines
+
+
+def commit(log: Log, number: int, *values: int, checkpoint: str = "c") -> Committed:
+    identity = BatchIdentity("CTAS_COUNTS_1", 1, checkpoint, number, "{}")
+    route = Route("counts", {"K": "K", "N": "N"})
+    log.stage("t", 0, 0, [route], iter([batch(K=["a"] * len(values), N=list(values))]))
+    return log.commit("t", [(0, 0)], identity)
+
+
+def test_a_batch_lands_once_whichever_engine_sends_it(kafka: str) -> None:
+    """The old engine's producer is fenced by the new one's; the identity decides what is still to be done."""
+    prefix = f"fence{uuid.uuid4().hex[:8]}."
+    with open_kafka(kafka, prefix) as old, open_kafka(kafka, prefix) as new:
+        old.create_topic(DERIVED)
+        assert not commit(old, 0, 1).duplicate
+        assert commit(new, 0, 1).duplicate
+        assert not commit(new, 1, 2).duplicate
+        assert commit(old, 1, 2).duplicate
+        with pytest.raises(Fenced):
+            commit(old, 2, 3)
+        assert not commit(old, 2, 3).duplicate
+        assert [row["N"] for row in rows(new, "counts")] == [1, 2, 3]
+
+
+def test_order_is_the_order_of_the_calls_in_and_out_of_transactions(kafka: str) -> None:
+    """Appends for one partition go straight out, those for several in transactions; neither overtakes the other."""
+    with open_kafka(kafka) as log:
+        log.create_topic(VIEWS)
+        log.create_topic(PLAIN)
+        futures = []
+        for number in range(60):
+            appends = [Append("plain", batch(N=[number]))]
+            if number % 3 == 0:
+                appends.append(Append("pageviews", batch(USERID=[str(number)])))
+            futures.append(log.append(appends))
+        for future in futures:
+            future.result(60)
+        assert numbers(log) == list(range(60))
