@@ -118,7 +118,7 @@ def _own(log: Log) -> set[str]:
     return {name for name in optional if getattr(type(log), name) is not getattr(Log, name)}
 
 
-@pytest.fixture(params=[*LOCAL, "kafka"])
+@pytest.fixture(params=[*LOCAL, pytest.param("kafka", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     made = _make(request, tmp_path)
     try:

@@ -21,6 +21,8 @@ from headrace.types import BIGINT, VARCHAR, Column, Struct
 from tests.kafka import open_kafka
 from tests.log.support import DERIVED, PLAIN, VIEWS, put, rows
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def log(kafka: str) -> Iterator[KafkaLog]:

@@ -19,6 +19,7 @@ from tests.kafka import open_kafka, small_cluster
 from tests.log.support import DERIVED, PLAIN, VIEWS, batch, numbers, put, rows
 from tests.support import free_port
 
+pytestmark = pytest.mark.slow
 PASSWORD = "correct horse"
 
 

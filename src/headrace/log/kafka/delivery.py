@@ -50,6 +50,12 @@ class Delivery:
             self.error, self.topic = error_of(failure) or KafkaError(KafkaError._FAIL), topic
         self.count(left)
 
+    @property
+    def cause(self) -> KafkaError | None:
+        """Why it failed. Messages that were thrown away because the transaction broke do not know; the commit does."""
+        purged = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+        return None if self.error is None or self.error.code() in purged else self.error
+
     def count(self, number: int) -> None:
         with self._lock:
             self._left -= number

@@ -111,9 +111,9 @@ class NamedProducer(Producer):
         doing = f"commit a transaction of `{self.name}`"
         self.flush(self._connection.settings.delivery_seconds)
         for topic, _, delivery in self._sent:
-            if delivery.error is not None:
+            if delivery.cause is not None:
                 self._state = "broken"
-                self._why = self._failure(KafkaException(delivery.error), doing, topic)
+                self._why = self._failure(KafkaException(delivery.cause), doing, topic)
                 raise self._why
         self._step(lambda: self._transactor.retry(self._sender.producer.commit_transaction, doing), doing)
         self._finish()

@@ -76,8 +76,8 @@ class Transactor:
                     sender.producer.poll(0)
                 sender.flush(self._timeout_s)
                 for delivery in deliveries:
-                    if delivery.error is not None:
-                        raise KafkaException(delivery.error)
+                    if delivery.cause is not None:
+                        raise KafkaException(delivery.cause)
                 self.retry(sender.producer.commit_transaction, doing)
             except (KafkaException, HeadraceError) as failure:
                 raise self.give_up(failure, doing) from failure
