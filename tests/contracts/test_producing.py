@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from headrace.errors import UsageError
 from headrace.log.base import Append, Log
+from headrace.log.local.partitioning import partition_of
 from tests.log.support import PLAIN, VIEWS, batch, numbers, put, rows
 
 
@@ -48,6 +50,23 @@ def test_a_key_always_goes_to_the_same_partition(log: Log) -> None:
     assert len(places) == 20
     assert all(len(place) == 1 for place in places.values())
     assert {number for place in places.values() for number in place} == {0, 1}
+
+
+def test_a_keys_partition_is_kafkas(log: Log) -> None:
+    """The same on every log: murmur2 over the key's bytes. (`abc` and the others are in Kafka's own tests.)"""
+    log.create_topic(replace(VIEWS, partitions=7))
+    keys = ["21", "foobar", "abc", "a-little-bit-long-string", "grüße", ""]
+    put(log, "pageviews", USERID=list(keys))
+    found = {row["USERID"]: row["partition"] for row in rows(log, "pageviews")}
+    known = {"21": -973932308, "foobar": -790332482, "abc": 479470107, "a-little-bit-long-string": -985981536}
+    assert {key: found[key] for key in known} == {key: (number & 0x7FFFFFFF) % 7 for key, number in known.items()}
+    assert found == {key: partition_of(key.encode(), 7) for key in keys}
+
+
+def test_rows_whose_key_is_null_go_in_turn(log: Log) -> None:
+    log.create_topic(replace(VIEWS, partitions=3))
+    put(log, "pageviews", USERID=pa.array([None] * 9, pa.utf8()), N=list(range(9)))
+    assert [len(numbers(log, "pageviews", number)) for number in range(3)] == [3, 3, 3]
 
 
 def test_rows_without_a_key_go_in_turn(log: Log) -> None:

@@ -20,9 +20,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import cast
 
-from granian.constants import HTTPModes, Interfaces
-from granian.http import HTTP1Settings
-from granian.server.embed import Server
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -42,11 +39,11 @@ from headrace.server import events, health
 from headrace.server.auth import Auth
 from headrace.server.endpoint import routes_of
 from headrace.server.errors import error_response, http_exception, unexpected
+from headrace.server.http import http_server
 from headrace.server.metrics import Metrics
 from headrace.server.services import Intake, Services
 
 WORKERS = 4
-BACKLOG = 1024
 OWNER_S = 60.0
 """How long to wait for the owner at the start."""
 REQUESTS_END_S = 5.0
@@ -77,16 +74,8 @@ async def run(project: Project, port: int) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     with open_intake(project, SystemClock()) as intake:
-        server = Server(
-            create_app(intake),
-            address=project.settings.server.host,
-            port=port,
-            interface=Interfaces.ASGINL,
-            http=HTTPModes.auto,
-            backlog=BACKLOG,
-            http1_settings=HTTP1Settings(header_read_timeout=30_000, max_buffer_size=1024 * 1024),
-            log_enabled=False,
-        )
+        # Every listener of granian's is open to sharing its port.
+        server = http_server(create_app(intake), project, port)
         serving = asyncio.create_task(server.serve())
         stopping = asyncio.create_task(stop.wait())
         logger.info("taking events on port %d", port)

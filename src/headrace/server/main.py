@@ -15,8 +15,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from granian.constants import HTTPModes, Interfaces
-from granian.http import HTTP1Settings
 from granian.server.embed import Server
 from starlette.types import ASGIApp
 
@@ -28,11 +26,11 @@ from headrace.coordinate.supervisor import EXIT_HOPELESS, check_binding
 from headrace.errors import ConfigError, CorruptFrame, HeadraceError, Refused
 from headrace.server.app import create_app
 from headrace.server.assemble import apply_pipelines, open_services
+from headrace.server.http import http_server
 from headrace.server.services import Services
 from headrace.server.topology import overview
 from headrace.server.waiting import wait_until_there
 
-BACKLOG = 1024
 SWITCH_S = 0.0005
 """How long a thread may keep the others waiting. Python's 5 ms is as long as committing a group takes."""
 SWEEP_S = 1.0
@@ -101,20 +99,6 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
         for task in (rates, remembering, sweeping):
             task.cancel()
         stopping.cancel()
-
-
-def http_server(app: ASGIApp, project: Project, port: int) -> Server:
-    """HTTP/1.1 with WebSocket, and HTTP/2 without TLS, on one port."""
-    return Server(
-        app,
-        address=project.settings.server.host,
-        port=port,
-        interface=Interfaces.ASGINL,
-        http=HTTPModes.auto,
-        backlog=BACKLOG,
-        http1_settings=HTTP1Settings(header_read_timeout=30_000, max_buffer_size=1024 * 1024),
-        log_enabled=False,
-    )
 
 
 async def _sweep(services: Services) -> None:
