@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from hypothesis import strategies as st
 
@@ -34,28 +34,44 @@ from headrace.sql.expressions import (
     Subscript,
 )
 from headrace.sql.statements import (
+    AlterSource,
+    AssertSchema,
+    AssertSource,
+    AssertTopic,
     CreateAsSelect,
     CreateSource,
+    CreateType,
+    Define,
     Describe,
     DescribeFunction,
     Drop,
+    DropType,
     Duration,
     Element,
     Explain,
     Identifier,
+    InsertSelect,
     InsertValues,
+    JoinClause,
     OrderItem,
+    Pause,
     Print,
     Property,
     Query,
     Relation,
+    RunScript,
     SelectAll,
+    SelectFields,
     SelectItem,
     SelectStatement,
+    SetProperty,
     Show,
+    ShowSubject,
     Statement,
     Terminate,
+    TypeName,
     WindowClause,
+    WithinClause,
 )
 from headrace.types import DataType
 
@@ -80,7 +96,10 @@ VALUES = st.one_of(
 LEAVES: st.SearchStrategy[Expression] = st.one_of(
     st.builds(Literal, VALUES), st.builds(Name, NAMES, st.one_of(st.none(), NAMES))
 )
-SIMPLE: st.SearchStrategy[DataType] = st.sampled_from([*types.SIMPLE_TYPES.values(), types.Decimal(10, 2)])
+SIMPLE: st.SearchStrategy[DataType] = st.one_of(
+    st.sampled_from([*types.SIMPLE_TYPES.values(), types.Decimal(10, 2)]),
+    st.builds(TypeName, NAMES).map(lambda name: cast(DataType, name)),
+)
 COMPARISONS = st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"])
 
 
@@ -162,23 +181,35 @@ MAYBE_DURATIONS = st.one_of(st.none(), DURATIONS)
 WINDOWS = st.one_of(
     st.builds(WindowClause, st.just("tumbling"), DURATIONS, st.none(), MAYBE_DURATIONS, MAYBE_DURATIONS),
     st.builds(WindowClause, st.just("hopping"), DURATIONS, DURATIONS, MAYBE_DURATIONS, MAYBE_DURATIONS),
+    st.builds(WindowClause, st.just("session"), DURATIONS, st.none(), MAYBE_DURATIONS, MAYBE_DURATIONS),
+)
+MAYBE_NAMES = st.one_of(st.none(), IDENTIFIERS)
+JOINS = st.builds(
+    JoinClause,
+    st.sampled_from(["inner", "left", "right", "full"]),
+    IDENTIFIERS,
+    SMALL,
+    MAYBE_NAMES,
+    st.one_of(st.none(), st.builds(WithinClause, DURATIONS, MAYBE_DURATIONS, MAYBE_DURATIONS)),
 )
 ITEMS = st.one_of(
     st.builds(SelectItem, SMALL, st.one_of(st.none(), IDENTIFIERS)),
-    st.builds(SelectAll, st.one_of(st.none(), IDENTIFIERS)),
+    st.builds(SelectAll, MAYBE_NAMES),
+    st.builds(SelectFields, SMALL),
 )
 COUNTS = st.one_of(st.none(), st.integers(0, 10**9))
 QUERIES = st.builds(
     Query,
     st.lists(ITEMS, min_size=1, max_size=3).map(tuple),
-    st.builds(Relation, IDENTIFIERS, st.one_of(st.none(), IDENTIFIERS)),
+    st.builds(Relation, IDENTIFIERS, MAYBE_NAMES, st.lists(JOINS, max_size=2).map(tuple)),
     MAYBE,
     st.one_of(st.none(), WINDOWS),
     st.lists(SMALL, max_size=2).map(tuple),
     MAYBE,
     st.lists(st.builds(OrderItem, SMALL, st.booleans()), max_size=2).map(tuple),
-    st.sampled_from(["changes", None]),
+    st.sampled_from(["changes", "final", None]),
     COUNTS,
+    st.lists(SMALL, max_size=2).map(tuple),
 )
 PROPERTIES = st.lists(
     st.builds(
@@ -192,26 +223,46 @@ PROPERTIES = st.lists(
 ).map(tuple)
 KINDS = st.sampled_from(["stream", "table"])
 ELEMENTS = st.lists(
-    st.builds(Element, IDENTIFIERS, data_types(), st.sampled_from(["key", "primary", None])), min_size=1, max_size=4
+    st.one_of(
+        st.builds(Element, IDENTIFIERS, data_types(), st.sampled_from(["key", "primary", "headers", None])),
+        st.builds(Element, IDENTIFIERS, data_types(), st.just("headers"), TEXTS),
+    ),
+    min_size=1,
+    max_size=4,
 ).map(tuple)
+ADDED = st.lists(st.builds(Element, IDENTIFIERS, data_types()), min_size=1, max_size=3).map(tuple)
 ROWS = st.lists(st.lists(SMALL, min_size=1, max_size=3).map(tuple), min_size=1, max_size=2).map(tuple)
 CREATES = st.builds(CreateAsSelect, KINDS, IDENTIFIERS, QUERIES, PROPERTIES, st.booleans(), st.booleans())
 SELECTS = st.builds(SelectStatement, QUERIES)
+INSERTS = st.builds(InsertSelect, IDENTIFIERS, QUERIES, st.one_of(st.just(()), PROPERTIES))
+# Variables are replaced where they are used, so their values must not look like one.
+PLAIN = TEXTS.filter(lambda text: "${" not in text)
 
 STATEMENTS: st.SearchStrategy[Statement] = st.one_of(
-    st.builds(CreateSource, KINDS, IDENTIFIERS, ELEMENTS, PROPERTIES, st.booleans(), st.booleans()),
+    st.builds(CreateSource, KINDS, IDENTIFIERS, ELEMENTS, PROPERTIES, st.booleans(), st.booleans(), st.booleans()),
+    INSERTS,
+    st.builds(AlterSource, KINDS, IDENTIFIERS, ADDED),
+    st.builds(CreateType, IDENTIFIERS, data_types(), st.booleans()),
+    st.builds(DropType, IDENTIFIERS, st.booleans()),
+    st.builds(Pause, MAYBE_NAMES, st.booleans()),
+    st.builds(Define, IDENTIFIERS, st.one_of(st.none(), PLAIN)),
+    st.builds(SetProperty, TEXTS, st.one_of(st.none(), TEXTS)),
+    st.builds(RunScript, TEXTS),
+    st.builds(AssertTopic, TEXTS, st.one_of(st.just(()), PROPERTIES), st.booleans(), MAYBE_DURATIONS),
+    st.builds(AssertSchema, st.one_of(st.none(), TEXTS), COUNTS, st.booleans(), MAYBE_DURATIONS),
+    st.builds(AssertSource, KINDS, IDENTIFIERS, ELEMENTS, st.one_of(st.just(()), PROPERTIES)),
     CREATES,
     SELECTS,
     st.builds(InsertValues, IDENTIFIERS, st.lists(IDENTIFIERS, max_size=3).map(tuple), ROWS),
     st.builds(
         Show,
-        st.sampled_from(["STREAMS", "TABLES", "TOPICS", "QUERIES", "FUNCTIONS", "PROPERTIES"]),
+        st.sampled_from(get_args(ShowSubject)),
         st.booleans(),
         st.booleans(),
     ),
     st.builds(Describe, IDENTIFIERS, st.booleans()),
     st.builds(DescribeFunction, IDENTIFIERS),
-    st.builds(Explain, st.one_of(CREATES, SELECTS)),
+    st.builds(Explain, st.one_of(CREATES, SELECTS, INSERTS)),
     st.builds(Explain, st.none(), IDENTIFIERS),
     st.builds(Drop, KINDS, IDENTIFIERS, st.booleans(), st.booleans()),
     st.builds(Terminate, st.one_of(st.none(), IDENTIFIERS)),

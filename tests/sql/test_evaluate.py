@@ -321,7 +321,7 @@ def test_types_in_common() -> None:
     assert common_type(Array(INTEGER), Array(BIGINT)) == Array(BIGINT)
     assert common_type(Map(VARCHAR, INTEGER), Map(VARCHAR, DOUBLE)) == Map(VARCHAR, DOUBLE)
     assert common_type(Struct((("A", INTEGER),)), Struct((("A", BIGINT),))) == Struct((("A", BIGINT),))
-    both = Struct((("A", INTEGER), ("B", BIGINT)))
+    both = Struct((("B", BIGINT), ("A", INTEGER)))
     assert common_type(Struct((("A", INTEGER),)), Struct((("B", BIGINT),))) == both
     assert common_type(Struct((("A", INTEGER),)), Struct((("A", VARCHAR),))) is None
     assert common_type(DATE, TIMESTAMP) == TIMESTAMP

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 
 from headrace.sql.api import parse, parse_expression, print_expression, print_statement
 from headrace.sql.expressions import Expression
-from headrace.sql.parser import parse_columns
 from headrace.sql.printer import print_type
-from headrace.sql.statements import Statement
+from headrace.sql.statements import CreateType, Statement
 from headrace.sql.walk import children, depth, rebuild, walk, with_children
 from headrace.types import DataType
 from tests.sql.random_trees import STATEMENTS, data_types, expressions
@@ -32,8 +31,9 @@ def test_statements(statement: Statement) -> None:
 @settings(max_examples=100, deadline=None)
 @given(data_types())
 def test_types(type_: DataType) -> None:
-    [element] = parse_columns(f"x {print_type(type_)}")
-    assert element.type == type_
+    [statement] = parse(f"CREATE TYPE x AS {print_type(type_)};")
+    assert isinstance(statement, CreateType)
+    assert statement.type == type_
 
 
 @settings(max_examples=100, deadline=None)

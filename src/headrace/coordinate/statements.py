@@ -39,6 +39,7 @@ from headrace.errors import Conflict, NotFound, SqlError, UsageError
 from headrace.log.base import Log
 from headrace.sql.api import (
     altered_source,
+    check_replace,
     parse,
     plan_insert_select,
     plan_query,
@@ -220,6 +221,7 @@ class StatementExecutor:
         source = self._catalog.source(statement.name)
         if source is None:
             return None
+        check_replace(statement, self._catalog)
         name = display_name(source.name)
         same = same_definition(source.statement, statement)
         if statement.if_not_exists or (statement.or_replace and same):
@@ -363,6 +365,8 @@ class StatementExecutor:
             raise refuse(f"`{name}` is built in", None)
         if source.kind != statement.kind:
             raise refuse(f"`{name}` is a {source.kind}", drop_text(source))
+        if source.read_only and statement.delete_topic:
+            raise refuse(f"`{name}` is a SOURCE: its topic is not deleted with it", "leave out DELETE TOPIC")
         self._check_unused(source, statement.delete_topic)
         return source
 

@@ -13,7 +13,7 @@ from headrace.sql.planner import plan_insert_select, plan_query, plan_select, tr
 from headrace.sql.print_statements import print_statement
 from headrace.sql.printer import print_expression
 from headrace.sql.statements import Statement
-from headrace.sql.validate import Draft, check_drop, check_drop_type, check_function, validate
+from headrace.sql.validate import Draft, check_drop, check_drop_type, check_function, check_replace, validate
 
 __all__ = [
     "FUNCTIONS",
@@ -26,6 +26,7 @@ __all__ = [
     "check_drop",
     "check_drop_type",
     "check_function",
+    "check_replace",
     "compile_expression",
     "explain",
     "parse",

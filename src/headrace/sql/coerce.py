@@ -117,9 +117,9 @@ def common_type(left: DataType, right: DataType) -> DataType | None:
 
 
 def _common_struct(left: dict[str, DataType], right: dict[str, DataType]) -> DataType | None:
-    """The fields of both, by name."""
+    """The fields of both, by name; as in KSQL, the right's come first."""
     shared = {name: common_type(left[name], right[name]) for name in left if name in right}
-    fields = {name: shared.get(name, type_) for name, type_ in (left | right).items()}
+    fields = {name: shared.get(name, type_) for name, type_ in (right | (left | right)).items()}
     known = tuple((name, type_) for name, type_ in fields.items() if type_ is not None)
     return Struct(known) if len(known) == len(fields) else None
 

@@ -19,6 +19,7 @@ def source_from(statement: CreateSource, sources: Sources) -> Source:
     if not statement.elements:
         hint = f"CREATE {statement.kind.upper()} {statement.name} (userid VARCHAR KEY, …) WITH (…)"
         raise statement.script.error("a column list is needed", statement.target.span, hint)
+    _check_schema_ids(properties, statement.elements)
     elements = _known_elements(statement, sources)
     headers = _headers(statement, elements)
     key, value = _key_and_value(statement, elements, properties)
@@ -45,6 +46,13 @@ def source_from(statement: CreateSource, sources: Sources) -> Source:
         statement=statement.text,
         **properties.details(formats, value),
     )
+
+
+def _check_schema_ids(properties: Properties, elements: tuple[Element, ...]) -> None:
+    """A schema's number stands for columns, so they are not written too."""
+    for name, roles in (("KEY_SCHEMA_ID", ("key", "primary")), ("VALUE_SCHEMA_ID", (None,))):
+        if name in properties.by_name and any(element.role in roles for element in elements):
+            raise properties.wrong(name, f"{name} and columns cannot both be there", "leave out one of them")
 
 
 def _known_elements(statement: CreateSource, sources: Sources) -> tuple[Element, ...]:
@@ -126,6 +134,8 @@ def altered_source(statement: AlterSource, sources: Sources) -> Source:
     if source.kind != statement.kind:
         hint = f"ALTER {source.kind.upper()} {name} …"
         raise script.error(f"`{name}` is a {source.kind}", statement.target.span, hint)
+    if source.read_only:
+        raise script.error(f"`{name}` is a SOURCE: it cannot be altered", statement.target.span)
     if source.query is not None:
         message = f"`{name}` is made by a query, and has the columns that gives"
         raise script.error(message, statement.target.span, "CREATE OR REPLACE it with another SELECT")

@@ -25,6 +25,9 @@ def plan_insert(statement: InsertValues, sources: Sources) -> tuple[Source, list
     if source.window is not None:
         message = f"`{display_name(source.name)}` is windowed: only its query writes it"
         raise statement.script.error(message, statement.target.span)
+    if source.read_only:
+        message = f"`{display_name(source.name)}` is a SOURCE: nothing is written to it"
+        raise statement.script.error(message, statement.target.span)
     columns = _columns(statement, source)
     scope = Scope(statement.script, {})
     rows = [_row(statement, index, source, columns, scope) for index in range(len(statement.rows))]

@@ -15,7 +15,8 @@ from headrace.sql.statements import UNIT_MS, Identifier, Property
 from headrace.types import BIGINT, BYTES, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Column, display_name
 
 FORMATS = ("JSON", "DELIMITED", "KAFKA", "NONE", "AVRO", "PROTOBUF", "JSON_SR", "PROTOBUF_NOSR")
-_WITH_MAPS = ("JSON", "JSON_SR", "AVRO")
+WITH_MAPS = ("JSON", "JSON_SR", "AVRO", "PROTOBUF", "PROTOBUF_NOSR")
+_WITH_NAMES = ("AVRO", "PROTOBUF", "JSON_SR")
 _KAFKA_TYPES = (INTEGER, BIGINT, DOUBLE, VARCHAR, BYTES)
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DELIMITERS = {"SPACE": " ", "TAB": "\t"}
@@ -192,9 +193,16 @@ class Properties:
             "retention_ms": self.count("RETENTION_MS", 2**63 - 1),
             "key_schema_id": self.count("KEY_SCHEMA_ID", largest),
             "value_schema_id": self.count("VALUE_SCHEMA_ID", largest),
-            "key_schema_name": self.text("KEY_SCHEMA_FULL_NAME"),
-            "value_schema_name": self.text("VALUE_SCHEMA_FULL_NAME") or self.text("VALUE_AVRO_SCHEMA_FULL_NAME"),
+            "key_schema_name": self._schema_name("KEY_SCHEMA_FULL_NAME", formats[0]),
+            "value_schema_name": self._schema_name("VALUE_SCHEMA_FULL_NAME", formats[1])
+            or self._schema_name("VALUE_AVRO_SCHEMA_FULL_NAME", formats[1]),
         }
+
+    def _schema_name(self, name: str, format_: str) -> str | None:
+        given = self.text(name)
+        if given is not None and format_ not in _WITH_NAMES:
+            raise self.wrong(name, f"{name} is for formats with named schemas, not for {format_}")
+        return given
 
     def wrong(self, name: str, message: str, hint: str | None = None) -> SqlError:
         found = self.by_name.get(name)
@@ -242,7 +250,7 @@ def format_problem(columns: tuple[Column, ...], format_: str) -> str | None:
         if format_ == "AVRO" and not _AVRO_NAME.fullmatch(column.name):
             return f"has no field names like `{column.name}`"
         unfit = is_nested(column.type) if format_ == "DELIMITED" else column.type not in _KAFKA_TYPES
-        if format_ in _WITH_MAPS and not has_text_keys(column.type):
+        if format_ in WITH_MAPS and not has_text_keys(column.type):
             return f"has maps with VARCHAR keys only, but `{display_name(column.name)}` is {column.type}"
         if format_ in ("DELIMITED", "KAFKA") and unfit:
             return f"cannot hold `{display_name(column.name)}`, which is {column.type}"

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from headrace.types import BIGINT, BYTES, VARCHAR, Array, Column, DataType, Struct
+from headrace.types import BIGINT, BYTES, INTEGER, VARCHAR, Array, Column, DataType, Struct
 
 # What every source has besides its own columns. ROWTIME is the event time in milliseconds.
 PSEUDO_COLUMNS = (
     Column("ROWTIME", BIGINT),
-    Column("ROWPARTITION", BIGINT),
+    Column("ROWPARTITION", INTEGER),
     Column("ROWOFFSET", BIGINT),
 )
 WINDOW_COLUMNS = (Column("WINDOWSTART", BIGINT), Column("WINDOWEND", BIGINT))

@@ -77,10 +77,12 @@ def check(statement: Statement, draft: Draft) -> Meaning:
     """What the statement means, after which the draft is as if it had run."""
     match statement:
         case CreateSource():
+            check_replace(statement, draft)
             source = source_from(statement, draft)
             draft.add(source)
             return source
         case CreateAsSelect():
+            check_replace(statement, draft)
             query = plan_query(statement, draft)
             draft.add(query.sink)
             return query
@@ -123,7 +125,20 @@ def check_drop(statement: Drop, sources: Sources) -> Source | None:
         name = display_name(found.name)
         message, hint = f"`{name}` is a {found.kind}", f"DROP {found.kind.upper()} {name}"
         raise statement.script.error(message, statement.target.span, hint)
+    if found.read_only and statement.delete_topic:
+        message = f"`{display_name(found.name)}` is a SOURCE: its topic is not deleted with it"
+        raise statement.script.error(message, statement.target.span, "leave out DELETE TOPIC")
     return found
+
+
+def check_replace(statement: CreateSource | CreateAsSelect, sources: Sources) -> None:
+    """`SqlError` if OR REPLACE would replace, or be, something that is only read."""
+    found = sources.source(statement.name)
+    read_only = found is not None and (found.read_only or (isinstance(statement, CreateSource) and statement.read_only))
+    if statement.or_replace and read_only:
+        message = f"`{display_name(statement.name)}` is a SOURCE: it cannot be replaced"
+        hint = f"DROP {statement.kind.upper()} {display_name(statement.name)}; and create it again"
+        raise statement.script.error(message, statement.target.span, hint)
 
 
 def check_drop_type(statement: DropType, sources: Sources) -> bool:

@@ -67,7 +67,9 @@ def natural_logarithm(value: Column) -> Column:
 def _log(of: Arguments) -> Column:
     if len(of) == 1:
         return natural_logarithm(of[0])
-    return divide_doubles(natural_logarithm(of[1]), natural_logarithm(of[0]))
+    base = of[0]
+    quotient = divide_doubles(natural_logarithm(of[1]), natural_logarithm(base))
+    return F.when(((base <= 0) | (base == 1)) & of[1].isNotNull(), F.lit(math.nan)).otherwise(quotient)
 
 
 def divide_doubles(left: Column, right: Column) -> Column:

@@ -64,7 +64,7 @@ def lower_scan(node: Scan, inputs: Inputs, needed: Collection[str], min_lag: int
         frame = frame.withColumn(FIELDS, json_fields(column(REST)))
     found = [_find(topic, source, column_).alias(column_.name) for column_ in declared]
     found += [column(ours).alias(theirs.name) for ours, theirs in zip(bounds, WINDOW_COLUMNS, strict=False)]
-    pseudo = {"ROWTIME": column(TIME), "ROWPARTITION": column(PARTITION).cast("long"), "ROWOFFSET": column(OFFSET)}
+    pseudo = {"ROWTIME": column(TIME), "ROWPARTITION": column(PARTITION).cast("int"), "ROWOFFSET": column(OFFSET)}
     found += [value.alias(name) for name, value in pseudo.items()]
     if source.kind == "table":
         # A row without a key is no row of a table.

@@ -1,0 +1,111 @@
+"""Conformance cases judged by planning alone, without Spark: every source of a case has the schema, the formats and the
+window that the file says, and the last statement of an error case is refused. Thousands take seconds.
+
+    python -m tests.conformance.plan_only path.jsonl [--filter tier or part of an id]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+
+from headrace.errors import HeadraceError
+from headrace.sql.api import Draft, parse
+from headrace.sql.source import Source
+from headrace.sql.validate import check
+from headrace.types import Array, DataType, Map, Struct, Varchar
+from tests.conformance.case import CaseData, Json, Result, load_cases
+
+
+def plan_case(case: CaseData) -> Result:
+    """Passed if all is as the file says."""
+    problem = _error_problem(case) if "expected_exception" in case else _schema_problem(case)
+    return Result(case["id"], case["tier"], "failed" if problem else "passed", problem or "")
+
+
+def _schema_problem(case: CaseData) -> str | None:
+    draft = Draft()
+    try:
+        for text in case["statements"]:
+            for statement in parse(text):
+                check(statement, draft)
+    except HeadraceError as error:
+        return f"refused: {error}"
+    for wanted in case["sources"]:
+        found = draft.source(wanted["name"])
+        problem = "is not there" if found is None else _difference(found, wanted)
+        if problem:
+            return f"{wanted['name']} {problem}"
+    return None
+
+
+def _difference(found: Source, wanted: Json) -> str | None:
+    """What of a source is not as it should be."""
+    window = found.window and found.window.kind.upper()
+    compared = {
+        "kind": (found.kind.upper(), wanted["kind"]),
+        "topic": (found.topic, wanted["topic"]),
+        "schema": (schema_text(found), wanted["schema"]),
+        "key_format": (found.key_format, wanted["key_format"]),
+        "value_format": (found.value_format, wanted["value_format"]),
+        "window": (window, (wanted.get("window") or {}).get("type")),
+    }
+    different = [f"has {name} {ours}, not {theirs}" for name, (ours, theirs) in compared.items() if ours != theirs]
+    return "; ".join(different) or None
+
+
+def schema_text(source: Source) -> str:
+    """The columns as ksqlDB writes them."""
+    keys = [f"`{column.name}` {_type_text(column.type)} KEY" for column in source.key]
+    return ", ".join(keys + [f"`{column.name}` {_type_text(column.type)}" for column in source.value])
+
+
+def _type_text(type_: DataType) -> str:
+    match type_:
+        case Varchar():
+            return "STRING"
+        case Array(element):
+            return f"ARRAY<{_type_text(element)}>"
+        case Map(key, value):
+            return f"MAP<{_type_text(key)}, {_type_text(value)}>"
+        case Struct(fields):
+            return "STRUCT<" + (", ".join(f"`{name}` {_type_text(field)}" for name, field in fields) or " ") + ">"
+        case _:
+            return str(type_)
+
+
+def _error_problem(case: CaseData) -> str | None:
+    draft = Draft()
+    *before, last = case["statements"]
+    try:
+        for text in before:
+            for statement in parse(text):
+                check(statement, draft)
+    except HeadraceError as error:
+        return f"refused too early: {error}"
+    try:
+        for statement in parse(last):
+            check(statement, draft)
+    except HeadraceError:
+        return None
+    return f"accepted, but should be refused: {case['expected_exception'].get('message')}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", type=Path)
+    parser.add_argument("--filter", default=None)
+    arguments = parser.parse_args()
+    results = [plan_case(case) for case in load_cases(arguments.cases, arguments.filter)]
+    for result in results:
+        if result.outcome == "failed":
+            print(f"FAILED {result.id} ({result.tier})\n    {result.reason}")
+    for tier in sorted({result.tier for result in results}):
+        counted = Counter(result.outcome for result in results if result.tier == tier)
+        print(f"{tier}: {counted['passed']} of {counted.total()} passed")
+    return 1 if any(result.outcome == "failed" for result in results) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
