@@ -8,6 +8,6 @@ export default defineConfig({
   base: "./",
   plugins: [svelte()],
   build: { outDir: "../src/headrace/console", emptyOutDir: true, target: "es2022", chunkSizeWarningLimit: 700 },
-  server: { proxy: { "/v1": server, "/healthz": server, "/readyz": server, "/metrics": server } },
+  server: { proxy: { "/v1": server, "/registry": server, "/healthz": server, "/readyz": server, "/metrics": server } },
   test: { environment: "node", include: ["tests/**/*.test.ts"] },
 });

@@ -13,7 +13,7 @@ const view = (more: Partial<View> = {}): View => ({
 });
 const topic = (more: Partial<Topic> = {}): Topic => ({
   name: "t", kind: "typed", role: "events", partitions: [], records: 1, bytes: 1, segments: 1, stream_time_ms: null, columns: [],
-  timestamp: null, retention_ms: null, retention_bytes: null, internal: false, sources: [], rate: 10, dead_letters: 0, ...more,
+  timestamp: null, retention_ms: null, retention_bytes: null, config: {}, key_format: "KAFKA", value_format: "JSON", schema_versions: 1, internal: false, sources: [], rate: 10, dead_letters: 0, ...more,
 });
 const node = (more: Partial<TopologyNode> = {}): TopologyNode => ({ id: "query:q", kind: "query", name: "q", rate: 1, state: "ok", message: null, ...more });
 const overview = (nodes: TopologyNode[], more: Partial<Overview> = {}): Overview => ({

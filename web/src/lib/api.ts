@@ -7,8 +7,12 @@ import type {
   DeadLetter,
   LateRow,
   Overview,
+  Group,
   Query,
+  Queue,
   RatesHistory,
+  RecordsPage,
+  Schema,
   SendResult,
   Source,
   StatementResult,
@@ -122,6 +126,10 @@ export const api = {
   topic: (name: string) => call<Topic>(`/v1/topics/${part(name)}`),
   events: (name: string, limit = 50) =>
     call<{ events: TopicEvent[] }>(`/v1/topics/${part(name)}/events?from=newest&limit=${limit}`).then((a) => a.events),
+  records: (name: string, query: Record<string, string>) =>
+    call<RecordsPage>(`/v1/topics/${part(name)}/records?${new URLSearchParams(query)}`),
+  groups: () => call<{ groups: Group[] }>("/v1/groups").then((answer) => answer.groups),
+  queues: () => call<{ queues: Queue[] }>("/v1/queues").then((answer) => answer.queues),
   deadLetters: (name: string, limit = 50) =>
     call<{ dead_letters: DeadLetter[]; total: number }>(`/v1/topics/${part(name)}/dead-letters?limit=${limit}`),
   queries: () => call<{ queries: Query[] }>("/v1/queries").then((answer) => answer.queries),
@@ -142,6 +150,24 @@ export const api = {
   statements: (sql: string, signal?: AbortSignal) =>
     call<{ results: StatementResult[]; error?: ErrorBody }>("/v1/statements", post({ sql }, signal)),
 
+  /** Of a topic's value and key, all versions of their schemas, oldest first; nothing where there is no registry. */
+  async schemas(topic: string): Promise<Schema[][]> {
+    try {
+      const wanted = [`${topic}-value`, `${topic}-key`];
+      const known = await call<string[]>(`/registry/subjects?subjectPrefix=${part(`${topic}-`)}`);
+      return await Promise.all(wanted.filter((subject) => known.includes(subject)).map(versionsOf));
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 404) return [];
+      throw error;
+    }
+  },
+
+  /** Sends one record with all its parts. A refusal (422) is a result too. */
+  async sendRecord(topic: string, record: Record<string, unknown>): Promise<SendResult> {
+    const response = await fetchAllowing422(`/v1/topics/${part(topic)}/records`, post({ records: [record] }));
+    return parseJson(await response.text()) as SendResult;
+  },
+
   /** Sends events as they were typed. A refusal of all of them (422) is a result too, not a failure. */
   async send(topic: string, body: string): Promise<SendResult> {
     const headers = { "Content-Type": body.trim().includes("\n{") ? "application/x-ndjson" : "application/json" };
@@ -151,6 +177,11 @@ export const api = {
     return parseJson(await response.text()) as SendResult;
   },
 };
+
+async function versionsOf(subject: string): Promise<Schema[]> {
+  const path = `/registry/subjects/${part(subject)}/versions`;
+  return Promise.all((await call<number[]>(path)).map((version) => call<Schema>(`${path}/${version}`)));
+}
 
 async function fetchAllowing422(path: string, init: RequestInit): Promise<Response> {
   const headers = new Headers(init.headers);

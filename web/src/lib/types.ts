@@ -29,6 +29,10 @@ export interface Topic {
   timestamp: string | null;
   retention_ms: number | null;
   retention_bytes: number | null;
+  config: Record<string, number | boolean | string>;
+  key_format: string;
+  value_format: string;
+  schema_versions: number;
   internal: boolean;
   sources: string[];
   rate: number;
@@ -209,4 +213,54 @@ export interface Source {
 export interface RatesHistory {
   times_ms: number[];
   rates: Record<string, number[]>;
+}
+
+/** Records, and where the page begins and ends. */
+export interface RecordsPage {
+  records: TopicEvent[];
+  from: string;
+  next: string;
+  starts: string;
+  ends: string;
+  cut: boolean;
+}
+
+export interface GroupOffset {
+  topic: string;
+  partition: number;
+  committed: number | null;
+  end: number;
+  lag: number;
+  member: string | null;
+}
+
+export interface Group {
+  name: string;
+  state: "empty" | "rebalancing" | "stable";
+  lag: number;
+  members: { id: string; client: string; partitions: { topic: string; partition: number }[] }[];
+  offsets: GroupOffset[];
+}
+
+export interface Queue {
+  name: string;
+  topic: string;
+  lease_s: number;
+  max_deliveries: number;
+  order: string;
+  ready: number;
+  leased: number;
+  delayed: number;
+  dead: number;
+  missing: number;
+  error: string | null;
+}
+
+/** A version of a schema, as the registry has it. */
+export interface Schema {
+  subject: string;
+  version: number;
+  id: number;
+  schema: string;
+  schemaType?: string;
 }
