@@ -25,6 +25,7 @@ from benchmarks.measure import Measure
 AREAS = {
     "log": "benchmarks.log_bench",
     "produce": "benchmarks.produce_bench",
+    "codec": "benchmarks.codec_bench",
     "http": "benchmarks.http_bench",
     "collect": "benchmarks.collect_bench",
     "pull": "benchmarks.pull_bench",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from headrace.errors import UsageError
 from headrace.log.codecs.base import Codec, FormatOptions
 from headrace.log.codecs.formats import make_codec
+from headrace.log.codecs.json_encode import row_to_json, to_json
 from headrace.log.schema import arrow_type
 from headrace.types import BIGINT, BYTES, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Array, Column, Decimal, Struct
 from tests.log.codecs.random_columns import batches, simple_types, types
@@ -44,6 +45,15 @@ def test_json_gives_back_what_it_was_given(drawn: Batch, wrapped: bool) -> None:
     decoded = codec.decode(codec.encode(batch).payloads)
     assert not decoded.errors
     assert decoded.batch.equals(batch)
+
+
+@given(batches(types()))
+@settings(max_examples=100, deadline=None)
+def test_json_is_written_as_everywhere_else(drawn: Batch) -> None:
+    columns, batch = drawn
+    rows = [[row[column.name] for column in columns] for row in batch.to_pylist()]
+    expected = [to_json(row_to_json(columns, row)) for row in rows]
+    assert make_codec("JSON", "t", columns).encode(batch).payloads.to_pylist() == expected
 
 
 @given(batches(simple_types()), st.sampled_from([",", "TAB", "SPACE", "|", "x"]))

@@ -15,6 +15,7 @@ import pyarrow as pa
 from headrace.log.codecs.base import Codec, Decoded, Encoded, binary, decoded, values_of
 from headrace.log.codecs.json_codec import as_sent
 from headrace.log.codecs.json_encode import Convert, converter, to_json
+from headrace.log.codecs.json_texts import objects, text_column
 from headrace.log.codecs.json_values import Mismatch, Reader, shown
 from headrace.log.codecs.nested import has_decimal, has_struct, undeclared
 from headrace.types import Column, DataType, display_name
@@ -47,6 +48,7 @@ class JsonPayloads(Codec):
         self._keep_rest = keep_rest and self._wrapped
         self._readers = [Reader(column.type) for column in columns]
         self._names = [name(column.name) for column in columns]
+        self._special = special
         self._converters = [converter(column.type, special, name) for column in columns]
         exact = {column.name: column.name for column in columns}
         self._by_name = {column.name.casefold(): column.name for column in reversed(columns)} | exact
@@ -171,16 +173,17 @@ class JsonPayloads(Codec):
     # Writing
 
     def encode(self, batch: pa.RecordBatch) -> Encoded:
-        columns = [
-            json_column(batch.column(column.name), convert)
-            for column, convert in zip(self.columns, self._converters, strict=True)
-        ]
-        if not self._wrapped:
-            return Encoded(binary([to_json(value) for value in columns[0]]))
-        if not columns:
+        if not self.columns:
             return Encoded(binary([b"{}"] * batch.num_rows))
-        names = self._names
-        return Encoded(binary([to_json(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]))
+        texts = [self._texts(batch.column(column.name), place) for place, column in enumerate(self.columns)]
+        return Encoded(objects(self._names, texts) if self._wrapped else texts[0].cast(pa.binary()))
+
+    def _texts(self, array: pa.Array, place: int) -> pa.Array:
+        type_ = self.columns[place].type
+        found = text_column(array, type_) if self._special is None or self._special(type_) is None else None
+        if found is not None:
+            return found
+        return pa.array([to_json(value).decode() for value in json_column(array, self._converters[place])], pa.utf8())
 
 
 def json_column(array: pa.Array, convert: Convert | None) -> list[Any]:
