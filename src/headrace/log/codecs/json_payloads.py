@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -77,7 +78,7 @@ class JsonPayloads(Codec):
 
     def _parse(self, texts: list[bytes | None], errors: Errors) -> list[Any]:
         """What each payload says; None for what cannot be read."""
-        joined = b"\n".join(text for text in texts if text is not None) if None not in texts else None
+        joined = b"\n".join(texts) if None not in texts else None  # type: ignore[arg-type]
         if joined is not None and joined.count(b"\n") == len(texts) - 1:
             try:
                 values = self._decoder.decode_lines(joined)
@@ -217,6 +218,8 @@ def _fields(name: str, rows: list[dict[str, Any]], layouts: dict[tuple[str, ...]
     spellings = {layout[name] for layout in layouts.values() if name in layout}
     if len(spellings) == 1:
         [field] = spellings
+        if all(name in layout for layout in layouts.values()):
+            return list(map(itemgetter(field), rows))
         return [fields.get(field) for fields in rows]
     if not spellings:
         return [None] * len(rows)

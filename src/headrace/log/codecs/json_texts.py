@@ -14,6 +14,7 @@ from headrace.types import BigInt, Boolean, DataType, Date, Decimal, Double, Int
 _NULL = pa.scalar("null")
 _QUOTE = pa.scalar('"')
 _NOTHING = pa.scalar("")
+_END_OF_MOMENT = pa.scalar('Z"')
 # What has to be escaped; everything else is itself.
 _ESCAPED = r'["\\\x00-\x1f]'
 
@@ -56,10 +57,11 @@ def _moments(array: pa.Array) -> pa.Array | None:
     ):
         return None
     try:
-        texts = array.cast(pa.timestamp("ms", "UTC")).cast(pa.utf8())
+        # Without a zone: Arrow would look it up for every value.
+        texts = array.view(pa.int64()).view(pa.timestamp("us")).cast(pa.timestamp("ms")).cast(pa.utf8())
     except pa.ArrowInvalid:
         return None
-    return _quoted(pc.replace_substring(texts, " ", "T"))
+    return pc.binary_join_element_wise(_QUOTE, pc.replace_substring(texts, " ", "T"), _END_OF_MOMENT, _NOTHING)
 
 
 def objects(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
