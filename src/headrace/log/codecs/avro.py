@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.read import SchemaResolutionError
@@ -20,6 +22,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 from headrace.errors import NotFound, UsageError
 from headrace.log.codecs.avro_shapes import Convert, Types, kind_of, logical_of, plain, reader
 from headrace.log.codecs.avro_types import avro_schema
+from headrace.log.codecs.avro_vectors import VectorReader
 from headrace.log.codecs.avro_writing import check_others, column_values, writer
 from headrace.log.codecs.base import (
     Codec,
@@ -31,9 +34,8 @@ from headrace.log.codecs.base import (
     WriterSchema,
     binary,
     decoded,
-    values_of,
 )
-from headrace.log.codecs.framing import HEADER, Writers, frame, rows_by_writer, scattered, schema_ids
+from headrace.log.codecs.framing import HEADER, UNFRAMED, Writers, frame, ids_of, unframed
 from headrace.log.codecs.json_values import Mismatch
 from headrace.log.schema import arrow_type
 from headrace.types import Column, Timestamp, display_name
@@ -139,37 +141,40 @@ class AvroCodec(Codec):
     # Reading
 
     def decode(self, payloads: pa.Array) -> Decoded:
-        values = values_of(payloads)
-        errors: dict[int, str] = {}
-        ids = schema_ids(values, errors)
-        groups = rows_by_writer(ids)
-        if len(groups) == 1 and not errors and None not in ids:
-            [schema_id] = groups
-            plan = self._readers.get(schema_id)
+        payloads = payloads.cast(pa.binary())
+        ids = ids_of(payloads)
+        writers = np.unique(ids)
+        if len(writers) == 1 and writers[0] >= 0:
+            plan = self._readers.get(int(writers[0]))
             if not isinstance(plan, str):
-                return plan.decode(values, HEADER)
-        return self._decode_mixed(values, groups, errors)
+                return plan.decode(payloads, HEADER)
+        return self._decode_mixed(payloads, ids, [int(writer) for writer in writers])
 
-    def _decode_mixed(self, values: list[Any], groups: dict[int, list[int]], errors: dict[int, str]) -> Decoded:
+    def _decode_mixed(self, payloads: pa.Array, ids: npt.NDArray[np.int64], writers: list[int]) -> Decoded:
         """Each writer's rows on their own, then put back in their order."""
+        errors: dict[int, str] = {}
         batches: list[pa.RecordBatch] = []
-        places: list[Any] = [None] * len(values)
+        places = np.full(len(ids), -1, np.int64)
         start = 0
-        for schema_id, rows in groups.items():
-            plan = self._readers.get(schema_id)
-            if isinstance(plan, str):
-                errors |= dict.fromkeys(rows, plan)
+        for writer_id in writers:
+            rows = np.flatnonzero(ids == writer_id)
+            if writer_id == UNFRAMED:
+                errors |= {int(row): unframed(payloads[int(row)].as_py()) for row in rows}
+            if writer_id < 0:
                 continue
-            part = plan.decode([values[row] for row in rows], HEADER)
-            errors |= {rows[row]: reason for row, reason in part.errors.items()}
-            scattered(range(start, start + len(rows)), rows, places)
+            plan = self._readers.get(writer_id)
+            if isinstance(plan, str):
+                errors |= dict.fromkeys(map(int, rows), plan)
+                continue
+            part = plan.decode(payloads.take(pa.array(rows)), HEADER)
+            errors |= {int(rows[row]): reason for row, reason in part.errors.items()}
+            places[rows] = np.arange(start, start + len(rows))
             batches.append(part.batch)
             start += len(rows)
-        arrays = {column.name: pa.nulls(len(values), arrow_type(column.type)) for column in self.columns}
+        arrays = {column.name: pa.nulls(len(ids), arrow_type(column.type)) for column in self.columns}
         if batches and self.columns:
-            table = pa.Table.from_batches(batches).combine_chunks().take(pa.array(places, pa.int64()))
-            arrays = {name: table.column(name).combine_chunks() for name in table.column_names}
-        return decoded(self.columns, arrays, len(values), errors)
+            arrays = put_together(batches, pa.array(places, mask=places < 0))
+        return decoded(self.columns, arrays, len(ids), dict(sorted(errors.items())))
 
     def _reader(self, written: WriterSchema) -> AvroReader:
         if written.type != "AVRO":
@@ -240,6 +245,8 @@ class AvroReader:
         record = shape.record if wrapped else None
         self._single = record is None
         self._plan: list[tuple[Column, str | None, Convert | None]] = []
+        known = columns and record is not None and wanted is None
+        self._vectors = VectorReader.make(columns, record, shape.types) if known else None
         for column in columns:
             if record is None:
                 self._plan.append((column, "", reader(shape.tree, column.type, shape.types)))
@@ -248,14 +255,29 @@ class AvroReader:
             convert = reader(found["type"], column.type, shape.types) if found else None
             self._plan.append((column, found["name"] if found else None, convert))
 
-    def decode(self, payloads: Sequence[bytes | None], skip: int = 0) -> Decoded:
+    def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
+        """Binary payloads, none of them null, of which the first `skip` bytes are not the record's."""
+        if self._vectors is None or not len(payloads):
+            return self.decode_each(payloads.to_pylist(), skip)
+        found, good = self._vectors.read(payloads, skip)
+        nulls = {c.name: pa.nulls(len(payloads), arrow_type(c.type)) for c in self._columns if c.name not in found}
+        sure = decoded(self._columns, found | nulls, len(payloads))
+        if good.all():
+            return sure
+        doubtful = np.flatnonzero(~good)
+        rest = self.decode_each(payloads.take(pa.array(doubtful)).to_pylist(), skip)
+        places = np.arange(len(payloads))
+        places[doubtful] = len(payloads) + np.arange(len(doubtful))
+        errors = {int(doubtful[row]): reason for row, reason in rest.errors.items()}
+        arrays = put_together([sure.batch, rest.batch], pa.array(places))
+        return decoded(self._columns, arrays, len(payloads), errors)
+
+    def decode_each(self, payloads: Sequence[bytes], skip: int = 0) -> Decoded:
+        """Record by record, with fastavro."""
         errors: dict[int, str] = {}
         records: list[Any] = []
         written, wanted = self._written, self._wanted
         for row, payload in enumerate(payloads):
-            if payload is None:
-                records.append(None)
-                continue
             stream = io.BytesIO(payload)
             stream.seek(skip)
             try:
@@ -277,6 +299,12 @@ class AvroReader:
             values = records if self._single else [None if one is None else one[name] for one in records]
             arrays[column.name] = build(column, values, convert, errors)
         return decoded(self._columns, arrays, len(records), errors)
+
+
+def put_together(batches: list[pa.RecordBatch], places: pa.Array) -> dict[str, pa.Array]:
+    """Columns whose rows are those of the batches, in the order of `places`."""
+    table = pa.Table.from_batches(batches).combine_chunks().take(places)
+    return {name: table.column(name).combine_chunks() for name in table.column_names}
 
 
 def build(column: Column, values: list[Any], convert: Convert | None, errors: dict[int, str]) -> pa.Array:

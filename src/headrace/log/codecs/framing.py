@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from headrace.errors import HeadraceError
 from headrace.log.codecs.base import Schemas, WriterSchema
 
 HEADER = 5
+NO_PAYLOAD, UNFRAMED = -1, -2
 MAX_WRITERS = 10_000
 W = TypeVar("W")
 
@@ -25,17 +30,32 @@ def schema_ids(payloads: Sequence[bytes | None], errors: dict[int, str]) -> list
         if payload is None:
             found.append(None)
         elif len(payload) < HEADER or payload[0] != 0:
-            errors[row] = _unframed(payload)
+            errors[row] = unframed(payload)
             found.append(None)
         else:
             found.append(int.from_bytes(payload[1:HEADER], "big"))
     return found
 
 
-def _unframed(payload: bytes) -> str:
+def unframed(payload: bytes) -> str:
     if len(payload) < HEADER:
         return f"the payload has {len(payload)} bytes: a zero byte and a schema's id of four bytes come first"
     return f"the payload begins with byte {payload[0]}: a zero byte and a schema's id come first"
+
+
+def ids_of(payloads: pa.Array) -> npt.NDArray[np.int64]:
+    """The id in each payload's header; or `NO_PAYLOAD`, or `UNFRAMED`."""
+    offsets = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset : payloads.offset + len(payloads) + 1]
+    data = np.frombuffer(payloads.buffers()[2] or b"", np.uint8)
+    start, length = offsets[:-1].astype(np.int64), np.diff(offsets)
+    found = np.full(len(payloads), UNFRAMED, np.int64)
+    if len(data):
+        framed = (length >= HEADER) & (data[np.minimum(start, len(data) - 1)] == 0)
+        at = start[framed, None] + np.arange(1, HEADER)
+        found[framed] = np.ascontiguousarray(data[at]).view(">u4")[:, 0]
+    if payloads.null_count:
+        found[np.asarray(payloads.is_null().to_numpy(zero_copy_only=False))] = NO_PAYLOAD
+    return found
 
 
 class Writers(Generic[W]):
@@ -65,8 +85,3 @@ def rows_by_writer(ids: Sequence[int | None]) -> dict[int, list[int]]:
         if schema_id is not None:
             groups.setdefault(schema_id, []).append(row)
     return groups
-
-
-def scattered(values: Sequence[Any], rows: Sequence[int], into: list[Any]) -> None:
-    for row, value in zip(rows, values, strict=True):
-        into[row] = value
