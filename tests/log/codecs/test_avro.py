@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from headrace.errors import UsageError
 from headrace.log.codecs.avro import AvroCodec, AvroReader, AvroWriter, load_schema
 from headrace.log.codecs.avro_types import avro_schema, columns_of_avro
+from headrace.log.codecs.avro_vector_writing import VectorWriter
 from headrace.log.codecs.avro_vectors import VectorReader
 from headrace.log.codecs.base import FormatOptions
 from headrace.log.codecs.formats import make_codec
@@ -132,6 +133,16 @@ def test_all_rows_at_once_are_read_like_each_alone(drawn: Batch, data: st.DataOb
     alone = reader.decode_each(payloads, 5)
     assert together.errors == alone.errors
     assert together.batch.equals(alone.batch) or together.batch.to_pylist() == alone.batch.to_pylist()
+
+
+@given(batches(st.sampled_from(SIMPLE), max_columns=5))
+@settings(max_examples=100, deadline=None)
+def test_all_rows_at_once_are_written_like_each_alone(drawn: Batch) -> None:
+    columns, batch = drawn
+    schema = load_schema(avro_schema(columns))
+    assert VectorWriter.make(columns, schema.record, schema.types) is not None
+    writer = AvroWriter(columns, schema)
+    assert writer.encode(batch, b"head!").payloads.equals(writer.encode_each(batch, b"head!").payloads)
 
 
 def test_flat_records_are_read_all_at_once() -> None:

@@ -22,6 +22,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 from headrace.errors import NotFound, UsageError
 from headrace.log.codecs.avro_shapes import Convert, Types, kind_of, logical_of, plain, reader
 from headrace.log.codecs.avro_types import avro_schema
+from headrace.log.codecs.avro_vector_writing import VectorWriter
 from headrace.log.codecs.avro_vectors import VectorReader
 from headrace.log.codecs.avro_writing import check_others, column_values, writer
 from headrace.log.codecs.base import (
@@ -397,10 +398,17 @@ class AvroWriter:
                 raise UsageError(f"the schema has no field for the column `{display_name(column.name)}`")
             convert, nullable = writer(found["type"], column.type, schema.types)
             self._plan.append((column, found["name"], found["type"], convert, nullable))
+        self._vectors = None
         if record is not None:
             check_others(record, {name for _, name, *_ in self._plan})
+            self._vectors = VectorWriter.make(columns, record, schema.types)
 
     def encode(self, batch: pa.RecordBatch, header: bytes = b"") -> Encoded:
+        payloads = None if self._vectors is None else self._vectors.write(batch, header)
+        return self.encode_each(batch, header) if payloads is None else Encoded(payloads)
+
+    def encode_each(self, batch: pa.RecordBatch, header: bytes = b"") -> Encoded:
+        """Record by record, with fastavro."""
         errors: dict[int, str] = {}
         records = self.records(batch, errors)
         payloads: list[bytes | None] = []
