@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import UsageError
 from headrace.log.codecs.base import Codec, FormatOptions
+from headrace.log.codecs.delimited import Delimited
 from headrace.log.codecs.formats import make_codec
 from headrace.log.codecs.json_encode import row_to_json, to_json
 from headrace.log.schema import arrow_type
@@ -132,6 +133,18 @@ def test_delimited_follows_ksqldbs_rules() -> None:
         3: "the quotes of field 2 do not match",
         6: "3 fields are expected, the payload has 4",
     }
+
+
+def test_an_end_of_line_is_quoted_so_that_other_readers_do_not_stop_there() -> None:
+    assert written(codec("DELIMITED", *ORDERS), ID=[1], PAGE=["a\nb"], TOTAL=[2.0]) == [b'1,"a\nb",2.0']
+
+
+@given(batches(simple_types()), st.sampled_from([",", "TAB", "|"]))
+@settings(max_examples=100, deadline=None)
+def test_delimited_columns_are_written_like_each_row_alone(drawn: Batch, delimiter: str) -> None:
+    columns, batch = drawn
+    delimited = Delimited(columns, delimiter)
+    assert delimited.encode(batch).payloads.equals(delimited.encode_each(batch).payloads)
 
 
 def test_kafka_numbers_are_big_endian() -> None:

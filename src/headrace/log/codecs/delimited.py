@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import UsageError
 from headrace.log.codecs.base import Codec, Decoded, Encoded, binary, decoded, values_of
-from headrace.log.codecs.json_encode import EPOCH, MICROSECOND
+from headrace.log.codecs.json_encode import EPOCH, MICROSECOND, to_json
 from headrace.log.codecs.json_payloads import Errors, read_each
 from headrace.log.codecs.json_values import Mismatch, Reader, must_be
 from headrace.log.schema import arrow_type
@@ -69,6 +69,7 @@ class Delimited(Codec):
         self._readers = [_TextReader(column.type) for column in columns]
         self._writers = [_writer(column.type) for column in columns]
         mark = re.escape(self._delimiter)
+        self._quoted = f'["\\r\\n{mark}]'
         self._field = re.compile(rf'(?:"((?:[^"]|"")*+)"|([^"{mark}][^{mark}]*+|))(?={mark}|\Z)', re.DOTALL)
 
     def decode(self, payloads: pa.Array) -> Decoded:
@@ -127,6 +128,36 @@ class Delimited(Codec):
             place = found.end() + 1
 
     def encode(self, batch: pa.RecordBatch) -> Encoded:
+        texts = [self._plain_texts(batch.column(column.name), column.type) for column in self.columns]
+        if len(texts) > 1 and all(text is not None for text in texts):
+            joined = pc.binary_join_element_wise(*texts, pa.scalar(self._delimiter))
+            return Encoded(joined.cast(pa.binary()))
+        return self.encode_each(batch)
+
+    def _plain_texts(self, array: pa.Array, type_: DataType) -> pa.Array | None:
+        """A column's fields, if none of them needs quotes; None if they have to be looked at one by one."""
+        match type_:
+            case Integer() | BigInt() | Boolean() | Time():
+                texts = array.cast(pa.utf8())
+            case Date():
+                texts = array.view(pa.int32()).cast(pa.utf8())
+            case Timestamp():
+                moments = pc.floor_temporal(array, unit="millisecond").cast(pa.timestamp("ms", "UTC"))
+                texts = moments.view(pa.int64()).cast(pa.utf8())
+            case Varchar():
+                texts = array
+            case Double():
+                # All in one go; what is not a number has words of its own.
+                found = to_json(array.to_pylist())[1:-1].decode().split(",") if len(array) else []
+                if found.count("null") != array.null_count:
+                    return None
+                texts = pa.array([None if text == "null" else text for text in found], pa.utf8())
+            case _:
+                return None
+        texts = pc.fill_null(texts, "")
+        return None if pc.any(pc.match_substring_regex(texts, self._quoted)).as_py() else texts
+
+    def encode_each(self, batch: pa.RecordBatch) -> Encoded:
         columns = [
             [None if value is None else write(value) for value in batch.column(column.name).to_pylist()]
             for column, write in zip(self.columns, self._writers, strict=True)
@@ -134,11 +165,12 @@ class Delimited(Codec):
         if not columns:
             return Encoded(binary([b""] * batch.num_rows))
         text = io.StringIO()
-        writer = csv.writer(text, delimiter=self._delimiter, lineterminator="")
+        # A field with an end of line in it is quoted because this is one; it is cut off again.
+        writer = csv.writer(text, delimiter=self._delimiter, lineterminator="\r\n")
         payloads: list[bytes] = []
         for row in zip(*columns, strict=True):
             writer.writerow(row)
-            payloads.append(text.getvalue().encode())
+            payloads.append(text.getvalue()[:-2].encode())
             text.seek(0)
             text.truncate()
         return Encoded(binary(payloads))
@@ -223,7 +255,7 @@ def _writer(type_: DataType) -> Callable[[Any], str]:
 
 def _double_text(value: float) -> str:
     if value - value == 0:
-        return repr(value)
+        return to_json(value).decode()
     return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
 
 
