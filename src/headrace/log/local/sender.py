@@ -33,12 +33,14 @@ DELIVERY_S = 120.0
 """How long a write is tried again."""
 RETRIED = (Overloaded, OwnerLost, NotRunning)
 
-_LONGEST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S, _AWAY_PAUSE_S = 1.0, 0.1
 
 
 def backoff_s(tries: int, error: BaseException | None) -> float:
     """Doubling from 10 ms, with jitter, so that many producers do not come back together."""
-    most: float = min(_LONGEST_PAUSE_S, 0.01 * 2 ** min(tries, 10))
+    # Asking whether the owner is back costs next to nothing; being late for it costs everybody.
+    longest = _LONGEST_PAUSE_S if isinstance(error, Overloaded) else _AWAY_PAUSE_S
+    most: float = min(longest, 0.01 * 2 ** min(tries, 10))
     if isinstance(error, Overloaded):
         most = min(most, max(0.01, error.retry_after))
     return most * (0.5 + random.random() / 2)
