@@ -10,6 +10,8 @@ import numpy as np
 from headrace.log.base import Appended
 from headrace.log.local.partitioning import Partitions
 
+_FEW = 256
+
 
 def cut_positions(whole: Appended, partitions: Partitions, cuts: Sequence[int]) -> list[Appended]:
     """The answer for each run of `cuts` rows, out of the answer for the whole batch. `partitions` are those of the rows
@@ -18,6 +20,8 @@ def cut_positions(whole: Appended, partitions: Partitions, cuts: Sequence[int]) 
         return [whole]
     if isinstance(partitions, int) and not whole.duplicates:
         return _in_one(whole, cuts)
+    if sum(cuts) <= _FEW:
+        return _one_by_one(whole, partitions, cuts)
     edges = np.concatenate([[0], np.cumsum(cuts)])
     duplicates = np.array(whole.duplicates, np.int64)
     before = np.searchsorted(duplicates, edges)
@@ -31,6 +35,28 @@ def cut_positions(whole: Appended, partitions: Partitions, cuts: Sequence[int]) 
         Appended(tuple(found[send]), tuple((duplicates[before[send] : before[send + 1]] - edges[send]).tolist()))
         for send in range(len(cuts))
     ]
+
+
+def _one_by_one(whole: Appended, partitions: Partitions, cuts: Sequence[int]) -> list[Appended]:
+    """For few rows a loop is faster than setting up vectors."""
+    nexts = {number: first for number, first, _ in whole.positions}
+    stored = iter([partitions] * sum(cuts) if isinstance(partitions, int) else partitions.tolist())
+    duplicates = set(whole.duplicates)
+    cut, row = [], 0
+    for rows in cuts:
+        found: dict[int, tuple[int, int, int]] = {}
+        again = []
+        for index in range(rows):
+            if row + index in duplicates:
+                again.append(index)
+                continue
+            number = next(stored)
+            offset = nexts[number]
+            nexts[number] = offset + 1
+            found[number] = (number, found[number][1] if number in found else offset, offset)
+        cut.append(Appended(tuple(found[number] for number in sorted(found)), tuple(again)))
+        row += rows
+    return cut
 
 
 def _in_one(whole: Appended, cuts: Sequence[int]) -> list[Appended]:

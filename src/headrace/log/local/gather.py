@@ -18,12 +18,16 @@ _JOINED_BYTES = 256 * 1024
 _SMALL = 4096
 
 
+Chosen = int | tuple[int, ...] | None
+"""The partition of all rows, that of each send, or None: by key or in turn."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """Rows of one topic, of several sends: `cuts` are the rows of each."""
 
     topic: str
-    partition: int | None
+    partition: Chosen
     batch: pa.RecordBatch
     cuts: tuple[int, ...]
 
@@ -61,32 +65,24 @@ class Sends:
 
 @dataclass(slots=True)
 class Gathering:
-    """What is being gathered. A send joins the last run of its partition, unless one that may go to the same
-    partition came in between."""
+    """What is being gathered. A send joins the last run of its topic if both name their partitions or neither does."""
 
     bytes: int = 0
     count: int = 0
     _runs: list[list[Send]] = field(default_factory=list)
-    _open: dict[tuple[str, int | None], tuple[list[Send], int]] = field(default_factory=dict)
-    """The last run of each place, and how large it is."""
-    _chosen: dict[str, bool] = field(default_factory=dict)
+    _open: dict[str, tuple[list[Send], int]] = field(default_factory=dict)
+    """The last run of each topic, and how large it is."""
 
     def add(self, send: Send) -> None:
         size = _size(send.batch)
         self.bytes += size
         self.count += 1
-        chosen = send.partition is not None
-        if self._chosen.get(send.topic, chosen) != chosen:
-            for key in [key for key in self._open if key[0] == send.topic]:
-                del self._open[key]
-        self._chosen[send.topic] = chosen
-        place = (send.topic, send.partition)
-        run, already = self._open.get(place, ([], 0))
-        if not run or already + size > _JOINED_BYTES or not run[0].batch.schema.equals(send.batch.schema):
+        run, already = self._open.get(send.topic, ([], 0))
+        if not run or already + size > _JOINED_BYTES or not _alike(run[0], send):
             run, already = [], 0
             self._runs.append(run)
         run.append(send)
-        self._open[place] = (run, already + size)
+        self._open[send.topic] = (run, already + size)
 
     def is_full(self) -> bool:
         return self.bytes >= GATHER_BYTES or self.count >= GATHER_SENDS
@@ -97,7 +93,7 @@ class Gathering:
     def take(self) -> Sends:
         """Everything, and begin anew."""
         runs, size = self._runs, self.bytes
-        self.bytes, self.count, self._runs, self._open, self._chosen = 0, 0, [], {}, {}
+        self.bytes, self.count, self._runs, self._open = 0, 0, [], {}
         return Sends([_run(sends) for sends in runs], [send for sends in runs for send in sends], size)
 
 
@@ -114,7 +110,14 @@ def gathered(sends: Sequence[Send]) -> Sends:
     return gathering.take()
 
 
+def _alike(one: Send, other: Send) -> bool:
+    by_hand = (one.partition is None) == (other.partition is None)
+    return by_hand and bool(one.batch.schema.equals(other.batch.schema))
+
+
 def _run(sends: Sequence[Send]) -> Run:
     first = sends[0]
+    places = tuple(send.partition for send in sends if send.partition is not None)
+    chosen: Chosen = first.partition if len(set(places)) <= 1 else places
     batch = first.batch if len(sends) == 1 else pa.concat_batches([send.batch for send in sends])
-    return Run(first.topic, first.partition, batch, tuple(send.batch.num_rows for send in sends))
+    return Run(first.topic, chosen, batch, tuple(send.batch.num_rows for send in sends))

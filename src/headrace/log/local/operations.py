@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.errors import HeadraceError, UsageError
 from headrace.log.base import Appended, BatchIdentity, Route
 from headrace.log.local import wire
-from headrace.log.local.gather import Run
+from headrace.log.local.gather import Chosen, Run
 from headrace.log.local.group_operations import GroupOperations, sent_from_json, stamp_from_json
 from headrace.log.schema import spec_from_json, topic_to_json
 
@@ -150,8 +150,16 @@ def _runs(entries: list[dict[str, Any]], body: _Streams) -> list[Run]:
         cuts = tuple(int(rows) for rows in entry.get("cuts") or (batch.num_rows,))
         if sum(cuts) != batch.num_rows or min(cuts) < 0:
             raise UsageError(f"`cuts` do not add up to the {batch.num_rows} rows of the batch")
-        runs.append(Run(entry["topic"], entry.get("partition"), batch, cuts))
+        runs.append(Run(entry["topic"], _chosen(entry.get("partition"), cuts), batch, cuts))
     return runs
+
+
+def _chosen(partition: Any, cuts: tuple[int, ...]) -> Chosen:
+    if not isinstance(partition, list):
+        return None if partition is None else int(partition)
+    if len(partition) != len(cuts):
+        raise UsageError(f"{len(partition)} partitions for {len(cuts)} sends")
+    return tuple(int(one) for one in partition)
 
 
 def _no_rows() -> pa.RecordBatch:

@@ -58,8 +58,11 @@ class Preparer:
         self._turn = 0
         self._turn_lock = threading.Lock()
 
-    def prepare(self, batch: pa.RecordBatch, partition: int | None, cuts: tuple[int, ...] | None = None) -> Prepared:
-        """`UsageError` if the batch has columns the topic has not, or values that do not fit."""
+    def prepare(
+        self, batch: pa.RecordBatch, partition: int | tuple[int, ...] | None, cuts: tuple[int, ...] | None = None
+    ) -> Prepared:
+        """`UsageError` if the batch has columns the topic has not, or values that do not fit. `cuts` are the rows of
+        each send, and several partitions are one for each send."""
         plan = self._plans.get(batch.schema) or self._make_plan(batch.schema)
         columns = [
             self._column(field, batch.column(source) if source >= 0 else None, batch.num_rows)
@@ -71,7 +74,7 @@ class Preparer:
             self.topic.id,
             self.version,
             ready,
-            self._partitions(ready, partition),
+            self._partitions(ready, partition, cuts),
             _digests(ready),
             ready.nbytes,
             cuts,
@@ -132,12 +135,15 @@ class Preparer:
             raise UsageError(f"`$time` must be milliseconds since 1970, got {smallest}")
         return column
 
-    def _partitions(self, ready: pa.RecordBatch, partition: int | None) -> Partitions:
+    def _partitions(
+        self, ready: pa.RecordBatch, partition: int | tuple[int, ...] | None, cuts: tuple[int, ...] | None
+    ) -> Partitions:
         count = self.topic.spec.partitions
         if partition is not None:
-            if not 0 <= partition < count:
-                raise UsageError(f"topic `{self.topic.name}` has no partition {partition}", hint=f"0 to {count - 1}")
-            return partition
+            for one in (partition,) if isinstance(partition, int) else partition:
+                if not 0 <= one < count:
+                    raise UsageError(f"topic `{self.topic.name}` has no partition {one}", hint=f"0 to {count - 1}")
+            return partition if isinstance(partition, int) else np.repeat(np.array(partition, np.int64), cuts or 1)
         if count == 1:
             return 0
         rows = ready.num_rows
