@@ -177,3 +177,16 @@ def test_the_project_s_strongest_key_is_used(headrace: Headrace, tmp_path: Path)
         assert refused.code == 1
         with Api(url, "reader") as api, pytest.raises(Refused):
             api.post("/v1/statements", {"sql": "DROP TABLE users;"})
+
+
+def test_scripts_run_scripts_with_variables(run: Headrace, tmp_path: Path) -> None:
+    (tmp_path / "inner.sql").write_text("DESCRIBE ${which};\n")
+    (tmp_path / "outer.sql").write_text("DEFINE which = 'users';\nRUN SCRIPT 'inner.sql';\nSHOW VARIABLES;\n")
+    said = run("sql", "-f", "outer.sql")
+    assert said.code == 0, said.err
+    assert "primary key" in said.out
+    assert "which" in said.out
+    (tmp_path / "inner.sql").write_text("RUN SCRIPT 'outer.sql';\n")
+    assert "runs itself" in run("sql", "-f", "outer.sql").err
+    (tmp_path / "inner.sql").write_text("DESCRIBE nobody;\n")
+    assert "(in `inner.sql`)" in run("sql", "-f", "outer.sql").err

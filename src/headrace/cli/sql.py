@@ -15,7 +15,7 @@ from headrace.errors import SqlError, UsageError, error_from_json
 
 if TYPE_CHECKING:
     from headrace.cli.api import Api
-    from headrace.sql.statements import SelectStatement, Statement
+    from headrace.sql.statements import Define, SelectStatement, Statement
 
 
 def register(app: typer.Typer) -> None:
@@ -70,17 +70,47 @@ class SqlSession:
         self.format = format_
         self._as_json = as_json
         self._limit = limit
+        self._variables: dict[str, str] = {}
+        self._scripts: list[Path] = []
+        """Files that are being run, the innermost last."""
 
     def run(self, text: str) -> None:
         """One statement after the other, each printed before the next runs. Raises at the first that fails."""
         from headrace.sql.api import parse
-        from headrace.sql.statements import SelectStatement
+        from headrace.sql.statements import Define, RunScript, SelectStatement, Show
 
-        for statement in parse(text):
-            if isinstance(statement, SelectStatement):
-                self._select(statement)
-            else:
-                self._execute(statement)
+        for statement in parse(text, self._variables):
+            match statement:
+                case SelectStatement():
+                    self._select(statement)
+                case RunScript():
+                    self._run_script(Path(statement.path))
+                case Define():
+                    self._define(statement)
+                case Show(subject="VARIABLES"):
+                    variables = [[name.lower(), value] for name, value in sorted(self._variables.items())]
+                    self._print_result({"columns": ["NAME", "VALUE"], "rows": variables})
+                case _:
+                    self._execute(statement)
+
+    def _define(self, statement: Define) -> None:
+        """For what is typed next; the rest of this text has seen it already."""
+        name = statement.variable.name.upper()
+        self._variables.pop(name, None)
+        if statement.value is not None:
+            self._variables[name] = statement.value
+
+    def _run_script(self, file: Path) -> None:
+        path = file.resolve()
+        if path in self._scripts:
+            raise UsageError(f"`{file}` runs itself")
+        self._scripts.append(path)
+        try:
+            self.run(_read(file))
+        except SqlError as error:
+            raise SqlError(**error_fields(error) | {"message": f"{error.message} (in `{file}`)"}) from None
+        finally:
+            self._scripts.pop()
 
     def _execute(self, statement: Statement) -> None:
         try:
@@ -152,6 +182,19 @@ def terminated(text: str) -> str:
     return stripped if stripped.endswith(";") else stripped + ";"
 
 
+def error_fields(error: SqlError) -> dict[str, Any]:
+    """What the error was made of."""
+    return {
+        "message": error.message,
+        "line": error.line,
+        "column": error.column,
+        "length": error.length,
+        "source_line": error.source_line,
+        "detail": error.detail,
+        "hint": error.hint,
+    }
+
+
 def moved(error: SqlError, statement: Statement) -> SqlError:
     """The error with its place in the whole text: the server saw only one statement of it."""
     if not error.line:
@@ -159,12 +202,5 @@ def moved(error: SqlError, statement: Statement) -> SqlError:
     place = statement.script.span(statement.start, statement.end)
     line = error.line + place.line - 1
     column = error.column + (place.column - 1 if error.line == 1 else 0)
-    return SqlError(
-        error.message,
-        line=line,
-        column=column,
-        length=error.length,
-        source_line=statement.script.line(line),
-        detail=error.detail,
-        hint=error.hint,
-    )
+    place_in_whole = {"line": line, "column": column, "source_line": statement.script.line(line)}
+    return SqlError(**error_fields(error) | place_in_whole)

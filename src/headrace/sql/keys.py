@@ -33,17 +33,19 @@ def all_of(
     return found, _values(items, found, scope, query)
 
 
-def of_join(items: Sequence[Item], source: Input, query: Query) -> Keyed:
+def of_join(items: Sequence[Item], source: Input, query: Query, optional: bool = False) -> Keyed:
     """A join's key is one value with several names: the first of those that is selected."""
     column = source.key.column
     if column is None:
-        return all_of(items, source.key.parts, source.scope, query)
+        return all_of(items, source.key.parts, source.scope, query, optional)
     for name in source.key.parts or (column,):
         matching = [item for item in items if item.expression == name]
         if matching:
             item = _once(matching, source.scope)
             key = replace(item, expression=replace(column, span=item.expression.span))
             return [key], _values(items, [item], source.scope, query)
+    if optional:
+        return [], list(items)
     raise _missing(source.key.parts, source.scope, query, any_one=True)
 
 

@@ -86,7 +86,7 @@ def _plan_persistent(query: Query, source: Input) -> tuple[Project, Window | Non
         below, items = _plain(query, source, persistent=True)
         window = source.window
         if source.scope.joined:
-            keyed = of_join(items, source, query)
+            keyed = of_join(items, source, query, optional=any(one.classic for one in source.sources))
         else:
             keyed = all_of(items, source.key.parts, source.scope, query, optional=classic)
     key, value = keyed

@@ -1,0 +1,152 @@
+"""Types, variables, settings, assertions, further columns and further writers, against a real log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from headrace.clock import ManualClock
+from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.planning import plan_definition
+from headrace.coordinate.statements import StatementExecutor, StatementResult
+from headrace.errors import Conflict, SqlError, UsageError
+from headrace.log.local.open import LocalLog
+from headrace.types import BIGINT, VARCHAR, Array, Column, Struct
+
+STREAM = "CREATE STREAM views (userid VARCHAR KEY, pageid VARCHAR) WITH (KAFKA_TOPIC='views');"
+
+Run = Callable[..., list[StatementResult]]
+
+
+@pytest.fixture
+def executor(log: LocalLog, clock: ManualClock) -> StatementExecutor:
+    return StatementExecutor(log, Catalog(log), clock)
+
+
+@pytest.fixture
+def run(executor: StatementExecutor) -> Run:
+    return executor.execute
+
+
+def test_a_type_has_a_name_until_it_is_dropped(run: Run, log: LocalLog, executor: StatementExecutor) -> None:
+    run("CREATE TYPE place AS STRUCT<city VARCHAR>; CREATE STREAM homes (id BIGINT KEY, at ARRAY<place>);")
+    place = Struct((("CITY", VARCHAR),))
+    source = executor.catalog.source("HOMES")
+    assert source is not None
+    assert source.value == (Column("AT", Array(place)),)
+    [shown] = run("SHOW TYPES;")
+    assert shown.rows == (("PLACE", "STRUCT<CITY VARCHAR>"),)
+    assert run("CREATE TYPE IF NOT EXISTS place AS INT;")[0].kind == "exists"
+    with pytest.raises(SqlError, match="exists already"):
+        run("CREATE TYPE place AS INT;")
+    # Another server, or the same one later, knows it too.
+    assert Catalog(log).types() == {"PLACE": place}
+    run("DROP TYPE place;")
+    assert executor.catalog.types() == {}
+    assert executor.catalog.source("HOMES") == source
+    assert run("DROP TYPE IF EXISTS place;")[0].kind == "exists"
+    with pytest.raises(SqlError, match="unknown type"):
+        run("CREATE STREAM more (at place);")
+
+
+def test_several_queries_write_to_one_stream(run: Run, executor: StatementExecutor) -> None:
+    run(STREAM)
+    run("CREATE STREAM all_of_it AS SELECT * FROM views;")
+    [inserted] = run("INSERT INTO all_of_it SELECT userid, UCASE(pageid) AS pageid FROM views;")
+    assert inserted.query_id == "INSERTQUERY_2"
+    query = executor.catalog.query("INSERTQUERY_2")
+    assert query is not None
+    assert (query.sink, query.sources) == ("ALL_OF_IT", ("VIEWS",))
+    planned = plan_definition(query, executor.catalog)
+    assert planned.insert
+    assert planned.sink == executor.catalog.source("ALL_OF_IT")
+    with pytest.raises(Conflict, match="is written by INSERTQUERY_2"):
+        run("DROP STREAM all_of_it;")
+    [explained] = run("EXPLAIN INSERTQUERY_2;")
+    assert explained.text is not None
+    assert "UCASE(PAGEID) AS PAGEID" in explained.text
+    run("TERMINATE INSERTQUERY_2; DROP STREAM all_of_it;")
+    assert executor.catalog.queries() == []
+
+
+def test_columns_are_added_to_the_stream_and_its_topic(run: Run, log: LocalLog, executor: StatementExecutor) -> None:
+    run(STREAM)
+    [result] = run("ALTER STREAM views ADD COLUMN seconds BIGINT, ADD referrer VARCHAR;")
+    assert (result.kind, result.message) == ("altered", "stream `views` has seconds, referrer too")
+    source = executor.catalog.source("VIEWS")
+    assert source is not None
+    assert source.value[1:] == (Column("SECONDS", BIGINT), Column("REFERRER", VARCHAR))
+    assert log.topic("views").spec.value == source.value
+    run("INSERT INTO views VALUES ('u', '/a', 7, NULL);")
+    # Its statement says what it has now.
+    [again] = run(source.statement.replace("CREATE STREAM", "CREATE OR REPLACE STREAM", 1))
+    assert again.kind == "exists"
+
+
+def test_pausing_and_resuming(run: Run, executor: StatementExecutor) -> None:
+    run(STREAM)
+    run("CREATE STREAM copy AS SELECT * FROM views;")
+
+    def wanted() -> list[str]:
+        return [query.wanted for query in executor.catalog.queries()]
+
+    assert run("PAUSE CSAS_COPY_1;")[0].kind == "paused"
+    assert wanted() == ["stopped"]
+    assert run("RESUME ALL;")[0].query_id == "CSAS_COPY_1"
+    assert wanted() == ["running"]
+    with pytest.raises(SqlError, match="does not exist"):
+        run("PAUSE csas_copi_1;")
+
+
+def test_variables_count_from_where_they_are_defined(run: Run) -> None:
+    run("DEFINE name = 'views'; CREATE STREAM ${name} (a INT) WITH (KAFKA_TOPIC='${name}'); UNDEFINE name;")
+    with pytest.raises(SqlError, match="is not defined"):
+        run("DESCRIBE ${name};")
+    with pytest.raises(SqlError, match="is not defined"):
+        run("DEFINE name = 'views'; UNDEFINE name; DESCRIBE ${name};")
+
+
+def test_settings_of_ksqldb_are_accepted_and_said_to_do_nothing(run: Run) -> None:
+    [reset, other, unset] = run(
+        "SET 'auto.offset.reset' = 'earliest'; SET 'ksql.streams.num.stream.threads' = '4'; UNSET 'auto.offset.reset';"
+    )
+    assert reset.message == "`auto.offset.reset` is how every query reads"
+    assert "no effect" in other.message
+    assert unset.kind == "set"
+
+
+def test_assertions(run: Run) -> None:
+    run(STREAM)
+    run("ASSERT TOPIC views WITH (PARTITIONS=1); ASSERT NOT EXISTS TOPIC other TIMEOUT 1 SECOND;")
+    run("ASSERT STREAM views (userid VARCHAR KEY, pageid VARCHAR) WITH (KAFKA_TOPIC='views', VALUE_FORMAT='JSON');")
+    for wrong in (
+        "ASSERT TOPIC other TIMEOUT 10 MILLISECONDS;",
+        "ASSERT NOT EXISTS TOPIC views;",
+        "ASSERT TOPIC views WITH (PARTITIONS=3);",
+        "ASSERT TABLE views (userid VARCHAR PRIMARY KEY, pageid VARCHAR);",
+        "ASSERT STREAM views (userid VARCHAR KEY, pageid INT);",
+        "ASSERT STREAM views (userid VARCHAR KEY, pageid VARCHAR) WITH (KAFKA_TOPIC='other');",
+        "ASSERT SCHEMA SUBJECT 'x';",
+    ):
+        with pytest.raises(UsageError):
+            run(wrong)
+
+
+def test_a_source_is_only_read(run: Run, log: LocalLog) -> None:
+    run("CREATE SOURCE STREAM given (a INT) WITH (KAFKA_TOPIC='given');")
+    for refused in (
+        "INSERT INTO given VALUES (1);",
+        "ALTER STREAM given ADD COLUMN b INT;",
+        "DROP STREAM given DELETE TOPIC;",
+        "CREATE OR REPLACE STREAM given (a INT, b INT) WITH (KAFKA_TOPIC='given');",
+    ):
+        with pytest.raises(SqlError, match="SOURCE"):
+            run(refused)
+    run("DROP STREAM given;")
+    assert log.topic("given").name == "given"
+
+
+def test_scripts_are_for_where_the_files_are(run: Run) -> None:
+    with pytest.raises(UsageError, match="RUN SCRIPT"):
+        run("RUN SCRIPT '/etc/passwd';")
