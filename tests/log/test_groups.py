@@ -121,6 +121,20 @@ def test_the_records_of_offsets_may_be_compacted_or_gone(tmp_path: Path) -> None
     log.close()
 
 
+def test_names_of_groups_that_are_empty_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.log.local.groups.MOST_GROUPS", 10)
+    log = open_owner(tmp_path / "log")
+    log.create_topic(PLAIN)
+    stays = beat(log)
+    for number in range(100):
+        answer = log.coordinator.beat(Beat(f"g{number}", None, "", frozenset({"plain"}), 10.0, ()))
+        assert len(answer.partitions) == 1
+        log.coordinator.leave(f"g{number}", answer.member)
+    assert len(log.coordinator._groups) <= 11
+    assert not beat(log, stays).joined
+    log.close()
+
+
 STEPS = st.lists(
     st.tuples(st.sampled_from(["beat", "beat", "beat", "join", "leave", "expire"]), st.integers(0, 4)), max_size=60
 )

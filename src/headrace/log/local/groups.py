@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SHORTEST_SESSION_S, LONGEST_SESSION_S = 0.1, 3600.0
 SETTLE_S = 1.0
+MOST_GROUPS = 10_000
 
 
 class Coordinator:
@@ -46,6 +47,8 @@ class Coordinator:
         partitions = {topic.name: topic.spec.partitions for topic in self._log.topics()}
         with self._lock:
             now = self._clock.monotonic()
+            if len(self._groups) > MOST_GROUPS:
+                self._forget_empty(now)
             group = self._groups.setdefault(beat.group, Members())
             group.expire(now, beat.member)
             known = group.by_id.get(beat.member or "")
@@ -63,6 +66,14 @@ class Coordinator:
         fresh = granted if joined else granted - set(beat.held)
         committed = self._committed_now(beat.group, fresh) if fresh else {}
         return Answer(known.id, generation, tuple(sorted(granted)), committed, joined, resumed, settled)
+
+    def _forget_empty(self, now: float) -> None:
+        """Groups nobody is in; their offsets are kept elsewhere. Otherwise every name ever used would stay in memory."""
+        for members in self._groups.values():
+            members.expire(now)
+        empty = [name for name, members in self._groups.items() if not members.by_id]
+        for name in empty[: len(self._groups) - MOST_GROUPS // 2]:
+            del self._groups[name]
 
     def _join(self, group: Members, beat: Beat, now: float, resumed: bool) -> Member:
         name = beat.member if resumed and beat.member else f"{beat.client or 'member'}-{uuid.uuid4().hex[:12]}"
