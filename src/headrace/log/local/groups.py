@@ -68,7 +68,7 @@ class Coordinator:
         return Answer(known.id, generation, tuple(sorted(granted)), committed, joined, resumed, settled)
 
     def _forget_empty(self, now: float) -> None:
-        """Groups nobody is in; their offsets are kept elsewhere. Otherwise every name ever used would stay in memory."""
+        """Groups nobody is in; their offsets are kept elsewhere. Otherwise every name ever used would stay."""
         for members in self._groups.values():
             members.expire(now)
         empty = [name for name, members in self._groups.items() if not members.by_id]
