@@ -1,7 +1,7 @@
 PYTHON ?= python3
 VENV := .venv/bin
 
-.PHONY: help setup setup-tests demo test test-fast lint types web-test wheel bench conformance chaos kafka kafka-cluster kafka-jars lock clean
+.PHONY: help setup setup-tests demo test test-fast lint types web-test wheel bench conformance chaos chaos-kafka kafka kafka-cluster kafka-jars lock clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -43,6 +43,9 @@ chaos: setup-tests ## hundreds of kill -9 under load, then every fault of the lo
 	@$(VENV)/python -m tests.chaos.crash --rounds $(or $(ROUNDS),300)
 	@$(VENV)/python -m tests.chaos.producers --kills $(or $(KILLS),200)
 	@$(VENV)/python -m tests.chaos.log --scale $(or $(SCALE),1)
+
+chaos-kafka: setup-tests ## three brokers killed and paused under load; KILLS=30 PAUSES=10
+	@$(VENV)/python -m tests.chaos.kafka --kills $(or $(KILLS),30) --pauses $(or $(PAUSES),10)
 
 kafka:           ## one Kafka broker on this machine, until Ctrl-C; DATA=folder keeps its data, PORT=9092
 	@$(PYTHON) -m scripts.kafka --port $(or $(PORT),9092) $(if $(DATA),--data $(DATA))
