@@ -42,6 +42,8 @@ QUICK = {
     "transaction.state.log.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
     "num.network.threads": "2",
     "num.io.threads": "4",
     "log.cleaner.backoff.ms": "500",
@@ -181,6 +183,15 @@ class Cluster:
             stderr=subprocess.STDOUT,
             preexec_fn=_die_with_parent,
         )
+
+    def run_tool(self, main: str, *arguments: str) -> str:
+        """What one of Kafka's own command line tools prints."""
+        place = self._node_folder(self.nodes[0].number)
+        tool = self._java(place, main, arguments, subprocess.PIPE)
+        said, _ = tool.communicate()
+        if tool.returncode != 0:
+            raise BrokerFailed(f"{main} failed:\n{said.decode(errors='replace')}")
+        return said.decode(errors="replace")
 
     def wait_until_up(self, number: int) -> None:
         file, process = self._node_folder(number) / "broker.log", self.processes[number]

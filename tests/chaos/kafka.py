@@ -119,6 +119,7 @@ def disturb(cluster: Cluster, log: KafkaLog, chosen: random.Random, kills: int, 
     chosen.shuffle(events)
     for number, event in enumerate(events, 1):
         wait_in_sync(log)
+        time.sleep(chosen.uniform(1.0, 3.0))
         victim = leader_of(log, chosen.randrange(PARTITIONS))
         if victim < 1:
             continue

@@ -87,6 +87,8 @@ def _security(settings: KafkaSettings, environment: Mapping[str, str]) -> Conf:
         "reconnect.backoff.max.ms": 2000,
         "topic.metadata.refresh.interval.ms": 30_000,
         "socket.connection.setup.timeout.ms": 5000,
+        # A broker that is up but does not answer: its partitions have another leader long before the usual minute.
+        "socket.timeout.ms": 10_000,
     }
     if settings.tls or settings.sasl:
         transport = "SSL" if settings.tls else "PLAINTEXT"

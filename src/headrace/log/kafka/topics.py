@@ -5,6 +5,7 @@ A topic that Kafka has and the table does not is a raw one: somebody else's, and
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from headrace.log.kafka.table import Table
 from headrace.log.local.topics import no_topic
 from headrace.log.schema import check_alteration, is_topic_name, normalize_spec, topic_from_json, topic_to_json
 
+_NEWS_S = 5.0
 RETIRED = "$retired"
 """The table's row that says how many offsets deleted topics have used: `Snapshot.arrival` must not fall."""
 Put = Callable[[str, bytes | None], None]
@@ -79,7 +81,8 @@ class Topics:
                 else:
                     undefined.append(name)
             for name in undefined:
-                self._known[name] = self._raw_topic(name, counts[name])
+                with contextlib.suppress(NotFound):
+                    self._known[name] = self._raw_topic(name, counts[name])
             return [self._known[name] for name in sorted(self._known)]
 
     def partition_counts(self) -> dict[str, int]:
@@ -105,11 +108,17 @@ class Topics:
     def _id(self, name: str) -> int:
         """Kafka gives a topic 128 random bits; 48 of them are enough to tell it from one of the same name."""
         kafka = self.kafka_name(name)
-        try:
+        deadline = time.monotonic() + _NEWS_S
+        while True:
             described = self._admin.describe_topics(TopicCollection([kafka]), request_timeout=self._seconds)
-            return int(described[kafka].result().topic_id.get_most_significant_bits()) & (2**48 - 1)
-        except KafkaException as failure:
-            raise translate(failure, f"describe `{name}`", self._connection, name) from failure
+            try:
+                return int(described[kafka].result().topic_id.get_most_significant_bits()) & (2**48 - 1)
+            except KafkaException as failure:
+                error = translate(failure, f"describe `{name}`", self._connection, name)
+                # Brokers hear of a new topic one after the other.
+                if not isinstance(error, NotFound) or time.monotonic() > deadline:
+                    raise error from failure
+                time.sleep(0.05)
 
     def live_config(self, name: str) -> dict[str, str]:
         """What Kafka says about a topic, where it was set for the topic; and how large a record may be."""
