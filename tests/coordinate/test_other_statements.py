@@ -150,3 +150,54 @@ def test_a_source_is_only_read(run: Run, log: LocalLog) -> None:
 def test_scripts_are_for_where_the_files_are(run: Run) -> None:
     with pytest.raises(UsageError, match="RUN SCRIPT"):
         run("RUN SCRIPT '/etc/passwd';")
+
+
+def test_a_query_without_state_is_replaced_in_place(run: Run, log: LocalLog, executor: StatementExecutor) -> None:
+    run(STREAM)
+    run("CREATE STREAM loud AS SELECT userid, UCASE(pageid) AS page FROM views;")
+    [result] = run(
+        "CREATE OR REPLACE STREAM loud AS SELECT userid, UCASE(pageid) AS page, LEN(pageid) AS n FROM views "
+        "WHERE pageid <> '/';"
+    )
+    assert (result.kind, result.query_id) == ("replaced", "CSAS_LOUD_1")
+    source, query = executor.catalog.source("LOUD"), executor.catalog.query("CSAS_LOUD_1")
+    assert source is not None
+    assert query is not None
+    assert [column.name for column in log.topic("LOUD").spec.value] == ["PAGE", "N"]
+    assert (source.query, query.version, "WHERE" in query.statement) == ("CSAS_LOUD_1", 1, True)
+    assert plan_definition(query, executor.catalog).sink == source
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [
+        (
+            "SELECT userid, pageid FROM views",
+            "SELECT userid, LEN(pageid) AS pageid FROM views",
+            "`pageid` would change",
+        ),
+        ("SELECT userid, pageid FROM views", "SELECT userid, pageid AS p FROM views", "`pageid` would change"),
+        ("SELECT userid, pageid FROM views", "SELECT userid AS u, pageid FROM views", "key would change"),
+        ("SELECT userid, pageid FROM views", "SELECT userid, pageid FROM others", "read others instead of views"),
+        (
+            "SELECT v.userid, v.pageid FROM views v JOIN others o WITHIN 1 HOUR ON v.userid = o.userid",
+            "SELECT v.userid, v.pageid FROM views v JOIN others o WITHIN 2 HOURS ON v.userid = o.userid",
+            "what it has kept so far",
+        ),
+    ],
+)
+def test_what_cannot_go_on_is_not_replaced(run: Run, first: str, second: str, reason: str) -> None:
+    run(STREAM + "CREATE STREAM others (userid VARCHAR KEY, pageid VARCHAR);")
+    run(f"CREATE STREAM x AS {first};")
+    with pytest.raises(Conflict, match=reason):
+        run(f"CREATE OR REPLACE STREAM x AS {second};")
+
+
+def test_a_declared_stream_is_replaced_by_one_with_more_columns(run: Run, log: LocalLog) -> None:
+    run(STREAM)
+    replaced = STREAM.replace("CREATE", "CREATE OR REPLACE", 1)
+    [result] = run(replaced.replace("pageid VARCHAR", "pageid VARCHAR, seconds INT"))
+    assert result.kind == "replaced"
+    assert [column.name for column in log.topic("views").spec.value] == ["PAGEID", "SECONDS"]
+    with pytest.raises(Conflict, match="`seconds` would change, move or go"):
+        run(replaced)

@@ -44,6 +44,10 @@ class Reconciler:
             elif query.wanted == "stopped" and known.wanted == "running":
                 self._stop(query)
                 done = True
+            elif query.statement != known.statement and known.wanted == "running":
+                # CREATE OR REPLACE: it goes on from where it was, as another one.
+                self._stop(replace(query, wanted="stopped"))
+                done = True
         for query in wanted.values():
             known_query = self._known.get(query.id)
             if query.wanted == "running" and (known_query is None or known_query.wanted == "stopped"):

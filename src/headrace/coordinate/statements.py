@@ -16,7 +16,7 @@ from headrace.clock import Clock
 from headrace.config import ProjectSettings
 from headrace.coordinate.base import QueryDefinition, ViewDefinition, late_topic
 from headrace.coordinate.catalog import BUILT_IN, Catalog, create_internal_topics
-from headrace.coordinate.definitions import drop_text, same_definition, substitute, with_columns
+from headrace.coordinate.definitions import drop_text, same_definition, substitute
 from headrace.coordinate.events import (
     Event,
     QueryCreated,
@@ -30,6 +30,7 @@ from headrace.coordinate.events import (
 )
 from headrace.coordinate.insert import insert_rows
 from headrace.coordinate.other import run_other
+from headrace.coordinate.replace import alter_definition, replace_definition
 from headrace.coordinate.result import StatementResult
 from headrace.coordinate.schemas import register_schemas, with_inferred_columns
 from headrace.coordinate.show import Inspector
@@ -38,12 +39,10 @@ from headrace.coordinate.topics import ensure_declared, ensure_sink, find_topic,
 from headrace.errors import Conflict, NotFound, SqlError, UsageError
 from headrace.log.base import Log
 from headrace.sql.api import (
-    altered_source,
     check_replace,
     parse,
     plan_insert_select,
     plan_query,
-    print_statement,
     source_from,
     transient_query,
 )
@@ -183,19 +182,7 @@ class StatementExecutor:
             self._log.create_topic(late_spec(query_id))
 
     def _alter(self, statement: AlterSource) -> StatementResult:
-        """The topic gets the columns too, so that what arrives is kept in them."""
-        source = altered_source(statement, self._catalog)
-        added = source.value[-len(statement.elements) :]
-        topic = self._log.topic(source.topic)
-        missing = tuple(column for column in added if column not in topic.spec.value)
-        if topic.spec.kind == "typed" and missing:
-            self._log.alter_topic(replace(topic.spec, value=topic.spec.value + missing))
-        # Planned again from its text, it must say what it has now.
-        text = print_statement(with_columns(source, added))
-        self._catalog.append([SourceCreated(replace(source, statement=text))])
-        names = ", ".join(display_name(column.name) for column in added)
-        message = f"{source.kind} `{display_name(source.name)}` has {names} too"
-        return StatementResult(statement.text, "altered", message)
+        return alter_definition(statement, self._log, self._catalog)
 
     def _definition(self, plan: PersistentQuery, query_id: str, text: str, transient: bool = False) -> QueryDefinition:
         return QueryDefinition(
@@ -227,13 +214,10 @@ class StatementExecutor:
         if statement.if_not_exists or (statement.or_replace and same):
             message = f"{source.kind} `{name}` exists already" + ("" if same else ", defined differently")
             return StatementResult(statement.text, "exists", message, query_id=source.query)
-        drop = drop_text(source)
         if statement.or_replace:
-            raise Conflict(
-                f"{source.kind} `{name}` exists with another definition, and cannot be changed in place yet",
-                hint=f"{drop}  then create it again: it is computed anew from the log",
-            )
-        raise Conflict(f"{source.kind} `{name}` exists already", hint=f"CREATE … IF NOT EXISTS, or first {drop}")
+            return replace_definition(statement, source, self._log, self._catalog)
+        hint = f"CREATE … IF NOT EXISTS, or first {drop_text(source)}"
+        raise Conflict(f"{source.kind} `{name}` exists already", hint=hint)
 
     def _refuse_shared_topic(self, sink: Source) -> None:
         others = [display_name(source.name) for source in self._catalog.over_topic(sink.topic)]

@@ -12,6 +12,7 @@ from headrace.sql.parser import Piece, parse, parse_columns, parse_expression, s
 from headrace.sql.planner import plan_insert_select, plan_query, plan_select, transient_query
 from headrace.sql.print_statements import print_statement
 from headrace.sql.printer import print_expression
+from headrace.sql.replace import replaced_query_problem, replaced_source_problem
 from headrace.sql.statements import Statement
 from headrace.sql.validate import Draft, check_drop, check_drop_type, check_function, check_replace, validate
 
@@ -38,6 +39,8 @@ __all__ = [
     "plan_select",
     "print_expression",
     "print_statement",
+    "replaced_query_problem",
+    "replaced_source_problem",
     "source_from",
     "split",
     "transient_query",
