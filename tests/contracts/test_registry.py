@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime
 import decimal
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from headrace.log.base import Append, Log, TopicSpec
+from headrace.log.base import Append, FormatOptions, Log, TopicSpec
 from headrace.log.registry.base import Schema
 from headrace.log.registry.registry import Registry
 from headrace.log.registry.schemas import RegistrySchemas
@@ -85,3 +86,16 @@ def test_a_topic_holds_the_same_in_every_format(log: Log, format_: str) -> None:
     names = [column.name for column in key + COLUMNS]
     [records] = log.read("orders", 0, 0, columns=names)
     assert records.batch.select(names).to_pylist() == ROWS
+
+
+def test_a_topic_remembers_how_its_format_is_written(place: Place) -> None:
+    options = FormatOptions(delimiter="|", wrap_single_value=False)
+    spec = TopicSpec("lines", value=(Column("A", VARCHAR), Column("B", BIGINT)), value_format="DELIMITED")
+    place.log.create_topic(replace(spec, value_options=options, role="derived"))
+    place.reopen()
+    log = place.log
+    assert log.topic("lines").spec.value_options == options
+    batch = pa.record_batch({"A": pa.array(["x|y"]), "B": pa.array([7])})
+    log.append([Append("lines", batch)]).result(30)
+    [records] = log.read("lines", 0, 0, columns=["A", "B"])
+    assert records.batch.select(["A", "B"]).to_pylist() == [{"A": "x|y", "B": 7}]

@@ -7,6 +7,7 @@ from typing import Literal
 from headrace.coordinate.base import late_topic
 from headrace.errors import Conflict, NotFound, UsageError
 from headrace.log.base import Log, TimestampColumn, Topic, TopicSpec
+from headrace.log.codecs.of_source import source_options
 from headrace.process.base import LATE_COLUMNS
 from headrace.sql.source import Source
 from headrace.types import Column, display_name
@@ -25,6 +26,8 @@ def declared_spec(source: Source) -> TopicSpec:
         value_format=source.value_format,
         timestamp=timestamp,
         windowed=_windowed(source),
+        key_options=source_options(source, "key"),
+        value_options=source_options(source, "value"),
     )
 
 
@@ -39,6 +42,8 @@ def sink_spec(sink: Source) -> TopicSpec:
         key_format=sink.key_format,
         value_format=sink.value_format,
         windowed=_windowed(sink),
+        key_options=source_options(sink, "key"),
+        value_options=source_options(sink, "value"),
     )
 
 

@@ -65,6 +65,18 @@ class TopicConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class FormatOptions:
+    """What WITH (…) may say about a format."""
+
+    delimiter: str = ","
+    wrap_single_value: bool = True
+    full_name: str | None = None
+    """The record's or message's name in a schema made from columns."""
+    schema_id: int | None = None
+    """Write, and resolve what is read, with this schema rather than with the subject's newest."""
+
+
+@dataclass(frozen=True, slots=True)
 class TopicSpec:
     """What a topic is made from. `role` decides the system columns (see docs/log-format.md)."""
 
@@ -79,6 +91,8 @@ class TopicSpec:
     timestamp: TimestampColumn | None = None
     windowed: Literal["time", "session"] | None = None
     config: TopicConfig = TopicConfig()
+    key_options: FormatOptions = FormatOptions()
+    value_options: FormatOptions = FormatOptions()
 
 
 @dataclass(frozen=True, slots=True)

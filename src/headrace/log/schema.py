@@ -21,6 +21,7 @@ from headrace.log.base import (
     TOMBSTONE,
     WINDOW_END,
     WINDOW_START,
+    FormatOptions,
     SchemaVersion,
     TimestampColumn,
     Topic,
@@ -59,6 +60,7 @@ RAW_KEY, RAW_VALUE = Column("KEY", BYTES), Column("VALUE", BYTES)
 
 COMPRESSIONS = ("none", "lz4", "zstd")
 CONFIG_FIELDS = tuple(field.name for field in fields(TopicConfig))
+OPTION_FIELDS = tuple(field.name for field in fields(FormatOptions))
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MAX_PARTITIONS = 1024
@@ -215,6 +217,8 @@ def spec_to_json(spec: TopicSpec) -> dict[str, Any]:
         "timestamp": {"column": stamp.column, "format": stamp.format} if stamp else None,
         "windowed": spec.windowed,
         "config": asdict(spec.config),
+        "key_options": asdict(spec.key_options),
+        "value_options": asdict(spec.value_options),
         "schemas": [{"version": 1, "key": _columns_to_json(spec.key), "value": _columns_to_json(spec.value)}],
     }
 
@@ -236,9 +240,15 @@ def spec_from_json(body: dict[str, Any]) -> TopicSpec:
             timestamp=TimestampColumn(stamp["column"], stamp.get("format")) if stamp else None,
             windowed=body.get("windowed"),
             config=config_from_json(body.get("config") or {}),
+            key_options=_options_from_json(body.get("key_options") or {}),
+            value_options=_options_from_json(body.get("value_options") or {}),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError("not a topic's definition", detail=f"{type(error).__name__}: {error}") from error
+
+
+def _options_from_json(body: dict[str, Any]) -> FormatOptions:
+    return FormatOptions(**{name: body[name] for name in OPTION_FIELDS if name in body})
 
 
 def config_from_json(body: dict[str, Any]) -> TopicConfig:

@@ -20,8 +20,23 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
+from headrace.log.base import FormatOptions
 from headrace.log.schema import arrow_type
 from headrace.types import Column
+
+__all__ = [
+    "Codec",
+    "Decoded",
+    "Encoded",
+    "FormatOptions",
+    "SchemaType",
+    "Schemas",
+    "Side",
+    "WriterSchema",
+    "binary",
+    "decoded",
+    "values_of",
+]
 
 Side = Literal["key", "value"]
 SchemaType = Literal["AVRO", "JSON", "PROTOBUF"]
@@ -81,18 +96,6 @@ class WriterSchema:
     text: str
     references: Mapping[str, str] = field(default_factory=dict)
     """All schemas it refers to, also through others: name → text, each after those it needs itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class FormatOptions:
-    """What WITH (…) may say about a format."""
-
-    delimiter: str = ","
-    wrap_single_value: bool = True
-    full_name: str | None = None
-    """The record's or message's name in a schema made from columns."""
-    schema_id: int | None = None
-    """Write, and resolve what is read, with this schema rather than with the subject's newest."""
 
 
 def decoded(

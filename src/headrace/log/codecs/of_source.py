@@ -7,16 +7,20 @@ from headrace.log.codecs.formats import make_codec
 from headrace.sql.source import Source
 
 
-def source_codec(source: Source, side: Side, schemas: Schemas | None, keep_rest: bool = False) -> Codec:
+def source_options(source: Source, side: Side) -> FormatOptions:
+    """What WITH (…) says about a format, beside its name."""
     if side == "key":
-        options = FormatOptions(
+        return FormatOptions(
             delimiter=source.key_delimiter or ",", full_name=source.key_schema_name, schema_id=source.key_schema_id
         )
-        return make_codec(source.key_format, source.topic, source.key, "key", options, schemas)
-    options = FormatOptions(
+    return FormatOptions(
         delimiter=source.value_delimiter or ",",
         wrap_single_value=source.wrap_single_value is not False,
         full_name=source.value_schema_name,
         schema_id=source.value_schema_id,
     )
-    return make_codec(source.value_format, source.topic, source.value, "value", options, schemas, keep_rest)
+
+
+def source_codec(source: Source, side: Side, schemas: Schemas | None, keep_rest: bool = False) -> Codec:
+    format_, columns = (source.key_format, source.key) if side == "key" else (source.value_format, source.value)
+    return make_codec(format_, source.topic, columns, side, source_options(source, side), schemas, keep_rest)

@@ -33,7 +33,7 @@ def topic_codecs(spec: TopicSpec, schemas: Schemas | None) -> TopicCodecs:
     if spec.kind == "raw":
         return TopicCodecs(make_codec("RAW", spec.name, spec.key, "key"), make_codec("RAW", spec.name, spec.value))
     keep_rest = spec.role == "events"
-    value = make_codec(spec.value_format, spec.name, spec.value, "value", None, schemas, keep_rest)
+    value = make_codec(spec.value_format, spec.name, spec.value, "value", spec.value_options, schemas, keep_rest)
     return TopicCodecs(_key_codec(spec, schemas), value)
 
 
@@ -41,7 +41,7 @@ def _key_codec(spec: TopicSpec, schemas: Schemas | None) -> Codec:
     if not spec.key:
         return make_codec("NONE", spec.name, (), "key")
     try:
-        return make_codec(spec.key_format, spec.name, spec.key, "key", None, schemas)
+        return make_codec(spec.key_format, spec.name, spec.key, "key", spec.key_options, schemas)
     except UsageError:
         if spec.key_format != "KAFKA":
             raise
