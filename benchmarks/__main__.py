@@ -31,6 +31,7 @@ AREAS = {
     "collect": "benchmarks.collect_bench",
     "pull": "benchmarks.pull_bench",
     "spark": "benchmarks.spark_bench",
+    "kafka_spark": "benchmarks.kafka_spark_bench",
     "process": "benchmarks.process_bench",
     "system": "benchmarks.system_bench",
 }

@@ -20,7 +20,7 @@ from headrace.log.base import ARRIVAL, TIME, Log, PartitionEnds, Records, Topic
 from headrace.log.codecs.event_json import record_to_json
 from headrace.log.codecs.json_encode import to_json
 from headrace.log.codecs.times import moment
-from headrace.store.arrivals import has_arrivals, topic_ends
+from headrace.store.arrivals import has_arrivals, topic_ends, without_arrival
 from headrace.store.columns import arrow_rows
 
 Offsets: TypeAlias = Mapping[int, int]
@@ -216,8 +216,13 @@ def _take(rows: Iterable[Row], topic: Topic, limit: int, max_bytes: int) -> _Tak
 
 def _forward(log: Log, topic: Topic, number: int, first: int, end: int, where: Where | None) -> Iterator[Row]:
     if first < end:
-        for records in log.read(topic.name, number, first, end):
+        for records in _read(log, topic, number, first, end):
             yield from decode_rows(records, where)
+
+
+def _read(log: Log, topic: Topic, number: int, first: int, end: int) -> Iterator[Records]:
+    found = log.read(topic.name, number, first, end)
+    return found if has_arrivals(log) else map(without_arrival, found)
 
 
 def _backward(log: Log, topic: Topic, number: int, start: int, before: int, where: Where | None) -> Iterator[Row]:
@@ -227,7 +232,7 @@ def _backward(log: Log, topic: Topic, number: int, start: int, before: int, wher
         first = max(start, before - step)
         found: list[Row] = []
         size = 0
-        for records in log.read(topic.name, number, first, before):
+        for records in _read(log, topic, number, first, before):
             size += records.batch.nbytes
             found += decode_rows(records, where)
         yield from reversed(found)

@@ -111,11 +111,11 @@ def read_stretch(
         elif inside:
             offsets[number] = inside[-1].next_offset
     if not ordered:
-        return Stretch(tuple(_without_arrival(part) for part in kept), position_of(offsets))
+        return Stretch(tuple(without_arrival(part) for part in kept), position_of(offsets))
     return Stretch(tuple(kept), Position(cut, offsets))
 
 
-def _without_arrival(records: Records) -> Records:
+def without_arrival(records: Records) -> Records:
     """A log that gives no arrival numbers may still fill their column."""
     if ARRIVAL not in records.batch.schema.names:
         return records
