@@ -192,7 +192,9 @@ class Project(msgspec.Struct, frozen=True):
 
     @property
     def checkpoints_folder(self) -> Path:
-        return self.data / "checkpoints"
+        """A checkpoint holds offsets of one log: of another it would be wrong."""
+        backend = self.settings.log.backend
+        return self.data / ("checkpoints" if backend == "local" else f"checkpoints-{backend}")
 
     @property
     def logs_folder(self) -> Path:

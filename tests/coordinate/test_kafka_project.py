@@ -48,6 +48,9 @@ class Feed:
         self.last_id: str | None = None
         self.changes: list[dict[str, Any]] = []
 
+    def move(self, http: httpx.Client) -> None:
+        self._http = http
+
     def read_until(self, views: Counter[str]) -> None:
         """Until the changes add up to these views."""
         headers = {"Last-Event-ID": self.last_id} if self.last_id else {}

@@ -186,3 +186,66 @@ def _row(part: PartitionStatistics) -> list[Any]:
         to,
         ", ".join(remarks),
     ]
+
+
+@app.command(epilog="Example:  headrace log copy --to kafka")
+def copy(
+    to: Annotated[str, typer.Option("--to", help="Where to: `kafka`, as [log.kafka] in headrace.toml says.")],
+    project: ProjectOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy all topics, groups and queues, and note where everything is now, so that views, queries, groups and feeds
+    continue where they were. Interrupted, or with more to copy, it goes on when called again."""
+    if to != "kafka":
+        raise UsageError(f"a log cannot be copied to `{to}`", hint="--to kafka")
+    from headrace.clock import SystemClock
+    from headrace.coordinate.move import move_to_kafka, require_local
+    from headrace.log.local.open import open_log
+    from headrace.log.open import open_kafka_log
+
+    found = open_project(project)
+    require_local(found)
+    source = open_log(found.log_folder, found.settings.log, SystemClock())
+    try:
+        target = open_kafka_log(found, SystemClock())
+        try:
+            with _copy_progress() as progress:
+                moved = move_to_kafka(source, target, progress)
+        finally:
+            target.close()
+    finally:
+        source.close()
+    if as_json:
+        print_json(asdict(moved))
+        return
+    print(f"{moved.records:,} records of {moved.topics} topics copied; {moved.queries} queries, {moved.groups} groups")
+    print('  when nothing is written any more:  copy once more, then set  [log] backend = "kafka"  and  headrace up')
+
+
+@contextmanager
+def _copy_progress() -> Iterator[Progress]:
+    """A bar with rate and time left on a terminal, nothing elsewhere."""
+    target = console(stderr=True)
+    if not target.is_terminal:
+        yield lambda done, total: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    rate = TextColumn("{task.fields[rate]}")
+    columns = (
+        TextColumn("copying"),
+        BarColumn(),
+        TaskProgressColumn(),
+        MofNCompleteColumn(),
+        rate,
+        TimeRemainingColumn(),
+    )
+    with Bars(*columns, console=target, transient=True) as bars:
+        bar = bars.add_task("copying", total=None, rate="")
+
+        def show(done: int, total: int) -> None:
+            speed = bars.tasks[0].speed
+            bars.update(bar, completed=done, total=total, rate=f"{speed:,.0f} records/s" if speed else "")
+
+        yield show

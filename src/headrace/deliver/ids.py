@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.errors import Gone, UsageError
 from headrace.log.base import ARRIVAL, OFFSET, PARTITION, Log, PartitionEnds, Snapshot
+from headrace.log.copy.moves import Moves
 from headrace.store.arrivals import has_arrivals, position_of, topic_ends
 from headrace.store.base import Position, ViewStore
 from headrace.types import display_name
@@ -93,7 +94,9 @@ def position_after(log: Log, now: Snapshot, view: ViewStore, id_: str) -> Positi
     if parsed.version != view.version:
         raise gone(id_, f"`{display_name(view.source.name)}` is at version {view.version} now")
     topic, ends = view.source.topic, topic_ends(now, view.source.topic)
-    if (parsed.arrival is not None) != has_arrivals(log):
+    if parsed.arrival is not None and not has_arrivals(log):
+        return _after_moved(log, topic, parsed.arrival, len(ends), id_)
+    if parsed.arrival is None and has_arrivals(log):
         raise gone(id_, "it is of another log")
     if parsed.arrival is None:
         return _after_offsets(ends, topic, parsed, id_)
@@ -110,6 +113,14 @@ def _after_arrival(log: Log, now: Snapshot, topic: str, arrival: int, id_: str) 
         if offsets[number] <= ends.start and ends.start > 0:
             raise gone(id_, f"topic `{topic}` no longer holds all that came after it")
     return Position(arrival + 1, offsets)
+
+
+def _after_moved(log: Log, topic: str, arrival: int, partitions: int, id_: str) -> Position:
+    """An id of the log that this one was copied from."""
+    moves = Moves(log)
+    if not moves.knows(topic):
+        raise gone(id_, "it is of another log")
+    return position_of(moves.after_arrival(topic, arrival, partitions))
 
 
 def _after_offsets(ends: Sequence[PartitionEnds], topic: str, parsed: EventId, id_: str) -> Position:

@@ -71,6 +71,10 @@ class ViewStore(ABC):
         changed."""
 
     @abstractmethod
+    def rebase(self, position: Position) -> None:
+        """The same rows, at the position that is theirs in another log."""
+
+    @abstractmethod
     def scan(
         self,
         columns: Sequence[str],

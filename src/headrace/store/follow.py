@@ -16,6 +16,7 @@ from typing import Protocol
 from headrace.clock import Clock, SystemClock
 from headrace.errors import HeadraceError, NotFound, StoreDamaged
 from headrace.log.base import Log, Snapshot
+from headrace.log.copy.moves import Moves
 from headrace.sql.source import Source
 from headrace.store.arrivals import behind, has_arrivals, position_of, read_stretch
 from headrace.store.base import Position, Store, ViewStore
@@ -103,8 +104,17 @@ class Follower:
             self._refill("its file is damaged")
         elif not self._trusted and self.source.topic in snapshot.ends:
             if not belongs(log, snapshot, self.source.topic, self.view.position()):
-                self._refill("it is ahead of the log, which must be another one")
+                self._continue_elsewhere(log)
             self._trusted = True
+
+    def _continue_elsewhere(self, log: Log) -> None:
+        """The log may be a copy of the one the rows were made from: then they are as good as before."""
+        moved = moved_position(log, self.source.topic, self.view.position())
+        if moved is None:
+            self._refill("it is ahead of the log, which must be another one")
+        else:
+            logger.info("view `%s` continues at %s: its log was moved", self.source.name, dict(moved.offsets))
+            self.view.rebase(moved)
 
     def _refill(self, reason: str) -> None:
         logger.warning("view `%s` v%d is filled again from the log: %s", self.source.name, self.version, reason)
@@ -151,6 +161,16 @@ def belongs(log: Log, snapshot: Snapshot, topic: str, position: Position) -> boo
         for number, offset in position.offsets.items()
         if offset > ends[number].start
     )
+
+
+def moved_position(log: Log, topic: str, position: Position) -> Position | None:
+    """Where a position of the log that this one was copied from is now; None if that cannot be said."""
+    if has_arrivals(log):
+        return None
+    moves = Moves(log)
+    if not moves.knows(topic) or not moves.includes(topic, position.offsets):
+        return None
+    return position_of(moves.offsets(topic, position.offsets))
 
 
 def _from_start(position: Position, snapshot: Snapshot, topic: str) -> Position:

@@ -79,6 +79,9 @@ class MemoryView(ViewStore):
         self._state = (kept, position)
         return net.count
 
+    def rebase(self, position: Position) -> None:
+        self._state = (self._state[0], position)
+
     @contextmanager
     def scan(
         self,

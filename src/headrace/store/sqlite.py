@@ -164,6 +164,11 @@ class SqliteView(ViewStore):
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._next_checkpoint = time.monotonic() + CHECKPOINT_SECONDS
 
+    def rebase(self, position: Position) -> None:
+        with self._lock, _translated():
+            self._writer.execute("UPDATE meta SET arrival = ?, offsets = ?", _position_row(position))
+            self._position = position
+
     @contextmanager
     def scan(
         self,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import msgspec
@@ -17,6 +17,7 @@ from headrace.log.base import HEADERS, ID, REST, TIME, TOMBSTONE, WINDOW_END, WI
 from headrace.log.codecs.base import Codec, Schemas
 from headrace.log.kafka.formats import (
     ID_HEADER,
+    STREAM_TIME_HEADER,
     TIME_ZERO_HEADER,
     WINDOW_END_HEADER,
     add_windows,
@@ -172,3 +173,10 @@ def _encoded(codec: Codec, ready: pa.RecordBatch, topic: Topic) -> pa.Array:
         row, reason = next(iter(sorted(encoded.errors.items())))
         raise UsageError(f"topic `{topic.name}`: row {row} cannot be written: {reason}")
     return encoded.payloads
+
+
+def with_stream_times(outgoing: Outgoing, stream_times: Sequence[int]) -> Outgoing:
+    """Copied records, with what they were stamped with in the log they are from."""
+    headers = outgoing.headers or [None] * len(outgoing)
+    stamps = [(STREAM_TIME_HEADER, pack_end(time)) for time in stream_times]
+    return replace(outgoing, headers=[[*(own or ()), stamp] for own, stamp in zip(headers, stamps, strict=True)])

@@ -16,9 +16,11 @@ from headrace.log.codecs.formats import make_codec
 ID_HEADER = "headrace-id"
 WINDOW_END_HEADER = "headrace-window-end"
 """A time window's key holds its start only, as in Kafka Streams, where readers know the size."""
+STREAM_TIME_HEADER = "headrace-stream-time"
+"""Of a record that was copied from another log: the stream time it was stamped with there."""
 TIME_ZERO_HEADER = "headrace-time-zero"
 """librdkafka takes the time 0 for "now", so such a record is sent with the time 1 and this header."""
-OWN_HEADERS = frozenset({ID_HEADER, WINDOW_END_HEADER, TIME_ZERO_HEADER})
+OWN_HEADERS = frozenset({ID_HEADER, WINDOW_END_HEADER, STREAM_TIME_HEADER, TIME_ZERO_HEADER})
 
 _ONE, _TWO = struct.Struct(">q"), struct.Struct(">qq")
 

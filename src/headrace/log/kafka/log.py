@@ -51,7 +51,7 @@ from headrace.log.kafka.batches import Batches
 from headrace.log.kafka.client import Connection
 from headrace.log.kafka.consumer import KafkaConsumer, OutOfRange
 from headrace.log.kafka.decode import Decoder
-from headrace.log.kafka.encode import Encoder, Outgoing
+from headrace.log.kafka.encode import Encoder, Outgoing, with_stream_times
 from headrace.log.kafka.errors import translate
 from headrace.log.kafka.fetch import Fetcher
 from headrace.log.kafka.formats import topic_codecs
@@ -230,6 +230,19 @@ class KafkaLog(Log):
             batch = encoder.encode_ready(upgrade(prepared, encoder.preparer), None)
             self._check_sizes(batch)
             yield batch
+
+    def take_copy(
+        self, identity: BatchIdentity, appends: Sequence[Append], stream_times: Sequence[Sequence[int] | None]
+    ) -> bool:
+        """Records of another log, with the stream times they had there, in one transaction with the copy's identity.
+        False if this very batch was taken before."""
+
+        def outgoing() -> Iterator[Outgoing]:
+            for append, stamps in zip(appends, stream_times, strict=True):
+                encoded = self._encode(append)
+                yield encoded if stamps is None else with_stream_times(encoded, stamps)
+
+        return self._batches.commit(identity, outgoing)
 
     def abort(self, transaction: str) -> None:
         self._transactions.forget(transaction)

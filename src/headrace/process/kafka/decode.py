@@ -25,7 +25,7 @@ from headrace.log.base import (
     TopicSpec,
 )
 from headrace.log.codecs.base import Codec
-from headrace.log.kafka.formats import ID_HEADER, WINDOW_END_HEADER, topic_codecs
+from headrace.log.kafka.formats import ID_HEADER, OWN_HEADERS, TIME_ZERO_HEADER, WINDOW_END_HEADER, topic_codecs
 from headrace.process.json_fields import json_field, json_fields, json_value
 from headrace.process.lower.rows import column
 from headrace.process.raw_keys import raw_key
@@ -76,6 +76,7 @@ def _column(topic: TopicSpec, name: str) -> SparkColumn:
 def _event_time(topic: TopicSpec) -> SparkColumn:
     """As `log.kafka.decode`: the topic's timestamp column where the record has a usable one, else Kafka's timestamp."""
     kafka = F.greatest(F.unix_millis(F.col("timestamp")), F.lit(0).cast("long"))
+    kafka = F.when((kafka == 1) & _header(TIME_ZERO_HEADER).isNotNull(), F.lit(0).cast("long")).otherwise(kafka)
     stamp = topic.timestamp
     types = {c.name: c.type for c in topic.key + topic.value}
     match types.get(stamp.column) if stamp else None:
@@ -90,7 +91,7 @@ def _event_time(topic: TopicSpec) -> SparkColumn:
 
 
 def _headers() -> SparkColumn:
-    own = F.filter(F.col("headers"), lambda header: ~header.getField("key").isin(ID_HEADER, WINDOW_END_HEADER))
+    own = F.filter(F.col("headers"), lambda header: ~header.getField("key").isin(*OWN_HEADERS))
     return F.when(F.size(own) > 0, F.map_from_entries(own))
 
 

@@ -31,6 +31,8 @@ class KafkaStreamInputs:
     max_rows: int
     checkpoint: Path
     grace_ms: int = 0
+    stops: Mapping[str, Offsets] = field(default_factory=dict)
+    """By topic: offsets at which a batch has to end."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def topic(self, name: str) -> TopicSpec:
@@ -55,6 +57,7 @@ class KafkaStreamInputs:
             .option("maxOffsetsPerTrigger", self.max_rows)
             .option("cut", f"{self.cut} {topic.name}")
             .option("timesFile", str(self._note(topic)))
+            .option("stopAt", json.dumps({str(at): offset for at, offset in self.stops.get(topic.name, {}).items()}))
             .load()
         )
 

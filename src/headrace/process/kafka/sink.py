@@ -7,25 +7,28 @@ identity and not written twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from headrace.errors import HeadraceError, QueryFailed
-from headrace.log.base import Log, Route
+from headrace.log.base import Route
+from headrace.log.kafka import KafkaLog
 from headrace.process.base import QuerySpec
-from headrace.process.kafka.checkpoint import batch_identity
+from headrace.process.kafka.checkpoint import batch_identity, planned_batch
 
 WriteBatch = Callable[[DataFrame, int], None]
 
 
-def write_batches(log: Log, spec: QuerySpec, routes: Sequence[Route]) -> WriteBatch:
-    """For `foreachBatch`."""
+def write_batches(
+    log: KafkaLog, spec: QuerySpec, routes: Sequence[Route], stops: Mapping[str, Mapping[int, int]]
+) -> WriteBatch:
+    """For `foreachBatch`. `stops`: what comes before these offsets, by topic, has its results in the log already."""
 
     def write(frame: DataFrame, number: int) -> None:
         try:
-            _write(log, spec, routes, frame, number)
+            _write(log, spec, routes, stops, frame, number)
         except HeadraceError as error:
             # What Python raises passes through the JVM as text; the code is what is looked for there.
             raise QueryFailed(f"{error.code}: {error}") from error
@@ -33,12 +36,35 @@ def write_batches(log: Log, spec: QuerySpec, routes: Sequence[Route]) -> WriteBa
     return write
 
 
-def _write(log: Log, spec: QuerySpec, routes: Sequence[Route], frame: DataFrame, number: int) -> None:
+def _write(
+    log: KafkaLog,
+    spec: QuerySpec,
+    routes: Sequence[Route],
+    stops: Mapping[str, Mapping[int, int]],
+    frame: DataFrame,
+    number: int,
+) -> None:
     identity = batch_identity(spec, number)
     if log.last_identity(spec.id, spec.version) == identity:
         return
     transaction = f"{spec.id}-v{spec.version}-{number}"
-    table: Any = frame.toArrow()
     log.abort(transaction)
-    log.stage(transaction, 0, 0, routes, iter(table.to_batches()))
+    if _is_known(log, spec, stops, number):
+        frame.write.format("noop").mode("overwrite").save()  # for the state alone
+        log.stage(transaction, 0, 0, routes, iter(()))
+    else:
+        table: Any = frame.toArrow()
+        log.stage(transaction, 0, 0, routes, iter(table.to_batches()))
     log.commit(transaction, [(0, 0)], identity)
+
+
+def _is_known(log: KafkaLog, spec: QuerySpec, stops: Mapping[str, Mapping[int, int]], number: int) -> bool:
+    """Batches end at the stops, so one is before them or behind them as a whole."""
+    if not stops:
+        return False
+    planned = planned_batch(spec.checkpoint, number)
+    return all(
+        end <= offsets.get(partition, 0)
+        for topic, offsets in stops.items()
+        for partition, end in planned.ends(log.kafka_name(topic)).items()
+    )

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from headrace.config import SparkSettings
 from headrace.errors import UsageError
 from headrace.log.base import TopicSpec
+from headrace.log.copy.moves import Moves
 from headrace.process.base import QuerySpec
 from headrace.process.kafka.inputs import KafkaStreamInputs
 from headrace.process.kafka.place import MAX_ROWS, KafkaPlace
@@ -28,6 +29,8 @@ def to_kafka(
     """The writer of the query's results, ready to be started."""
     check_supported(spec.plan)
     windowed = windowed_aggregate(spec.plan.root)
+    # A query that was moved here has results up to these offsets already; its state is made again from the records.
+    stops = Moves(place.log).queries.get((spec.id, spec.version), {})
     inputs = KafkaStreamInputs(
         spark,
         place,
@@ -36,9 +39,10 @@ def to_kafka(
         min(settings.max_rows_per_batch, MAX_ROWS),
         spec.checkpoint,
         windowed.window.grace_ms if windowed is not None and windowed.window is not None else 0,
+        stops,
     )
     lowered = lower_query(spec.plan, inputs, spec.late_topic)
-    write = write_batches(place.log, spec, lowered.routes)
+    write = write_batches(place.log, spec, lowered.routes, stops)
     return lowered.frame.writeStream.outputMode(lowered.output_mode).foreachBatch(write)
 
 

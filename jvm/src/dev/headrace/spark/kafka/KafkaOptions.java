@@ -15,10 +15,12 @@ import java.util.Map;
  * @param times how far time had come, by partition, where the query begins or continues
  * @param floor no record's stream time is below this
  * @param timesFile where to note times and floor before each batch, so that the next start need not read all again
+ * @param stopAt offsets that a batch must not pass over, by partition: it ends there, and the next one goes on
  * @param idleMs a partition without a new record for so long does not hold the floor back
  */
 record KafkaOptions(
-    Role role, String cut, Map<Integer, Reached> times, long floor, String timesFile, long idleMs, long minLag) {
+    Role role, String cut, Map<Integer, Reached> times, long floor, String timesFile, Map<Integer, Long> stopAt,
+    long idleMs, long minLag) {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final long IDLE_MS = 60_000;
 
@@ -32,18 +34,19 @@ record KafkaOptions(
     return new KafkaOptions(
         Role.valueOf(options.getOrDefault("role", "records").toUpperCase(Locale.ROOT)),
         options.getOrDefault("cut", ""),
-        times(options.getOrDefault("times", "{}")),
+        parse(options.getOrDefault("times", "{}"), new TypeReference<Map<Integer, Reached>>() {}),
         Long.parseLong(options.getOrDefault("floor", "-1")),
         options.getOrDefault("timesFile", ""),
+        parse(options.getOrDefault("stopAt", "{}"), new TypeReference<Map<Integer, Long>>() {}),
         Long.parseLong(options.getOrDefault("idleMs", Long.toString(IDLE_MS))),
         Long.parseLong(options.getOrDefault("minLag", "-1")));
   }
 
-  private static Map<Integer, Reached> times(String text) {
+  private static <T> T parse(String text, TypeReference<T> type) {
     try {
-      return JSON.readValue(text, new TypeReference<Map<Integer, Reached>>() {});
+      return JSON.readValue(text, type);
     } catch (JsonProcessingException error) {
-      throw new IllegalArgumentException("`times` is {\"partition\": [milliseconds, offset]}, not " + text, error);
+      throw new IllegalArgumentException("not an object by partition: " + text, error);
     }
   }
 }

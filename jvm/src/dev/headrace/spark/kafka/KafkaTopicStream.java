@@ -58,7 +58,8 @@ final class KafkaTopicStream implements MicroBatchStream, SupportsTriggerAvailab
   private Offset look(Offset start, ReadLimit limit) {
     long until = System.nanoTime() + LOOK_MS * 1_000_000;
     while (true) {
-      Offset found = ((SupportsAdmissionControl) records).latestOffset(start, limit);
+      Offset latest = ((SupportsAdmissionControl) records).latestOffset(start, limit);
+      Offset found = times.notBeyond(start, latest, records);
       if (found == null || !found.json().equals(start.json()) || System.nanoTime() >= until) {
         return found;
       }

@@ -1,11 +1,14 @@
 package dev.headrace.spark.kafka;
 
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Gives each record the largest event time that was before it in its partition, and a number to order it by. A range is read in order of offsets by
@@ -17,6 +20,8 @@ final class StampingReader implements PartitionReader<InternalRow> {
 
   private static final int OFFSET = 4;
   private static final int TIMESTAMP = 5;
+  private static final int HEADERS = 7;
+  private static final UTF8String STAMP = UTF8String.fromString("headrace-stream-time");
 
   private final PartitionReader<InternalRow> records;
   private final StampedRange range;
@@ -40,7 +45,7 @@ final class StampingReader implements PartitionReader<InternalRow> {
         partition = record.getInt(PARTITION);
         latest = range.times().getOrDefault(partition, Reached.NOTHING);
       }
-      long before = Math.max(latest.time(), range.floor());
+      long before = Math.max(Math.max(latest.time(), range.floor()), copied(record));
       // Spark's timestamps are microseconds; a record without a time has -1 milliseconds.
       long time = Math.max(0, Math.floorDiv(record.getLong(TIMESTAMP), 1000L));
       long offset = record.getLong(OFFSET);
@@ -55,6 +60,22 @@ final class StampingReader implements PartitionReader<InternalRow> {
       }
     }
     return false;
+  }
+
+  /** What a record of another log was stamped with there; -1 if it is none. */
+  private static long copied(InternalRow record) {
+    if (record.numFields() <= HEADERS || record.isNullAt(HEADERS)) {
+      return -1;
+    }
+    ArrayData headers = record.getArray(HEADERS);
+    for (int at = headers.numElements() - 1; at >= 0; at--) {
+      InternalRow header = headers.getStruct(at, 2);
+      if (STAMP.equals(header.getUTF8String(0)) && !header.isNullAt(1)) {
+        byte[] stamp = header.getBinary(1);
+        return stamp.length == Long.BYTES ? ByteBuffer.wrap(stamp).getLong() : -1;
+      }
+    }
+    return -1;
   }
 
   @Override

@@ -15,6 +15,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.function.Supplier;
 import org.apache.spark.SparkContext;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 
 /**
@@ -79,6 +80,27 @@ final class StreamTimes {
       cutEnd = look.get();
     }
     return cutEnd;
+  }
+
+  /** A batch that begins before `stopAt` ends there at the latest. */
+  Offset notBeyond(Offset start, Offset end, MicroBatchStream records) {
+    Map<Integer, Long> stops = asked.stopAt();
+    Map<Integer, Long> starts = offsets(start);
+    if (end == null || stops.entrySet().stream().allMatch(stop -> starts.getOrDefault(stop.getKey(), 0L) >= stop.getValue())) {
+      return end;
+    }
+    Map<Integer, Long> ends = offsets(end);
+    ends.replaceAll(
+        (partition, offset) -> {
+          long begin = starts.getOrDefault(partition, 0L);
+          return Math.max(begin, Math.min(offset, stops.getOrDefault(partition, begin)));
+        });
+    try {
+      String topic = JSON.readTree(end.json()).fieldNames().next();
+      return records.deserializeOffset(JSON.writeValueAsString(Map.of(topic, ends)));
+    } catch (JsonProcessingException error) {
+      throw new IllegalArgumentException("not Kafka's offsets: " + end.json(), error);
+    }
   }
 
   /** Called by each source before its tasks are made. All earlier batches are done, so what their tasks saw is known. */

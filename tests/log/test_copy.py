@@ -1,0 +1,169 @@
+"""A log is moved to Kafka: every record once, in order, and every old position has a new one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.clock import SystemClock
+from headrace.config import LogSettings
+from headrace.coordinate.catalog import create_internal_topics
+from headrace.coordinate.move import move_to_kafka
+from headrace.errors import Conflict
+from headrace.log.base import Append, Log, TopicPartition, TopicSpec
+from headrace.log.copy.moves import Moves, PartitionMoves, Run
+from headrace.log.kafka import KafkaLog
+from headrace.log.local import LocalLog
+from headrace.types import BIGINT, VARCHAR, Column
+from tests.kafka import kafka_settings
+
+VIEWS = TopicSpec("views", key=(Column("USERID", VARCHAR),), value=(Column("PAGEID", VARCHAR),), partitions=2)
+COUNTS = TopicSpec(
+    "counts",
+    key=(Column("PAGEID", VARCHAR),),
+    value=(Column("N", BIGINT),),
+    partitions=2,
+    role="derived",
+    windowed="time",
+)
+RAW = TopicSpec("bytes", kind="raw", partitions=1)
+
+
+def nothing(done: int, total: int) -> None: ...
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[LocalLog]:
+    log = LocalLog(tmp_path / "log", LogSettings(linger_ms=0, min_free_bytes=0), SystemClock())
+    create_internal_topics(log)
+    for spec in (VIEWS, COUNTS, RAW):
+        log.create_topic(spec)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def there(kafka: str) -> Iterator[KafkaLog]:
+    log = KafkaLog(kafka_settings(kafka), SystemClock())
+    yield log
+    log.close()
+
+
+def fill(log: Log, chance: random.Random, rounds: int) -> None:
+    headers = pa.map_(pa.string(), pa.binary())
+    for number in range(rounds):
+        rows = chance.randrange(1, 5)
+        users = [chance.choice(("a", "b", "ü", None)) for _ in range(rows)]
+        views = {
+            "USERID": pa.array(users, pa.string()),
+            "PAGEID": pa.array([f"/{number}"] * rows),
+            "$time": pa.array([chance.randrange(10**12) for _ in range(rows)]),
+            "$id": pa.array([f"{number}-{row}" for row in range(rows)]),
+            "$headers": pa.array([[("trace", b"\x00\xff")]] * rows, headers),
+            "$rest": pa.array([f'{{"more":[{row}, 1.50]}}' for row in range(rows)]),
+        }
+        counts = {
+            "PAGEID": pa.array([chance.choice("xyz") for _ in range(rows)]),
+            "N": pa.array([None if row == 1 else row for row in range(rows)], pa.int64()),
+            "$tombstone": pa.array([row == 1 for row in range(rows)]),
+            "$time": pa.array([5] * rows),
+            "$window_start": pa.array([number * 10] * rows),
+            "$window_end": pa.array([number * 10 + 10] * rows),
+        }
+        raw = {"KEY": pa.array([None] * rows, pa.binary()), "VALUE": pa.array([b"\x00\x01"] * rows)}
+        log.append([Append("views", pa.record_batch(views), chance.choice((None, 0, 1)))]).result()
+        log.append([Append("counts", pa.record_batch(counts)), Append("bytes", pa.record_batch(raw))]).result()
+
+
+def records(log: Log, topic: str) -> list[list[dict[str, Any]]]:
+    """By partition, without what only the one log or the other gives."""
+    found: list[list[dict[str, Any]]] = []
+    for number, ends in enumerate(log.snapshot().ends[topic]):
+        rows = [
+            row
+            for part in log.read(topic, number, ends.start, ends.end)
+            for row in part.batch.to_pylist(maps_as_pydicts="strict")
+        ]
+        found.append([{k: v for k, v in row.items() if k not in ("$arrival", "$stream_time")} for row in rows])
+    return found
+
+
+def places(log: Log, topic: str, number: int) -> list[int]:
+    ends = log.snapshot().ends[topic][number]
+    return [
+        offset
+        for part in log.read(topic, number, ends.start, ends.end)
+        for offset in (part.offsets or range(part.first_offset, part.next_offset))
+    ]
+
+
+class Killed(Exception):
+    pass
+
+
+def test_everything_once_however_often_it_is_interrupted(
+    local: LocalLog, there: KafkaLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.log.copy.copier.CHUNK_ROWS", 7)
+    chance = random.Random(5)
+    fill(local, chance, 12)
+    chunks = 0
+
+    def cut_off(done: int, total: int) -> None:
+        nonlocal chunks
+        chunks += 1
+        if chunks in (2, 5):
+            raise Killed
+
+    for _ in range(2):
+        with pytest.raises(Killed):
+            move_to_kafka(local, there, cut_off)
+    move_to_kafka(local, there, cut_off)
+    # It was in use meanwhile.
+    fill(local, chance, 5)
+    assert move_to_kafka(local, there, nothing).records > 0
+    assert move_to_kafka(local, there, nothing).records == 0
+    for topic in ("views", "counts", "bytes"):
+        assert records(there, topic) == records(local, topic)
+    moves = Moves(there)
+    for topic in ("views", "counts"):
+        for number in range(2):
+            new = places(there, topic, number)
+            partition = moves.partition(topic, number)
+            assert [partition.offset(old) for old in range(len(new))] == new
+            assert partition.offset(len(new)) == (new[-1] + 1 if new else 0)
+    # Feeds know an event of a derived topic by its arrival number.
+    for number in range(2):
+        old = list(local.read("counts", number, 0))
+        arrivals = [arrival for part in old for arrival in part.batch.column("$arrival").to_pylist()]
+        new = [*places(there, "counts", number), places(there, "counts", number)[-1] + 1] if arrivals else []
+        assert [moves.partition("counts", number).after_arrival(at) for at in arrivals] == new[1:]
+
+
+def test_groups_go_on_where_they_were(local: LocalLog, there: KafkaLog) -> None:
+    fill(local, random.Random(6), 8)
+    at = TopicPartition("views", 0)
+    local.reset_group("readers", {at: 3})
+    move_to_kafka(local, there, nothing)
+    [offset] = [one for one in there.group("readers").offsets if one.at == at]
+    assert offset.committed == places(there, "views", 0)[3]
+
+
+def test_what_is_there_already_is_not_mixed_with(local: LocalLog, there: KafkaLog) -> None:
+    there.create_topic(VIEWS)
+    there.append([Append("views", pa.record_batch({"USERID": pa.array(["else"])}))]).result()
+    with pytest.raises(Conflict, match="already holds records there"):
+        move_to_kafka(local, there, nothing)
+
+
+def test_the_map_between_runs() -> None:
+    moves = PartitionMoves(1, 30, [Run(0, 10, 100, 5), Run(20, 10, 200, 50)])
+    assert [moves.offset(old) for old in (0, 9, 10, 19, 20, 29, 30, 99)] == [100, 109, 200, 200, 200, 209, 210, 210]
+    assert [moves.after_arrival(at) for at in (-1, 4, 5, 13, 14, 49, 50, 59, 60)] == [
+        100, 100, 101, 109, 200, 200, 201, 210, 210
+    ]  # fmt: skip
