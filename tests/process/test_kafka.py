@@ -129,3 +129,25 @@ def addressed(pipeline: Pipeline, topic: str) -> list[Row]:
             rows = records.batch.to_pylist(maps_as_pydicts="strict")
             found += [row | {"$partition": number, "$offset": at} for row, at in zip(rows, offsets, strict=True)]
     return found
+
+
+@pytest.mark.parametrize(
+    ("declared", "formats"),
+    [
+        ("id BIGINT KEY, page VARCHAR, n INTEGER", "VALUE_FORMAT='DELIMITED'"),
+        ("id VARCHAR KEY, region VARCHAR KEY, page VARCHAR, n INTEGER", "KEY_FORMAT='JSON', VALUE_FORMAT='JSON'"),
+    ],
+    ids=["delimited", "json keys"],
+)
+def test_formats(spark: SparkSession, kafka: str, tmp_path: Path, declared: str, formats: str) -> None:
+    sql = f"""
+    CREATE STREAM hits ({declared}) WITH (KAFKA_TOPIC='hits', {formats}, PARTITIONS=2);
+    CREATE STREAM few AS SELECT * FROM hits WHERE n < 3 EMIT CHANGES;
+    """
+    with KafkaPipeline(tmp_path, sql, kafka) as pipeline:
+        key: dict[str, Any] = {"ID": -7} if "BIGINT" in declared else {"ID": "i", "REGION": 'e"u,'}
+        rows = [key | {"PAGE": page, "N": n, "$time": 9} for page, n in (('/a,"b"', 1), (None, 2), ("/c", 3))]
+        pipeline.put("hits", rows)
+        pipeline.run(spark, "few")
+        found = [{name: row[name] for name in rows[0]} for row in pipeline.records("FEW")]
+        assert sorted(found, key=lambda row: row["N"]) == rows[:2]
