@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.deliver.ids import base36, id_of_offsets, ids_of, parse_id
@@ -32,6 +32,7 @@ def places(batch: pa.RecordBatch | None) -> list[tuple[int, int]]:
     return list(zip(*columns, strict=True))
 
 
+@settings(deadline=None)
 @given(partitions)
 def test_each_partition_stays_in_order_and_the_whole_is_nearly_in_order_of_time(times: list[list[int]]) -> None:
     batch = merge(records(times))
@@ -44,6 +45,7 @@ def test_each_partition_stays_in_order_and_the_whole_is_nearly_in_order_of_time(
         assert batch.column(TIME).to_pylist() == sorted(batch.column(TIME).to_pylist())
 
 
+@settings(deadline=None)
 @given(partitions)
 def test_what_follows_an_id_is_the_rest(times: list[list[int]]) -> None:
     start = position_of(dict.fromkeys(range(len(times)), 0))
