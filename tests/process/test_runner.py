@@ -189,3 +189,20 @@ def test_the_loss_of_java_is_noticed(tmp_path: Path) -> None:
         [sys.executable, "-c", WITHOUT_JAVA, str(tmp_path)], cwd=root, capture_output=True, text=True, timeout=120
     )
     assert "noticed" in done.stdout, done.stderr[-3000:]
+
+
+def test_a_replaced_query_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    """The same checkpoint with another filter and one more column: nothing is read again, nothing is left out."""
+    with Pipeline(
+        tmp_path, STREAM + "CREATE STREAM loud AS SELECT userid, UCASE(pageid) AS page FROM views;"
+    ) as pipeline:
+        pipeline.put("views", [{"USERID": "u", "PAGEID": "/a"}, {"USERID": "u", "PAGEID": "/b"}])
+        pipeline.run(spark, "loud")
+        pipeline.executor.execute(
+            "CREATE OR REPLACE STREAM loud AS SELECT userid, UCASE(pageid) AS page, LEN(pageid) AS n FROM views "
+            "WHERE pageid <> '/b';"
+        )
+        pipeline.put("views", [{"USERID": "u", "PAGEID": "/b"}, {"USERID": "u", "PAGEID": "/cc"}])
+        pipeline.run(spark, "loud")
+        rows = [(record["PAGE"], record.get("N")) for record in pipeline.records("LOUD")]
+        assert sorted(rows, key=str) == [("/A", None), ("/B", None), ("/CC", 3)]

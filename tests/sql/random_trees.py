@@ -9,6 +9,22 @@ from typing import Any, cast, get_args
 from hypothesis import strategies as st
 
 from headrace import types
+from headrace.sql.clauses import (
+    Duration,
+    Element,
+    Identifier,
+    JoinClause,
+    OrderItem,
+    Property,
+    Query,
+    Relation,
+    SelectAll,
+    SelectFields,
+    SelectItem,
+    TypeName,
+    WindowClause,
+    WithinClause,
+)
 from headrace.sql.expressions import (
     Arithmetic,
     ArrayLiteral,
@@ -46,32 +62,18 @@ from headrace.sql.statements import (
     DescribeFunction,
     Drop,
     DropType,
-    Duration,
-    Element,
     Explain,
-    Identifier,
     InsertSelect,
     InsertValues,
-    JoinClause,
-    OrderItem,
     Pause,
     Print,
-    Property,
-    Query,
-    Relation,
     RunScript,
-    SelectAll,
-    SelectFields,
-    SelectItem,
     SelectStatement,
     SetProperty,
     Show,
     ShowSubject,
     Statement,
     Terminate,
-    TypeName,
-    WindowClause,
-    WithinClause,
 )
 from headrace.types import DataType
 

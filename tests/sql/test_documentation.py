@@ -6,10 +6,11 @@ import re
 from typing import get_args
 
 from headrace.sql.api import FUNCTIONS, Draft, parse, validate
+from headrace.sql.clauses import UNIT_MS
 from headrace.sql.functions import is_aggregate
 from headrace.sql.parser.types import ALIASES, NESTED
 from headrace.sql.properties import SOURCE_PROPERTIES
-from headrace.sql.statements import UNIT_MS, ShowSubject, Statement
+from headrace.sql.statements import ShowSubject, Statement
 from headrace.sql.validate import check
 from headrace.types import SIMPLE_TYPES
 from tests.sql.reference import PAGE, rewritten

@@ -7,19 +7,9 @@ from pathlib import Path
 import pytest
 
 from headrace.sql.api import parse, parse_columns, parse_expression, print_expression, print_statement, split
+from headrace.sql.clauses import Element, Identifier
 from headrace.sql.expressions import Arithmetic, Literal, Logical, Name, Not
-from headrace.sql.statements import (
-    CreateSource,
-    Describe,
-    Drop,
-    Element,
-    Explain,
-    Identifier,
-    Print,
-    SelectStatement,
-    Show,
-    Terminate,
-)
+from headrace.sql.statements import CreateSource, Describe, Drop, Explain, Print, SelectStatement, Show, Terminate
 from headrace.sql.walk import depth
 from headrace.types import BIGINT, VARCHAR
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from headrace.errors import SqlError
 from headrace.sql.api import parse
+from headrace.sql.clauses import Element, Identifier
 from headrace.sql.source import Source
-from headrace.sql.statements import CreateAsSelect, CreateSource, Element, Identifier
+from headrace.sql.statements import CreateAsSelect, CreateSource
 from headrace.types import Column, quote_name
 
 

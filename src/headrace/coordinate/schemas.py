@@ -15,8 +15,9 @@ from headrace.log.codecs.json_sr import columns_of_json_schema
 from headrace.log.codecs.of_source import source_codec
 from headrace.log.codecs.proto_types import columns_of_proto
 from headrace.log.registry.registry import Incompatible
+from headrace.sql.clauses import Element, Identifier
 from headrace.sql.source import Source
-from headrace.sql.statements import CreateSource, Element, Identifier
+from headrace.sql.statements import CreateSource
 from headrace.types import Column
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.sql.clauses import Element
 from headrace.sql.named_types import WRITTEN, known_type
 from headrace.sql.properties import SOURCE_PROPERTIES, Properties, check_formats, format_problem, read_properties
 from headrace.sql.scope import SYSTEM_COLUMNS, find_source
 from headrace.sql.source import Header, Source, Sources
-from headrace.sql.statements import AlterSource, AssertSource, CreateSource, CreateType, Element
+from headrace.sql.statements import AlterSource, AssertSource, CreateSource, CreateType
 from headrace.types import Column, DataType, display_name
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headrace.sql.clauses import UNIT_MS
 from headrace.sql.plan import (
     Aggregate,
     Filter,
@@ -23,7 +24,6 @@ from headrace.sql.plan import (
 )
 from headrace.sql.printer import print_expression, print_name
 from headrace.sql.source import Source, Window
-from headrace.sql.statements import UNIT_MS
 from headrace.types import Column
 
 Plan = PersistentQuery | PushQuery | PullQuery

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.errors import SqlError
+from headrace.sql.clauses import Query
 from headrace.sql.expressions import Expression
 from headrace.sql.printer import print_expression
 from headrace.sql.projection import Item
 from headrace.sql.relation import Input
 from headrace.sql.scope import Scope
-from headrace.sql.statements import Query
 from headrace.types import display_name
 
 Keyed = tuple[list[Item], list[Item]]

@@ -7,6 +7,7 @@ from typing import Literal as Only
 
 from headrace.errors import SqlError
 from headrace.sql.aggregation import Grouping, group, has_aggregate
+from headrace.sql.clauses import OrderItem, Query, SelectItem
 from headrace.sql.expressions import ColumnRef, Expression, Literal, Name, Span
 from headrace.sql.flatten import flatten, has_table_function
 from headrace.sql.functions import FUNCTIONS
@@ -28,7 +29,7 @@ from headrace.sql.resolve import resolve, resolve_predicate, typed
 from headrace.sql.scope import Scope
 from headrace.sql.sink import check_insert, insert_target, sink_from
 from headrace.sql.source import Source, Sources, Window
-from headrace.sql.statements import CreateAsSelect, InsertSelect, OrderItem, Query, SelectItem, SelectStatement
+from headrace.sql.statements import CreateAsSelect, InsertSelect, SelectStatement
 from headrace.sql.windows import window_from
 from headrace.types import display_name
 

@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from functools import singledispatch
 
+from headrace.sql.clauses import (
+    Duration,
+    Element,
+    Identifier,
+    JoinClause,
+    Property,
+    Query,
+    SelectAll,
+    SelectFields,
+    SelectItem,
+    WindowClause,
+    WithinClause,
+)
 from headrace.sql.printer import (
     print_expression,
     print_literal,
@@ -25,28 +38,17 @@ from headrace.sql.statements import (
     DescribeFunction,
     Drop,
     DropType,
-    Duration,
-    Element,
     Explain,
-    Identifier,
     InsertSelect,
     InsertValues,
-    JoinClause,
     Pause,
     Print,
-    Property,
-    Query,
     RunScript,
-    SelectAll,
-    SelectFields,
-    SelectItem,
     SelectStatement,
     SetProperty,
     Show,
     Statement,
     Terminate,
-    WindowClause,
-    WithinClause,
 )
 
 

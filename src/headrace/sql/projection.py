@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from headrace.sql.clauses import Query, SelectAll, SelectFields, SelectItem
 from headrace.sql.expressions import ColumnRef, Dereference, Expression, Name, Span
 from headrace.sql.plan import Named
 from headrace.sql.resolve import resolve, typed
 from headrace.sql.scope import SYSTEM_COLUMNS, Scope, Side
 from headrace.sql.source import PSEUDO_COLUMNS
-from headrace.sql.statements import Query, SelectAll, SelectFields, SelectItem
 from headrace.types import Column, Struct, display_name
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import SqlError
+from headrace.sql.clauses import UNIT_MS, Identifier, Property
 from headrace.sql.coerce import contains_map, has_text_keys, is_nested
 from headrace.sql.script import Script, did_you_mean
 from headrace.sql.source import Window
-from headrace.sql.statements import UNIT_MS, Identifier, Property
 from headrace.types import BIGINT, BYTES, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Column, display_name
 
 FORMATS = ("JSON", "DELIMITED", "KAFKA", "NONE", "AVRO", "PROTOBUF", "JSON_SR", "PROTOBUF_NOSR")

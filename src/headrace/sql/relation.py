@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from headrace.sql.clauses import Identifier, JoinClause, Relation, WithinClause
 from headrace.sql.coerce import contains_map
 from headrace.sql.expressions import ColumnRef, Comparison, Expression
 from headrace.sql.plan import Join, JoinForm, PlanNode, Rename, Scan, Within
@@ -12,7 +13,6 @@ from headrace.sql.resolve import resolve, typed
 from headrace.sql.scope import Scope, Side, columns_by_name, find_source
 from headrace.sql.script import Script
 from headrace.sql.source import Source, Sources, Window
-from headrace.sql.statements import Identifier, JoinClause, Relation, WithinClause
 from headrace.sql.walk import walk
 from headrace.types import display_name
 

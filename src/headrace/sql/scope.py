@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headrace.errors import SqlError
+from headrace.sql.clauses import Identifier
 from headrace.sql.expressions import ColumnRef, Name, Span
 from headrace.sql.script import Script, did_you_mean, nearest
 from headrace.sql.source import PSEUDO_COLUMNS, WINDOW_COLUMNS, Source, Sources
-from headrace.sql.statements import Identifier
 from headrace.types import Column, DataType, display_name
 
 SYSTEM_COLUMNS = frozenset(column.name for column in PSEUDO_COLUMNS + WINDOW_COLUMNS)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from headrace.sql.clauses import WindowClause
 from headrace.sql.script import Script
 from headrace.sql.source import Window
-from headrace.sql.statements import WindowClause
 
 DAY_MS = 86_400_000
 # A century: nobody means more, and milliseconds beyond it would not fit.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headrace.errors import SqlError
+from headrace.sql.clauses import Element
 from headrace.sql.expressions import Expression, Span
 from headrace.sql.named_types import known_type
 from headrace.sql.parser.cursor import Cursor
@@ -13,7 +14,7 @@ from headrace.sql.parser.expressions import parse_expression as _expression
 from headrace.sql.parser.statements import parse_element_list, parse_statement
 from headrace.sql.print_statements import print_statement
 from headrace.sql.script import Script
-from headrace.sql.statements import Element, Statement
+from headrace.sql.statements import Statement
 from headrace.sql.tokens import tokenize
 
 

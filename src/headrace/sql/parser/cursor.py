@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headrace.errors import SqlError
+from headrace.sql.clauses import Identifier
 from headrace.sql.expressions import Span
 from headrace.sql.script import Script, nearest
-from headrace.sql.statements import Identifier
 from headrace.sql.tokens import NOT_AN_ALIAS, RESERVED, Token
 
 # Deep enough for any statement a person or a program writes, shallow enough for every walk over the tree to recurse.

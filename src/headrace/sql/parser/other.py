@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.sql.clauses import Duration
 from headrace.sql.parser.cursor import Cursor
 from headrace.sql.parser.properties import parse_properties
 from headrace.sql.parser.select import parse_duration
@@ -12,7 +13,6 @@ from headrace.sql.statements import (
     CreateType,
     Define,
     DropType,
-    Duration,
     Pause,
     Print,
     RunScript,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.sql.clauses import Property
 from headrace.sql.parser.cursor import Cursor
-from headrace.sql.statements import Property
 
 _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from headrace.sql.expressions import Expression
-from headrace.sql.parser.cursor import Cursor
-from headrace.sql.parser.expressions import parse_expression
-from headrace.sql.statements import (
+from headrace.sql.clauses import (
     UNIT_MS,
     Duration,
     JoinClause,
@@ -20,6 +17,9 @@ from headrace.sql.statements import (
     WindowClause,
     WithinClause,
 )
+from headrace.sql.expressions import Expression
+from headrace.sql.parser.cursor import Cursor
+from headrace.sql.parser.expressions import parse_expression
 
 _UNITS = {name: unit for unit in UNIT_MS for name in (unit, unit + "S")}
 _WINDOWS: dict[str, Literal["tumbling", "hopping", "session"]] = {

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import cast, get_args
 
+from headrace.sql.clauses import Element, Identifier, SourceKind
 from headrace.sql.expressions import Expression, Span
 from headrace.sql.parser.cursor import Cursor
 from headrace.sql.parser.expressions import parse_expression
@@ -30,15 +31,12 @@ from headrace.sql.statements import (
     Describe,
     DescribeFunction,
     Drop,
-    Element,
     Explain,
-    Identifier,
     InsertSelect,
     InsertValues,
     SelectStatement,
     Show,
     ShowSubject,
-    SourceKind,
     Statement,
     Terminate,
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
+from headrace.sql.clauses import TypeName
 from headrace.sql.parser.cursor import Cursor
-from headrace.sql.statements import TypeName
 from headrace.types import SIMPLE_TYPES, VARCHAR, Array, DataType, Decimal, Map, Struct
 
 ALIASES = {"INT": "INTEGER", "STRING": "VARCHAR"}
