@@ -11,6 +11,7 @@ from headrace.sql.functions import (
     arrays,
     json_fields,
     json_texts,
+    kept_values,
     maps,
     nulls,
     numbers,
@@ -33,7 +34,7 @@ SECTIONS: Mapping[str, tuple[Function, ...]] = MappingProxyType(
         "Arrays and maps": arrays.FUNCTIONS + maps.FUNCTIONS,
         "JSON and URLs": json_fields.FUNCTIONS + json_texts.FUNCTIONS,
         "Table functions": tables.FUNCTIONS,
-        "Aggregates": aggregates.FUNCTIONS,
+        "Aggregates": aggregates.FUNCTIONS + kept_values.FUNCTIONS,
     }
 )
 """By what they are about, for documentation."""
