@@ -109,3 +109,13 @@ def test_a_raw_topic_is_read_in_the_streams_format(server: Running, format_: str
     rows = query(server, f"SELECT k, n, name FROM {name};")
     assert rows[:2] == [["k1", 1, "a|b"], ["k2", 2, None]]
     assert ["k3", None, None] in rows
+
+
+def test_schemas_can_be_asserted(server: Running) -> None:
+    made = server.http.post("/registry/subjects/asserted-value/versions", json={"schema": '"string"'}).json()
+    assert run(server, f"ASSERT SCHEMA SUBJECT 'asserted-value' ID {made['id']};").status_code == 200
+    assert run(server, f"ASSERT SCHEMA ID {made['id']};").status_code == 200
+    assert run(server, "ASSERT NOT EXISTS SCHEMA SUBJECT 'nobody';").status_code == 200
+    wrong = run(server, "ASSERT SCHEMA SUBJECT 'asserted-value' ID 9999 TIMEOUT 1 MILLISECONDS;")
+    assert wrong.status_code == 400
+    assert wrong.json()["error"]["message"] == "schema 9999 of subject `asserted-value` does not exist"

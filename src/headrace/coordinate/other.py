@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.events import TypeCreated, TypeDropped
 from headrace.coordinate.result import StatementResult
 from headrace.coordinate.topics import find_topic
-from headrace.errors import UsageError
+from headrace.errors import NotFound, UsageError
 from headrace.log.base import Log
+from headrace.log.codecs.base import Schemas
 from headrace.sql.api import check_assert, check_drop_type, type_from
 from headrace.sql.statements import (
     AssertSchema,
@@ -18,6 +20,7 @@ from headrace.sql.statements import (
     CreateType,
     Define,
     DropType,
+    Duration,
     RunScript,
     SetProperty,
 )
@@ -47,7 +50,7 @@ def run_other(statement: Other, log: Log, catalog: Catalog) -> StatementResult:
         case AssertTopic():
             return _assert_topic(statement, log)
         case AssertSchema():
-            raise UsageError("ASSERT SCHEMA needs a schema registry", hint="ASSERT STREAM compares columns without one")
+            return _assert_schema(statement, log)
         case RunScript():
             raise UsageError(
                 "RUN SCRIPT is for where the file is", hint=f"headrace sql --file {statement.path}, or its prompt"
@@ -89,12 +92,50 @@ def _set_property(statement: SetProperty) -> StatementResult:
 
 
 def _assert_topic(statement: AssertTopic, log: Log) -> StatementResult:
-    deadline = time.monotonic() + (statement.timeout.milliseconds / 1000 if statement.timeout else 0)
-    while (problem := _topic_problem(statement, log)) is not None:
-        if time.monotonic() >= deadline:
-            raise UsageError(problem, hint="headrace topic list shows what there is")
-        time.sleep(min(_LOOK_AGAIN, max(deadline - time.monotonic(), 0)))
+    _wait_until_none(
+        lambda: _topic_problem(statement, log), statement.timeout, "headrace topic list shows what there is"
+    )
     return StatementResult(statement.text, "asserted", f"topic `{statement.topic}` is as it should be")
+
+
+def _assert_schema(statement: AssertSchema, log: Log) -> StatementResult:
+    hint = "headrace schema list shows what there is"
+    _wait_until_none(lambda: _schema_problem(statement, log), statement.timeout, hint)
+    return StatementResult(statement.text, "asserted", f"{_schema_text(statement)} is as it should be")
+
+
+def _wait_until_none(problem: Callable[[], str | None], timeout: Duration | None, hint: str) -> None:
+    deadline = time.monotonic() + (timeout.milliseconds / 1000 if timeout else 0)
+    while (found := problem()) is not None:
+        if time.monotonic() >= deadline:
+            raise UsageError(found, hint=hint)
+        time.sleep(min(_LOOK_AGAIN, max(deadline - time.monotonic(), 0)))
+
+
+def _schema_text(statement: AssertSchema) -> str:
+    number = f"schema {statement.id}" if statement.id is not None else "schema"
+    return number if statement.subject is None else f"{number} of subject `{statement.subject}`"
+
+
+def _schema_problem(statement: AssertSchema, log: Log) -> str | None:
+    if log.schemas is None:
+        return "there is no schema registry"
+    if statement.subject is not None:
+        ids = log.schemas.ids(statement.subject)
+        there = bool(ids) if statement.id is None else statement.id in ids
+    else:
+        there = _has_id(log.schemas, statement.id or 0)
+    if there == statement.exists:
+        return None
+    return f"{_schema_text(statement)} {'exists' if there else 'does not exist'}"
+
+
+def _has_id(schemas: Schemas, schema_id: int) -> bool:
+    try:
+        schemas.by_id(schema_id)
+    except NotFound:
+        return False
+    return True
 
 
 def _topic_problem(statement: AssertTopic, log: Log) -> str | None:

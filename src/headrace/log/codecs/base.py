@@ -85,6 +85,9 @@ class Schemas(Protocol):
 
     def newest(self, subject: str) -> WriterSchema: ...
 
+    def ids(self, subject: str) -> list[int]:
+        """The ids of a subject's versions; empty if it has none."""
+
     def register(self, subject: str, type_: SchemaType, schema: str) -> int:
         """The schema's id; the same one for the same schema. `Conflict` if it is incompatible."""
 

@@ -96,6 +96,11 @@ class Registry:
             raise subject_not_found(subject)
         return found
 
+    def versions_or_none(self, subject: str) -> list[SubjectVersion]:
+        """Empty if there are none."""
+        with self._lock:
+            return self._state.versions(subject)
+
     def version(self, subject: str, version: int | None, deleted: bool = False) -> SubjectVersion:
         """The newest one if `version` is None."""
         with self._lock:

@@ -49,6 +49,10 @@ class RegistrySchemas:
         one = self._found(lambda: self._registry.version(subject, None))
         return self._writer(one.id, self._registry.schema(one.id))
 
+    def ids(self, subject: str) -> list[int]:
+        self._registry.refresh()
+        return [one.id for one in self._registry.versions_or_none(subject)]
+
     def register(self, subject: str, type_: SchemaType, schema: str) -> int:
         return self._registry.register(subject, Schema(schema, type_)).id
 
