@@ -18,7 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 from benchmarks.measure import Measure
 from headrace.clock import SystemClock
 from headrace.config import LogSettings
-from headrace.log.codecs.avro import load_schema
+from headrace.log.codecs.avro_loading import load_schema
 from headrace.log.codecs.avro_types import avro_schema
 from headrace.log.codecs.base import Codec
 from headrace.log.codecs.formats import make_codec

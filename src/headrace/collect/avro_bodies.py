@@ -18,8 +18,8 @@ import msgspec
 
 from headrace.collect.split import Limits, Sent
 from headrace.errors import HeadraceError, TooLarge, UsageError
-from headrace.log.codecs.avro import UNREADABLE, load_schema, reason
 from headrace.log.codecs.avro_files import MAGIC, open_container
+from headrace.log.codecs.avro_loading import UNREADABLE, load_schema, reason
 from headrace.log.codecs.avro_shapes import Types, kind_of
 from headrace.log.codecs.base import Schemas
 from headrace.log.codecs.framing import HEADER, schema_ids

@@ -13,6 +13,7 @@ from headrace.errors import NotFound, UsageError
 from headrace.log.base import Log
 from headrace.log.codecs.base import Schemas
 from headrace.sql.api import check_assert, check_drop_type, type_from
+from headrace.sql.clauses import Duration
 from headrace.sql.statements import (
     AssertSchema,
     AssertSource,
@@ -20,7 +21,6 @@ from headrace.sql.statements import (
     CreateType,
     Define,
     DropType,
-    Duration,
     RunScript,
     SetProperty,
 )

@@ -18,10 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import UsageError
-from headrace.log.codecs.avro import AvroCodec, AvroReader, AvroWriter, load_schema
+from headrace.log.codecs.avro import AvroCodec
+from headrace.log.codecs.avro_loading import load_schema
+from headrace.log.codecs.avro_reader import AvroReader
 from headrace.log.codecs.avro_types import avro_schema, columns_of_avro
 from headrace.log.codecs.avro_vector_writing import VectorWriter
 from headrace.log.codecs.avro_vectors import VectorReader
+from headrace.log.codecs.avro_writer import AvroWriter
 from headrace.log.codecs.base import FormatOptions
 from headrace.log.codecs.formats import make_codec
 from headrace.log.registry.base import Schema

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import HeadraceError, TooLarge
-from headrace.log.codecs.avro import load_schema
 from headrace.log.codecs.avro_files import open_container, write_container
+from headrace.log.codecs.avro_loading import load_schema
 from headrace.types import BIGINT, VARCHAR, Column
 from tests.log.codecs.random_columns import batches, simple_types
 

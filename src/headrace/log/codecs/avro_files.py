@@ -17,8 +17,9 @@ import pyarrow as pa
 import zstandard
 
 from headrace.errors import TooLarge, UsageError
-from headrace.log.codecs.avro import AvroWriter, load_schema
+from headrace.log.codecs.avro_loading import load_schema
 from headrace.log.codecs.avro_types import avro_schema
+from headrace.log.codecs.avro_writer import AvroWriter
 from headrace.log.codecs.proto_text import varint
 from headrace.types import Column
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.errors import HeadraceError
-from headrace.log.codecs.base import Schemas, WriterSchema
+from headrace.errors import HeadraceError, NotFound
+from headrace.log.codecs.base import FormatOptions, Schemas, SchemaType, WriterSchema
 
 HEADER = 5
 NO_PAYLOAD, UNFRAMED = -1, -2
@@ -56,6 +56,17 @@ def ids_of(payloads: pa.Array) -> npt.NDArray[np.int64]:
     if payloads.null_count:
         found[np.asarray(payloads.is_null().to_numpy(zero_copy_only=False))] = NO_PAYLOAD
     return found
+
+
+def newest_schema(schemas: Schemas, subject: str, type_: SchemaType, options: FormatOptions) -> WriterSchema | None:
+    """What to write with, and to resolve to: the schema that is given, or the subject's newest of that type."""
+    if options.schema_id is not None:
+        return schemas.by_id(options.schema_id)
+    try:
+        newest = schemas.newest(subject)
+    except NotFound:
+        return None
+    return newest if newest.type == type_ else None
 
 
 class Writers(Generic[W]):

@@ -13,8 +13,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from headrace.errors import NotFound, UsageError
-from headrace.log.codecs.avro import build
+from headrace.errors import UsageError
 from headrace.log.codecs.base import (
     Codec,
     Decoded,
@@ -27,7 +26,8 @@ from headrace.log.codecs.base import (
     decoded,
     values_of,
 )
-from headrace.log.codecs.framing import HEADER, Writers, frame, rows_by_writer, schema_ids
+from headrace.log.codecs.building import build
+from headrace.log.codecs.framing import HEADER, Writers, frame, newest_schema, rows_by_writer, schema_ids
 from headrace.log.codecs.json_values import Mismatch
 from headrace.log.codecs.proto_files import ProtoError, ProtoFiles
 from headrace.log.codecs.proto_shapes import Get, Set, find_field, getter, setter
@@ -82,20 +82,11 @@ class ProtobufCodec(Codec):
     def _reader(self, written: WriterSchema) -> ProtoReaders:
         if written.type != "PROTOBUF":
             raise UsageError(f"it is {written.type}, not PROTOBUF")
-        newest = self._newest()
+        newest = newest_schema(self._schemas, self.subject, "PROTOBUF", self._options)
         wanted = None
         if newest is not None and newest.id != written.id:
             wanted = ProtoFiles(newest.text, newest.references)
         return ProtoReaders(self.columns, ProtoFiles(written.text, written.references), wanted)
-
-    def _newest(self) -> WriterSchema | None:
-        if self._options.schema_id is not None:
-            return self._schemas.by_id(self._options.schema_id)
-        try:
-            newest = self._schemas.newest(self.subject)
-        except NotFound:
-            return None
-        return newest if newest.type == "PROTOBUF" else None
 
     def prepare(self) -> None:
         self._writing()
@@ -111,7 +102,7 @@ class ProtobufCodec(Codec):
 
     def _choose_writer(self) -> tuple[bytes, ProtoWriter]:
         """The schema that is given; else the subject's newest if its first message can hold the columns; else ours."""
-        newest = self._newest()
+        newest = newest_schema(self._schemas, self.subject, "PROTOBUF", self._options)
         if newest is not None:
             try:
                 files = ProtoFiles(newest.text, newest.references)
