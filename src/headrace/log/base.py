@@ -103,12 +103,36 @@ class SchemaVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Which keys a partition takes: those whose place, `(hash % n) * 2**31 + hash` where the topic was made with `n`
+    partitions, is in [low, high)."""
+
+    low: int
+    high: int
+    parents: tuple[int, ...] = ()
+    """Whose keys it took over; readers read those to their end first."""
+    closed: bool = False
+    """It takes no more records: others have its keys."""
+
+
+@dataclass(frozen=True, slots=True)
 class Topic:
     """A topic that exists. `spec` is its newest definition."""
 
     id: int
     spec: TopicSpec
     schemas: tuple[SchemaVersion, ...]
+    ranges: tuple[KeyRange, ...] = ()
+    """By partition, once one was split or merged. Until then a key's partition is its hash modulo partitions, which
+    is the same."""
+
+    @property
+    def first_partitions(self) -> int:
+        """How many partitions it was made with; `spec` counts all, closed ones too."""
+        return sum(not part.parents for part in self.ranges) if self.ranges else self.spec.partitions
+
+    def parents(self, partition: int) -> tuple[int, ...]:
+        return self.ranges[partition].parents if self.ranges else ()
 
     @property
     def name(self) -> str:

@@ -22,6 +22,7 @@ from headrace.log.base import (
     WINDOW_END,
     WINDOW_START,
     FormatOptions,
+    KeyRange,
     SchemaVersion,
     TimestampColumn,
     Topic,
@@ -63,7 +64,7 @@ CONFIG_FIELDS = tuple(field.name for field in fields(TopicConfig))
 OPTION_FIELDS = tuple(field.name for field in fields(FormatOptions))
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_MAX_PARTITIONS = 1024
+MAX_PARTITIONS = 1024
 
 _SIMPLE: dict[DataType, pa.DataType] = {
     BOOLEAN: pa.bool_(),
@@ -150,7 +151,7 @@ def normalize_spec(spec: TopicSpec) -> TopicSpec:
         raise UsageError(
             f"`{spec.name}` is not a topic name", hint="letters, digits, `.`, `_` and `-`, at most 249 of them"
         )
-    if not 1 <= spec.partitions <= _MAX_PARTITIONS:
+    if not 1 <= spec.partitions <= MAX_PARTITIONS:
         raise UsageError(f"topic `{spec.name}` cannot have {spec.partitions} partitions", hint="1 to 1024")
     check_config(spec.name, spec.config)
     if spec.kind == "raw":
@@ -267,6 +268,8 @@ def topic_to_json(topic: Topic) -> dict[str, Any]:
         }
         for version in topic.schemas
     ]
+    if topic.ranges:
+        body["ranges"] = [[part.low, part.high, list(part.parents), part.closed] for part in topic.ranges]
     return body
 
 
@@ -276,6 +279,7 @@ def topic_from_json(body: dict[str, Any]) -> Topic:
             SchemaVersion(entry["version"], _columns_from_json(entry["key"]), _columns_from_json(entry["value"]))
             for entry in body["schemas"]
         )
-        return Topic(body["id"], spec_from_json(body), schemas)
+        ranges = [KeyRange(low, high, tuple(of), closed) for low, high, of, closed in body.get("ranges", ())]
+        return Topic(body["id"], spec_from_json(body), schemas, tuple(ranges))
     except (KeyError, TypeError, ValueError) as error:
         raise LogError("not a topic's definition", detail=f"{type(error).__name__}: {error}") from error

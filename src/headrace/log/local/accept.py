@@ -12,6 +12,7 @@ from headrace.log.local.group import Group, OwnedTopic
 from headrace.log.local.prepare import Prepared
 from headrace.log.local.producers import check_epoch, known_results
 from headrace.log.local.requests import AppendRequest, CommitRequest
+from headrace.log.local.reshape import closed_partition
 from headrace.log.local.state import CommittedBatch, LogState
 from headrace.log.local.transactions import Transactions, is_repeat
 
@@ -89,3 +90,7 @@ def _check_topics(topics: Mapping[str, OwnedTopic], parts: Iterable[Prepared]) -
         topic = topics.get(part.topic)
         if topic is None or topic.state.topic.id != part.topic_id:
             raise NotFound(f"topic `{part.topic}` was deleted", topic=part.topic)
+        ranges = topic.state.topic.ranges
+        for number in part.given if ranges else ():
+            if ranges[number].closed:
+                raise closed_partition(topic.state.topic, number)

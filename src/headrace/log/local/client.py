@@ -153,6 +153,13 @@ class LocalClient(ReadingLog):
     def delete_group(self, name: str) -> None:
         self._request({"op": "delete_group", "name": name})
 
+    def split_partition(self, topic: str, partition: int) -> tuple[int, int]:
+        first, second = self._request({"op": "split", "topic": topic, "partition": partition})["partitions"]
+        return first, second
+
+    def merge_partitions(self, topic: str, one: int, other: int) -> int:
+        return int(self._request({"op": "merge", "topic": topic, "partitions": [one, other]})["partition"])
+
     def archive_now(self, seal: bool = False) -> int:
         return int(self._request({"op": "archive", "seal": seal})["segments"])
 

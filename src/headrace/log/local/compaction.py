@@ -79,6 +79,8 @@ class Limits:
     retention_ms: int
     now_ms: int
     stopped: Callable[[], bool]
+    drop_tombstones: bool = True
+    """Not where older records of the same keys are in another partition, which this one follows."""
 
 
 def read_clean(files: PartitionFiles) -> Clean:
@@ -181,7 +183,7 @@ class _Pass:
         """Write anew what has something to lose, oldest first. Returns when the next tombstone is due."""
         due: int | None = None
         group: list[Kept] = []
-        drop = True
+        drop = self._limits.drop_tombstones
         for segment in sealed:
             if self._limits.stopped():
                 return None

@@ -45,7 +45,8 @@ class LocalConsumer(Consumer):
         self.member: str | None = None
         """Our name in the group, while we are in it."""
         self._cursors: dict[TopicPartition, Cursor] = {}
-        self._newest = max((topic.id for topic in log.topics()), default=0)
+        self._at_start = {topic.id: topic.spec.partitions for topic in log.topics()}
+        """What there was: topics and partitions that are made later are read from their beginning."""
         self._seen: Snapshot | None = None
         self._next_beat = 0.0
         self._turn = 0
@@ -94,11 +95,33 @@ class LocalConsumer(Consumer):
     def _end(self, cursor: Cursor, snapshot: Snapshot) -> int | None:
         """Up to where a partition can be read, None if there is nothing to read."""
         ends = _ends(snapshot, cursor.at)
-        if ends is None or cursor.paused:
+        if ends is None or cursor.paused or not self._parents_are_read(cursor, snapshot):
             return None
         if not ends.start <= cursor.position <= ends.end:
             self._overtaken(cursor, ends)
         return ends.end if cursor.position < ends.end else None
+
+    def _parents_are_read(self, cursor: Cursor, snapshot: Snapshot) -> bool:
+        """A partition that was split off, or merged, comes after those whose keys it has: so a key's order is kept."""
+        if cursor.parents:
+            unread = tuple(parent for parent in cursor.parents if not self._is_read(cursor.at.topic, parent, snapshot))
+            cursor.parents = unread
+        return not cursor.parents
+
+    def _is_read(self, topic: str, number: int, snapshot: Snapshot) -> bool:
+        at = TopicPartition(topic, number)
+        ends, ours = _ends(snapshot, at), self._cursors.get(at)
+        if ends is None or ends.start == ends.end:
+            return True
+        if ours is not None:
+            return ours.position >= ends.end and not ours.parents
+        if self._group is None:
+            return False
+        with contextlib.suppress(NotRunning, OwnerLost, NotFound):
+            for offset in self._log.group(self._group).offsets:
+                if offset.at == at and offset.committed is not None:
+                    return offset.committed >= ends.end
+        return self._start == "latest"
 
     def _overtaken(self, cursor: Cursor, ends: PartitionEnds) -> None:
         if self._out_of_range != "error":
@@ -182,9 +205,11 @@ class LocalConsumer(Consumer):
             raise NotFound(f"topic `{at.topic}` has no partition {at.partition}")
         position = committed
         if position is None:
-            late = self._start == "latest" and topic.id <= self._newest
+            late = self._start == "latest" and at.partition < self._at_start.get(topic.id, 0)
             position = ends.end if late else ends.start
-        return Cursor(self._log, at, topic.id, self._columns, position, committed)
+        cursor = Cursor(self._log, at, topic.id, self._columns, position, committed)
+        cursor.parents = topic.parents(at.partition)
+        return cursor
 
     def _drop_replaced(self) -> None:
         """Topics that were deleted, perhaps made again: those are other topics."""

@@ -22,6 +22,8 @@ class Cursor:
     given: bool = False
     """Whether `take` has given anything since."""
     paused: bool = False
+    parents: tuple[int, ...] = ()
+    """Partitions that are to be read to their end before this one."""
     _reading: Iterator[Records] | None = None
     _limit: int = 0
     _rest: Records | None = None

@@ -19,7 +19,7 @@ from headrace.log.local.cuts import cut_positions
 from headrace.log.local.ids import IdIndex, Place
 from headrace.log.local.partition import Partition
 from headrace.log.local.partitioning import Partitions
-from headrace.log.local.prepare import Prepared, Preparer, upgrade
+from headrace.log.local.prepare import Prepared, Preparer, place, upgrade
 from headrace.log.local.producers import Answer, Stamp, answer_payload
 from headrace.log.local.segment import SegmentWriter
 from headrace.log.local.state import CommittedBatch, TopicState, batch_payload
@@ -76,7 +76,7 @@ class Group:
     def add(self, prepared: Prepared, stamp: Stamp | None = None) -> list[Appended]:
         """Rows of one topic, an answer for each send. Rows whose event id is known are left out."""
         topic = self._topics[prepared.topic]
-        batch, partitions = upgrade(prepared, topic.preparer), prepared.partitions
+        batch, partitions = upgrade(prepared, topic.preparer), place(prepared, topic.preparer)
         duplicates: list[int] = []
         digests = prepared.digests
         if digests is not None and topic.ids is not None:

@@ -50,15 +50,16 @@ class Loader:
 
     def own(self, state: TopicState, *, keep: bool = True) -> OwnedTopic:
         topic = state.topic
-        partitions = []
-        for number, partition in enumerate(state.partitions):
-            home = topic_folder(self._folder, topic.name) / str(number)
-            reconcile_segments(self._folder, home, partition, keep=keep)
-            writer = reopen_segment(home, topic.id, number, partition)
-            owned = Partition(home, topic.id, number, partition, writer, self._settings, self._clock, topic.spec.config)
-            partitions.append(owned)
+        partitions = [self.own_partition(state, number, keep=keep) for number in range(len(state.partitions))]
         ids = self._open_ids(state) if topic.spec.role == "events" else None
         return OwnedTopic(state, Preparer(topic, self._clock), partitions, ids)
+
+    def own_partition(self, state: TopicState, number: int, *, keep: bool = True) -> Partition:
+        topic, partition = state.topic, state.partitions[number]
+        home = topic_folder(self._folder, topic.name) / str(number)
+        reconcile_segments(self._folder, home, partition, keep=keep)
+        writer = reopen_segment(home, topic.id, number, partition)
+        return Partition(home, topic.id, number, partition, writer, self._settings, self._clock, topic.spec.config)
 
     def ids_path(self, topic: Topic) -> Path:
         return self._folder / "ids" / f"{topic.id}.sqlite"

@@ -49,6 +49,7 @@ from headrace.log.local.publication import Publication
 from headrace.log.local.quarantine import quarantine
 from headrace.log.local.reader import ReadingLog, check_start
 from headrace.log.local.recovery import prepare_folder
+from headrace.log.local.reshape import merge, split
 from headrace.log.local.routes import route_rows
 from headrace.log.local.server import OwnerServer
 from headrace.log.local.stable import StablePublisher
@@ -102,8 +103,10 @@ class LocalLog(ReadingLog):
     def _create(self, spec: TopicSpec) -> Topic:
         committer = self._committer
         if existing := committer.topics.get(spec.name):
-            if existing.state.topic.spec == spec:
-                return existing.state.topic
+            topic = existing.state.topic
+            # The same definition again, although partitions were split since.
+            if replace(topic.spec, partitions=topic.first_partitions) == spec or topic.spec == spec:
+                return topic
             raise Conflict(f"topic `{spec.name}` exists already and is different", hint="alter it, or use another name")
         committer.check_disk()
         topic = Topic(committer.state.next_topic_id, spec, (SchemaVersion(1, spec.key, spec.value),))
@@ -123,6 +126,8 @@ class LocalLog(ReadingLog):
     def _alter(self, spec: TopicSpec) -> Topic:
         owned = self._owned(spec.name)
         old = owned.state.topic
+        if spec.partitions == old.first_partitions:
+            spec = replace(spec, partitions=old.spec.partitions)
         check_alteration(old, spec)
         schemas = old.schemas
         if spec.value != old.spec.value:
@@ -133,6 +138,30 @@ class LocalLog(ReadingLog):
         owned.preparer = Preparer(topic, self.clock)
         for partition in owned.partitions:
             partition.config = spec.config
+        return topic
+
+    def split_partition(self, topic: str, partition: int) -> tuple[int, int]:
+        made = self._committer.control(lambda: self._reshape(topic, lambda old: split(old, partition)))
+        return made.spec.partitions - 2, made.spec.partitions - 1
+
+    def merge_partitions(self, topic: str, one: int, other: int) -> int:
+        made = self._committer.control(lambda: self._reshape(topic, lambda old: merge(old, one, other)))
+        return made.spec.partitions - 1
+
+    def _reshape(self, name: str, change: Callable[[Topic], Topic]) -> Topic:
+        """In the commit thread, between groups: what was committed is in the parents, what comes is the children's."""
+        owned = self._owned(name)
+        if owned.state.topic.internal:
+            raise UsageError(f"topic `{name}` is Headrace's own")
+        topic = change(owned.state.topic)
+        self._committer.check_disk()
+        self._committer.journal_append(journals.TOPIC, {"op": "altered", "topic": topic_to_json(topic)})
+        for number in range(len(owned.partitions), topic.spec.partitions):
+            make_folder(topic_folder(self.folder, name) / str(number))
+            owned.partitions.append(self._loader.own_partition(owned.state, number))
+        write_definition(self.folder, topic)
+        owned.preparer = Preparer(topic, self.clock)
+        self._committer.publish([owned])
         return topic
 
     def delete_topic(self, name: str) -> None:

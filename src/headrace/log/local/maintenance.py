@@ -192,7 +192,9 @@ class Maintenance:
         files = self._log.partition_files(definition, number)
         retention_ms, _ = limits(topic.state, settings)
         segment_bytes = definition.spec.config.segment_bytes or settings.segment_bytes
-        bounds = Limits(settings.frame_rows, segment_bytes, retention_ms, now, self._stopping.is_set)
+        bounds = Limits(
+            settings.frame_rows, segment_bytes, retention_ms, now, self._stopping.is_set, not definition.parents(number)
+        )
         compact_partition(files, definition, number, state.start, state.segment, bounds)
 
     def rebuild_index(self, topic: OwnedTopic, number: int, base: int) -> None:

@@ -105,6 +105,13 @@ class Operations(GroupOperations):
     def op_rebuild_index(self, request: dict[str, Any], body: _Streams) -> None:
         self._log.rebuild_index(request["topic"], request["partition"], request["base"])
 
+    def op_split(self, request: dict[str, Any], body: _Streams) -> dict[str, Any]:
+        return {"partitions": self._log.split_partition(request["topic"], request["partition"])}
+
+    def op_merge(self, request: dict[str, Any], body: _Streams) -> dict[str, Any]:
+        one, other = request["partitions"]
+        return {"partition": self._log.merge_partitions(request["topic"], one, other)}
+
     def op_archive(self, request: dict[str, Any], body: _Streams) -> dict[str, Any]:
         return {"segments": self._log.archive_now(bool(request.get("seal")))}
 

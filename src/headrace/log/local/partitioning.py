@@ -53,7 +53,7 @@ def partition_rows(
     if rows == 1:
         key = _key_bytes(columns, names, key_format)
         return turn % partitions if key is None else partition_of(key, partitions)
-    hashes, present = _hash_columns(columns, names, key_format)
+    hashes, present = hash_rows(columns, names, key_format)
     chosen: np.ndarray[Any, np.dtype[np.int64]] = (hashes & np.uint32(0x7FFFFFFF)).astype(np.int64) % partitions
     if present is not None:
         missing = np.flatnonzero(~present)
@@ -113,7 +113,7 @@ def _json_key(values: list[Any], names: Sequence[str]) -> bytes:
     return _encode_json(values[0] if len(names) == 1 else dict(zip(names, values, strict=True)))
 
 
-def _hash_columns(columns: Sequence[pa.Array], names: Sequence[str], key_format: str) -> tuple[Any, Any]:
+def hash_rows(columns: Sequence[pa.Array], names: Sequence[str], key_format: str) -> tuple[Any, Any]:
     """Hash of every row's key, and which rows have one (None: all)."""
     if _is_plain(columns, key_format):
         column = columns[0]

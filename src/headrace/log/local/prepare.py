@@ -16,6 +16,7 @@ from headrace.clock import Clock
 from headrace.errors import UsageError
 from headrace.log.base import ID, TIME, TOMBSTONE, Topic
 from headrace.log.local.partitioning import Partitions, partition_rows, rows_in_turn
+from headrace.log.local.reshape import Layout, closed_partition
 from headrace.log.schema import STAMPED, frame_schema
 
 DIGEST_SIZE = 16
@@ -36,6 +37,10 @@ class Prepared:
     bytes: int
     cuts: tuple[int, ...] | None = None
     """Rows of each send, where several travel as one batch."""
+    given: tuple[int, ...] = ()
+    """The partitions, if the producer named them."""
+    layout: int = 0
+    """How many partitions the topic had, closed ones too: if it has more now, rows are placed again."""
 
 
 def id_digest(event_id: str) -> bytes:
@@ -48,6 +53,8 @@ class Preparer:
     def __init__(self, topic: Topic, clock: Clock) -> None:
         self.topic = topic
         self.version = topic.schemas[-1].version
+        self.layout = topic.spec.partitions
+        self._layout = Layout(topic) if topic.ranges else None
         self.frame_schema = frame_schema(topic.spec)
         # What a batch has before the owner stamps it; `$time` comes first.
         self.schema = pa.schema([field for field in self.frame_schema if field.name not in STAMPED])
@@ -78,6 +85,8 @@ class Preparer:
             _digests(ready),
             ready.nbytes,
             cuts,
+            () if partition is None else (partition,) if isinstance(partition, int) else partition,
+            self.layout,
         )
 
     def _make_plan(self, schema: pa.Schema) -> list[int]:
@@ -135,6 +144,10 @@ class Preparer:
             raise UsageError(f"`$time` must be milliseconds since 1970, got {smallest}")
         return column
 
+    def choose(self, ready: pa.RecordBatch) -> Partitions:
+        """By key, or in turn."""
+        return self._partitions(ready, None, None)
+
     def _partitions(
         self, ready: pa.RecordBatch, partition: int | tuple[int, ...] | None, cuts: tuple[int, ...] | None
     ) -> Partitions:
@@ -143,12 +156,16 @@ class Preparer:
             for one in (partition,) if isinstance(partition, int) else partition:
                 if not 0 <= one < count:
                     raise UsageError(f"topic `{self.topic.name}` has no partition {one}", hint=f"0 to {count - 1}")
+                if self.topic.ranges and self.topic.ranges[one].closed:
+                    raise closed_partition(self.topic, one)
             return partition if isinstance(partition, int) else np.repeat(np.array(partition, np.int64), cuts or 1)
         if count == 1:
             return 0
         rows = ready.num_rows
         with self._turn_lock:
-            turn, self._turn = self._turn, (self._turn + rows) % count
+            turn, self._turn = self._turn, (self._turn + rows) % (self._layout.size if self._layout else count)
+        if self._layout is not None:
+            return self._layout.choose(ready, turn)
         if not self._keys:
             return rows_in_turn(rows, count, turn)
         keys = [ready.column(name) for name in self._keys]
@@ -170,6 +187,13 @@ def _digests(ready: pa.RecordBatch) -> list[bytes | None] | None:
     if ids.null_count == len(ids):
         return None
     return [None if event_id is None else id_digest(event_id) for event_id in ids.to_pylist()]
+
+
+def place(prepared: Prepared, preparer: Preparer) -> Partitions:
+    """The rows' partitions as the topic is now; it may have been split or merged since they were prepared."""
+    if prepared.layout == preparer.layout or prepared.given:
+        return prepared.partitions
+    return preparer.choose(upgrade(prepared, preparer))
 
 
 def upgrade(prepared: Prepared, preparer: Preparer) -> pa.RecordBatch:

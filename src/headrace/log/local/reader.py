@@ -42,7 +42,7 @@ from headrace.log.schema import OFFSET_FIELD, frame_schema
 class ReadingLog(Log):
     """The reading half of `Log`. Whoever inherits says what may be read (`snapshot`) and what topics there are."""
 
-    capabilities = frozenset({"arrival", "event-ids", "stage", "quarantine", "archive", "sizes", "evict"})
+    capabilities = frozenset({"arrival", "event-ids", "stage", "quarantine", "archive", "split", "sizes", "evict"})
     desk: Desk
     coordinator: Coordination
 

@@ -113,6 +113,7 @@ class LogState:
         topic = topic_from_json(payload["topic"])
         if known := self.topics.get(topic.id):
             known.topic = topic
+            known.partitions += [PartitionState() for _ in range(topic.spec.partitions - len(known.partitions))]
         else:
             self.topics[topic.id] = TopicState(topic, [PartitionState() for _ in range(topic.spec.partitions)])
             self.next_topic_id = max(self.next_topic_id, topic.id + 1)

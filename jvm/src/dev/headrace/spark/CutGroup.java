@@ -109,9 +109,9 @@ final class CutGroup {
     boolean anyNew = false;
     Map<TopicStream, TopicOffset> ends = new HashMap<>();
     for (Map.Entry<TopicStream, TopicOffset> entry : starts.entrySet()) {
-      TopicOffset end = new OffsetParser(entry.getKey().topic(), moment).atArrival(cut);
+      TopicOffset end = new OffsetParser(entry.getKey().topic(moment), moment).atArrival(cut);
       TopicOffset notBefore = end.orStart(entry.getValue());
-      anyNew |= !notBefore.sameOffsets(entry.getValue().offsets());
+      anyNew |= !notBefore.sameOffsets(entry.getValue());
       ends.put(entry.getKey(), notBefore);
     }
     decided.putAll(anyNew ? ends : starts);
@@ -123,7 +123,7 @@ final class CutGroup {
 
   /** Where a source will start that Spark has not asked yet: where the one that was asked is. */
   private TopicOffset start(TopicStream member, long arrival, LogMoment moment) {
-    return arrival == 0 ? member.initialOffset() : new OffsetParser(member.topic(), moment).atArrival(arrival);
+    return arrival == 0 ? member.initialOffset() : new OffsetParser(member.topic(moment), moment).atArrival(arrival);
   }
 
   private long cut(Map<TopicStream, TopicOffset> starts, LogMoment moment) throws IOException {
@@ -133,8 +133,9 @@ final class CutGroup {
     for (Map.Entry<TopicStream, TopicOffset> entry : starts.entrySet()) {
       long limit = entry.getKey().maxRowsPerTrigger();
       if (limit > 0 && looked.add(entry.getValue().json() + limit)) {
-        TopicDefinition topic = entry.getKey().topic();
-        cut = RowLimit.cut(topic, entry.getValue().offsets(), moment.ends(topic), limit, cut);
+        TopicDefinition topic = entry.getKey().topic(moment);
+        long[] from = entry.getValue().offsets(topic.partitions());
+        cut = RowLimit.cut(topic, from, moment.ends(topic), limit, cut);
       }
     }
     return cut;

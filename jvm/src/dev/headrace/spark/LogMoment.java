@@ -19,6 +19,17 @@ final class LogMoment {
     return arrival;
   }
 
+  /** How many partitions the topic has. */
+  int partitions(TopicDefinition topic) {
+    int most = 0;
+    for (int at = 0; at < slots.limit(); at += SLOT) {
+      if (slots.getInt(at) == topic.id()) {
+        most = Math.max(most, slots.getInt(at + 4) + 1);
+      }
+    }
+    return most;
+  }
+
   /** By partition. A partition without a slot has no records yet. */
   PartitionEnds[] ends(TopicDefinition topic) {
     PartitionEnds[] ends = new PartitionEnds[topic.partitions()];

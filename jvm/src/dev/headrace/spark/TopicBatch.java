@@ -24,7 +24,8 @@ final class TopicBatch implements Batch {
     TopicOffset from = offsets.parse(scan.options().startingOffsets());
     TopicOffset to = offsets.parse(scan.options().endingOffsets());
     try {
-      return planner.plan(moment.ends(scan.topic()), from.offsets(), to.offsets());
+      PartitionEnds[] ends = moment.ends(scan.topic());
+      return planner.plan(ends, from.offsets(ends.length), to.offsets(ends.length));
     } catch (IOException error) {
       throw new UncheckedIOException(error);
     }

@@ -77,7 +77,7 @@ record TopicDefinition(Path folder, int id, String name, int partitions, TreeMap
     return schemas.computeIfAbsent(version, unknown -> reload().schemas.get(unknown));
   }
 
-  private TopicDefinition reload() {
+  TopicDefinition reload() {
     TopicDefinition now = load(folder.getParent().getParent(), name);
     if (now.id != id) {
       throw LogException.topicReplaced(name, id, now.id);

@@ -60,25 +60,27 @@ final class TopicOffset extends Offset {
     return arrival;
   }
 
+  /** A partition that was split off since has not been read at all. */
   long offset(int partition) {
-    return offsets[partition];
+    return partition < offsets.length ? offsets[partition] : 0;
   }
 
-  long[] offsets() {
-    return offsets.clone();
+  /** For at least so many partitions. */
+  long[] offsets(int partitions) {
+    return Arrays.copyOf(offsets, Math.max(partitions, offsets.length));
   }
 
   /** This, but no partition before where `start` has it. */
   TopicOffset orStart(TopicOffset start) {
-    long[] later = new long[offsets.length];
+    long[] later = new long[Math.max(offsets.length, start.offsets.length)];
     for (int partition = 0; partition < later.length; partition++) {
-      later[partition] = Math.max(offsets[partition], start.offsets[partition]);
+      later[partition] = Math.max(offset(partition), start.offset(partition));
     }
     return new TopicOffset(topicId, Math.max(arrival, start.arrival), later);
   }
 
-  boolean sameOffsets(long[] others) {
-    return Arrays.equals(offsets, others);
+  boolean sameOffsets(TopicOffset other) {
+    return Arrays.equals(offsets(other.offsets.length), other.offsets(offsets.length));
   }
 
   @Override

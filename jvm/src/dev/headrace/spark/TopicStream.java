@@ -20,16 +20,26 @@ final class TopicStream implements MicroBatchStream, SupportsTriggerAvailableNow
   private final TopicScan scan;
   private final RangePlanner planner;
   private final CutGroup group;
+  private TopicDefinition topic;
 
   TopicStream(TopicScan scan, RangePlanner planner, CutGroup group) {
     this.scan = scan;
+    this.topic = scan.topic();
     this.planner = planner;
     this.group = group;
     group.join(this);
   }
 
-  TopicDefinition topic() {
-    return scan.topic();
+  private synchronized TopicDefinition topic() {
+    return topic;
+  }
+
+  /** The topic with all partitions that it has at a moment: some may have been split off. */
+  synchronized TopicDefinition topic(LogMoment moment) {
+    if (moment.partitions(topic) > topic.partitions()) {
+      topic = topic.reload();
+    }
+    return topic;
   }
 
   long maxRowsPerTrigger() {
@@ -38,7 +48,8 @@ final class TopicStream implements MicroBatchStream, SupportsTriggerAvailableNow
 
   @Override
   public TopicOffset initialOffset() {
-    return new OffsetParser(topic(), group.firstMoment()).parse(scan.options().startingOffsets());
+    LogMoment moment = group.firstMoment();
+    return new OffsetParser(topic(moment), moment).parse(scan.options().startingOffsets());
   }
 
   @Override
@@ -73,14 +84,16 @@ final class TopicStream implements MicroBatchStream, SupportsTriggerAvailableNow
 
   @Override
   public Offset reportLatestOffset() {
-    return new OffsetParser(topic(), group.now()).parse("latest");
+    LogMoment moment = group.now();
+    return new OffsetParser(topic(moment), moment).parse("latest");
   }
 
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
     try {
-      PartitionEnds[] ends = group.now().ends(topic());
-      return planner.plan(ends, own(start).offsets(), own(end).offsets());
+      LogMoment moment = group.now();
+      PartitionEnds[] ends = moment.ends(topic(moment));
+      return planner.plan(ends, own(start).offsets(ends.length), own(end).offsets(ends.length));
     } catch (IOException error) {
       throw new UncheckedIOException(error);
     }
@@ -95,7 +108,7 @@ final class TopicStream implements MicroBatchStream, SupportsTriggerAvailableNow
   @Override
   public Map<String, String> metrics(Optional<Offset> latestConsumed) {
     LogMoment now = group.now();
-    PartitionEnds[] ends = now.ends(topic());
+    PartitionEnds[] ends = now.ends(topic(now));
     long lag = 0;
     for (int partition = 0; partition < ends.length; partition++) {
       int number = partition;
