@@ -327,6 +327,7 @@ def test_a_lost_index_of_a_compacted_segment_only_makes_it_slower(tmp_path: Path
 KEYS = st.one_of(st.none(), st.text(max_size=3), st.sampled_from(["n", "1:", "1:a", ":", ""]))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(KEYS, KEYS), min_size=1, max_size=40))
 def test_joined_keys_are_equal_exactly_if_their_columns_are(pairs: list[tuple[str | None, str | None]]) -> None:
     spec = TopicSpec("t", key=(Column("A", VARCHAR), Column("B", VARCHAR)))

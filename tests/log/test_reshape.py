@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import NotFound, UsageError
@@ -217,6 +217,7 @@ def test_a_deletion_is_kept_while_its_parent_may_hold_the_value(tmp_path: Path) 
     log.close()
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 40), st.integers(0, 40)), max_size=12), st.integers(1, 4))
 def test_open_partitions_share_the_whole_line(steps: list[tuple[bool, int, int]], partitions: int) -> None:
     topic = Topic(1, replace(VIEWS, partitions=partitions), (SchemaVersion(1, VIEWS.key, VIEWS.value),))

@@ -64,7 +64,7 @@ CONFIG_FIELDS = tuple(field.name for field in fields(TopicConfig))
 OPTION_FIELDS = tuple(field.name for field in fields(FormatOptions))
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
-MAX_PARTITIONS = 1024
+MAX_PARTITIONS = 16384
 
 _SIMPLE: dict[DataType, pa.DataType] = {
     BOOLEAN: pa.bool_(),
@@ -152,7 +152,7 @@ def normalize_spec(spec: TopicSpec) -> TopicSpec:
             f"`{spec.name}` is not a topic name", hint="letters, digits, `.`, `_` and `-`, at most 249 of them"
         )
     if not 1 <= spec.partitions <= MAX_PARTITIONS:
-        raise UsageError(f"topic `{spec.name}` cannot have {spec.partitions} partitions", hint="1 to 1024")
+        raise UsageError(f"topic `{spec.name}` cannot have {spec.partitions} partitions", hint=f"1 to {MAX_PARTITIONS}")
     check_config(spec.name, spec.config)
     if spec.kind == "raw":
         spec = replace(spec, key=(RAW_KEY,), value=(RAW_VALUE,))

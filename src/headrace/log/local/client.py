@@ -33,7 +33,7 @@ from headrace.log.local.gather import Run
 from headrace.log.local.group_operations import offsets_to_json
 from headrace.log.local.reader import ReadingLog
 from headrace.log.local.remote import RemoteCoordination, RemoteDesk
-from headrace.log.local.stable import StableReader, StableView
+from headrace.log.local.stable import Slot, StableReader, StableView, changed_slots
 from headrace.log.local.topics import TopicFiles, no_topic
 from headrace.log.schema import spec_to_json, topic_from_json
 
@@ -59,6 +59,7 @@ class LocalClient(ReadingLog):
             raise not_running(folder)
         self._stable = StableReader(folder / "stable")
         self._snapshot: tuple[int, Snapshot] | None = None
+        self._view: tuple[StableView, Snapshot] | None = None
 
     # Topics
 
@@ -176,9 +177,28 @@ class LocalClient(ReadingLog):
         if cached is not None and cached[0] == self._stable.sequence():
             return cached[1]
         view = self._stable.view()
-        snapshot = self._make_snapshot(view)
-        self._snapshot = (view.sequence, snapshot)
+        known = self._view
+        changed = None if known is None else changed_slots(known[0], view)
+        if known is None or changed is None:
+            snapshot = self._make_snapshot(view)
+        else:
+            snapshot = self._update_snapshot(known[1], view.arrival, changed)
+        self._snapshot, self._view = (view.sequence, snapshot), (view, snapshot)
         return snapshot
+
+    def _update_snapshot(self, known: Snapshot, arrival: int, changed: list[Slot]) -> Snapshot:
+        """From the one before: most partitions of many are as they were."""
+        ends = dict(known.ends)
+        stream_times = dict(known.stream_times)
+        fresh: dict[str, list[PartitionEnds]] = {}
+        for slot in changed:
+            topic = self._by_id.get(slot.topic_id)
+            if topic is not None:
+                fresh.setdefault(topic.name, list(ends[topic.name]))[slot.partition] = PartitionEnds(
+                    slot.start, slot.end
+                )
+                stream_times[topic.name] = max(slot.stream_time, stream_times[topic.name])
+        return Snapshot(arrival, ends | {name: tuple(values) for name, values in fresh.items()}, stream_times)
 
     def _make_snapshot(self, view: StableView) -> Snapshot:
         slots = view.rows()
@@ -190,7 +210,8 @@ class LocalClient(ReadingLog):
             topic = self._by_id.get(slot.topic_id)
             if topic is not None:
                 ends.setdefault(topic.name, []).append(PartitionEnds(slot.start, slot.end))
-                stream_times[topic.name] = slot.stream_time
+                # Only slots of partitions that were written to say the newest.
+                stream_times[topic.name] = max(slot.stream_time, stream_times.get(topic.name, -1))
         return Snapshot(view.arrival, {name: tuple(values) for name, values in ends.items()}, stream_times)
 
     def wait(self, arrival: int, timeout: float) -> Snapshot:

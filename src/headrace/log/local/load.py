@@ -58,8 +58,16 @@ class Loader:
         topic, partition = state.topic, state.partitions[number]
         home = topic_folder(self._folder, topic.name) / str(number)
         reconcile_segments(self._folder, home, partition, keep=keep)
-        writer = reopen_segment(home, topic.id, number, partition)
-        return Partition(home, topic.id, number, partition, writer, self._settings, self._clock, topic.spec.config)
+        return Partition(
+            home,
+            topic.id,
+            number,
+            partition,
+            lambda: reopen_segment(home, topic.id, number, partition),
+            self._settings,
+            self._clock,
+            topic.spec.config,
+        )
 
     def ids_path(self, topic: Topic) -> Path:
         return self._folder / "ids" / f"{topic.id}.sqlite"
@@ -95,6 +103,8 @@ class Loader:
 
 
 def _read_ids(topic: Topic, number: int, files: PartitionFiles, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    if start >= end:
+        return
     projection = Projection(topic, number, [ID], lambda: topic)
     while start < end:
         try:

@@ -53,7 +53,7 @@ from headrace.log.local.reshape import merge, split
 from headrace.log.local.routes import route_rows
 from headrace.log.local.server import OwnerServer
 from headrace.log.local.stable import StablePublisher
-from headrace.log.local.topics import no_topic, topic_folder, write_definition
+from headrace.log.local.topics import make_partitions, no_topic, topic_folder, write_definition
 from headrace.log.schema import check_alteration, normalize_spec, topic_to_json
 
 
@@ -111,8 +111,7 @@ class LocalLog(ReadingLog):
         committer.check_disk()
         topic = Topic(committer.state.next_topic_id, spec, (SchemaVersion(1, spec.key, spec.value),))
         committer.journal_append(journals.TOPIC, {"op": "created", "topic": topic_to_json(topic)})
-        for number in range(spec.partitions):
-            make_folder(topic_folder(self.folder, spec.name) / str(number))
+        make_partitions(topic_folder(self.folder, spec.name), spec.partitions)
         write_definition(self.folder, topic)
         owned = self._loader.own(committer.state.topics[topic.id])
         committer.topics = committer.topics | {spec.name: owned}
@@ -156,8 +155,8 @@ class LocalLog(ReadingLog):
         topic = change(owned.state.topic)
         self._committer.check_disk()
         self._committer.journal_append(journals.TOPIC, {"op": "altered", "topic": topic_to_json(topic)})
+        make_partitions(topic_folder(self.folder, name), topic.spec.partitions)
         for number in range(len(owned.partitions), topic.spec.partitions):
-            make_folder(topic_folder(self.folder, name) / str(number))
             owned.partitions.append(self._loader.own_partition(owned.state, number))
         write_definition(self.folder, topic)
         owned.preparer = Preparer(topic, self.clock)

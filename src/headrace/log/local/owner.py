@@ -26,6 +26,8 @@ from headrace.log.local.accept import add_request
 from headrace.log.local.files import sync_folder
 from headrace.log.local.group import Group, OwnedTopic
 from headrace.log.local.journal import Journal
+from headrace.log.local.open_files import OpenFiles
+from headrace.log.local.partition import Partition
 from headrace.log.local.prepare import Prepared
 from headrace.log.local.producers import Stamp
 from headrace.log.local.publication import Publication
@@ -83,6 +85,7 @@ class Committer:
         self.producer_uses: dict[int, float] = {}
         """When each producer last wrote, on the monotonic clock."""
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="log-disk")
+        self._files = OpenFiles()
         self.on_crowded: Callable[[], None] = lambda: None
         """Called when ids wait to be written; must not take long."""
         self._publication.show_all(self.state, self.topics.values())
@@ -251,22 +254,27 @@ class Committer:
             return
         self._sync(group.finish())
         touched = group.touched()
-        for _, partitions in touched:
-            for partition in partitions:
-                if partition.new_files:
-                    partition.sync_indexes()
-                    sync_folder(partition.folder)
+        self._sync_new_files([partition for _, partitions in touched for partition in partitions])
         self.journal_append(journals.GROUP, group.payload(self.state.group + 1))
         try:
-            self._publication.show(self.state, [topic for topic, _ in touched])
+            self._publication.show_group(self.state, touched)
             for _, partitions in touched:
                 for partition in partitions:
                     partition.committed()
+                    self._files.use(partition)
+            self._files.trim()
             if group.remember_ids():
                 self.on_crowded()
         except Exception as error:
             # It is committed, so its writers are told so; what is in memory is not to be trusted any more.
             self._reopen(error)
+
+    def _sync_new_files(self, partitions: Sequence[Partition]) -> None:
+        """Indexes that are sealed and folders that got files, side by side if there are many."""
+        syncing = [self._workers.submit(_sync_files, partition) for partition in partitions if partition.new_files]
+        wait(syncing)
+        for done in syncing:
+            done.result()
 
     def _sync(self, writers: Sequence[SegmentWriter]) -> None:
         if len(writers) <= 2:
@@ -348,6 +356,11 @@ class Committer:
         self._failed = None
         self._publication.show_all(self.state, self.topics.values())
         logger.warning("the log was opened again; %d groups are committed", self.state.group)
+
+
+def _sync_files(partition: Partition) -> None:
+    partition.sync_indexes()
+    sync_folder(partition.folder)
 
 
 def _close_topic(topic: OwnedTopic, *, flush: bool) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from headrace.log.base import TIME, TopicConfig
 from headrace.log.local.frame import HEADER_SIZE, MAX_BODY, FrameHeader, encode_batch, encode_frame
 from headrace.log.local.producers import Stamp
 from headrace.log.local.segment import HEADER_SIZE as SEGMENT_HEADER_SIZE
-from headrace.log.local.segment import SegmentWriter
+from headrace.log.local.segment import SegmentWriter, segment_path
 from headrace.log.local.state import PartitionState
 
 logger = logging.getLogger(__name__)
@@ -30,7 +32,7 @@ class Partition:
         topic_id: int,
         number: int,
         state: PartitionState,
-        writer: SegmentWriter | None,
+        reopen: Callable[[], SegmentWriter | None],
         settings: LogSettings,
         clock: Clock,
         config: TopicConfig,
@@ -40,10 +42,18 @@ class Partition:
         self.next_offset = state.end
         self.new_files = False
         self._written = state.end
-        self._writer = writer
+        self._active: SegmentWriter | None = None
+        self._reopen: Callable[[], SegmentWriter | None] | None = reopen if state.position else None
         self._full: list[SegmentWriter] = []
         self._settings, self._clock = settings, clock
         self.config = config
+
+    @property
+    def _writer(self) -> SegmentWriter | None:
+        """The active segment, opened and cut when it is first needed: most partitions of many are idle."""
+        if self._reopen is not None:
+            self._active, self._reopen = self._reopen(), None
+        return self._active
 
     def reserve(self, rows: int) -> int:
         """The first of `rows` offsets that now belong to the caller."""
@@ -103,14 +113,23 @@ class Partition:
         return self.roll() if self._has_frames(writer) and (full or self.is_old()) else writer
 
     def is_old(self) -> bool:
-        writer = self._writer
-        if writer is None or not self._has_frames(writer) or not self._settings.segment_seconds:
+        if not self._settings.segment_seconds or not self.has_frames():
             return False
-        return self._clock.now_ms() - writer.opened_ms >= self._settings.segment_seconds * 1000
+        return self._clock.now_ms() - self._opened_ms() >= self._settings.segment_seconds * 1000
+
+    def _opened_ms(self) -> int:
+        if self._active is not None:
+            return self._active.opened_ms
+        try:
+            return os.stat(segment_path(self.folder, self.state.segment)).st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return self._clock.now_ms()
 
     def has_frames(self) -> bool:
         """Whether the active segment holds anything."""
-        return self._writer is not None and self._has_frames(self._writer)
+        if self._reopen is not None:
+            return self.state.position > SEGMENT_HEADER_SIZE
+        return self._active is not None and self._has_frames(self._active)
 
     @staticmethod
     def _has_frames(writer: SegmentWriter) -> bool:
@@ -120,18 +139,18 @@ class Partition:
         """Begin a new segment. The old one is sealed after the commit that makes this so."""
         if self._writer is not None:
             self._full.append(self._writer)
-        self._writer = SegmentWriter.create(self.folder, self.topic_id, self.number, self._written)
-        self._writer.opened_ms = self._clock.now_ms()
+        self._active = SegmentWriter.create(self.folder, self.topic_id, self.number, self._written)
+        self._active.opened_ms = self._clock.now_ms()
         self.new_files = True
-        return self._writer
+        return self._active
 
     def dirty_writers(self) -> list[SegmentWriter]:
-        return [writer for writer in (*self._full, self._writer) if writer is not None and writer.dirty]
+        return [writer for writer in (*self._full, self._active) if writer is not None and writer.dirty]
 
     def position(self) -> tuple[int, int, int]:
         """(end offset, active segment, position in it), as the journal will say."""
-        assert self._writer is not None
-        return self._written, self._writer.base, self._writer.position
+        assert self._active is not None
+        return self._written, self._active.base, self._active.position
 
     def sync_indexes(self) -> None:
         """Before the commit: the indexes of segments that it seals."""
@@ -144,12 +163,17 @@ class Partition:
         try:
             for writer in full:
                 writer.seal(self._clock.now_ms())
-            if self._writer is not None:
-                self._writer.write_index()
+            if self._active is not None:
+                self._active.write_index()
         except OSError as error:
             logger.warning("cannot write an index in `%s`: %s", self.folder, error)
 
+    def rest(self) -> None:
+        """Give the open file back until the next write."""
+        if self._active is not None and not self._active.dirty:
+            self._active.rest()
+
     def close(self) -> None:
-        for writer in (*self._full, self._writer):
+        for writer in (*self._full, self._active):
             if writer is not None:
                 writer.close()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from headrace.log.base import PartitionEnds, Snapshot, Topic
 from headrace.log.local.group import OwnedTopic
+from headrace.log.local.partition import Partition
 from headrace.log.local.stable import Slot, StablePublisher
 from headrace.log.local.state import LogState
 
@@ -30,6 +31,18 @@ class Publication:
             del ends[topic.name], stream_times[topic.name]
         for owned in topics:
             ends[owned.name], stream_times[owned.name] = _ends(owned), owned.state.stream_time
+        self._replace(Snapshot(state.next_arrival, ends, stream_times))
+
+    def show_group(self, state: LogState, touched: Sequence[tuple[OwnedTopic, Sequence[Partition]]]) -> None:
+        """After a commit: the partitions it wrote to, however many others there are."""
+        slots = [_slot(topic, partition.number) for topic, partitions in touched for partition in partitions]
+        self._stable.publish(state.next_arrival, state.group, slots)
+        ends, stream_times = dict(self.snapshot.ends), dict(self.snapshot.stream_times)
+        for topic, partitions in touched:
+            changed = list(ends[topic.name])
+            for partition in partitions:
+                changed[partition.number] = PartitionEnds(partition.state.start, partition.state.end)
+            ends[topic.name], stream_times[topic.name] = tuple(changed), topic.state.stream_time
         self._replace(Snapshot(state.next_arrival, ends, stream_times))
 
     def show_all(self, state: LogState, topics: Iterable[OwnedTopic]) -> None:
@@ -62,8 +75,9 @@ def _ends(topic: OwnedTopic) -> tuple[PartitionEnds, ...]:
 
 
 def _slots(topic: OwnedTopic) -> list[Slot]:
-    state = topic.state
-    return [
-        Slot(state.topic.id, number, partition.start, partition.end, state.stream_time)
-        for number, partition in enumerate(state.partitions)
-    ]
+    return [_slot(topic, number) for number in range(len(topic.state.partitions))]
+
+
+def _slot(topic: OwnedTopic, number: int) -> Slot:
+    state, partition = topic.state, topic.state.partitions[number]
+    return Slot(state.topic.id, number, partition.start, partition.end, state.stream_time)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,9 @@ from headrace.log.local.topics import topic_folder
 from headrace.log.local.walk import PartitionFiles, Place
 from headrace.log.schema import OFFSET_FIELD, frame_schema
 
+_MOST_FILES = 500
+"""Partitions whose files stay mapped, each some of its segments."""
+
 
 class ReadingLog(Log):
     """The reading half of `Log`. Whoever inherits says what may be read (`snapshot`) and what topics there are."""
@@ -48,7 +52,7 @@ class ReadingLog(Log):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._files: dict[tuple[int, int], PartitionFiles] = {}
+        self._files: OrderedDict[tuple[int, int], PartitionFiles] = OrderedDict()
         self._files_lock = threading.Lock()
 
     @abstractmethod
@@ -65,6 +69,9 @@ class ReadingLog(Log):
             if files is None:
                 files = PartitionFiles(topic_folder(self.folder, topic.name) / str(partition))
                 self._files[topic.id, partition] = files
+                if len(self._files) > _MOST_FILES:
+                    self._files.popitem(last=False)  # its maps go when nobody reads in them any more
+            self._files.move_to_end((topic.id, partition))
             return files
 
     def _forget_topic(self, topic_id: int) -> None:

@@ -25,7 +25,7 @@ from headrace.log.local.segment import (
 )
 from headrace.log.local.stable import published_group
 from headrace.log.local.state import LogState, PartitionState, fold
-from headrace.log.local.topics import read_definition, topic_folder, write_definition
+from headrace.log.local.topics import make_partitions, read_definition, topic_folder, write_definition
 
 logger = logging.getLogger(__name__)
 
@@ -102,8 +102,7 @@ def reconcile_topics(folder: Path, state: LogState) -> None:
         else:
             set_aside(folder, entry)
     for topic in known.values():
-        for number in range(topic.spec.partitions):
-            make_folder(topic_folder(folder, topic.name) / str(number))
+        make_partitions(topic_folder(folder, topic.name), topic.spec.partitions)
         if read_definition(topic_folder(folder, topic.name)) != topic:
             write_definition(folder, topic)
 
@@ -123,8 +122,9 @@ def set_aside(folder: Path, path: Path) -> None:
 def reconcile_segments(folder: Path, partition: Path, state: PartitionState, *, keep: bool) -> None:
     """Segments below the start go, leftovers of rewriting too. Segments past the end are set aside if they are to be
     kept; those of a group that failed a moment ago are not, or a full disk would only get fuller."""
-    for leftover in partition.glob("*.tmp"):
-        leftover.unlink()
+    for name in os.listdir(partition):
+        if name.endswith(".tmp"):
+            (partition / name).unlink()
     bases = list_segments(partition)
     known = [base for base in bases if state.position and base <= state.segment]
     for base in bases[len(known) :]:

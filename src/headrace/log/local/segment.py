@@ -208,14 +208,25 @@ class SegmentWriter:
         return taken
 
     def write(self, buffers: list[Any]) -> None:
-        self._written = write_all(self._descriptor, buffers, self._written)
+        self._written = write_all(self._opened(), buffers, self._written)
+
+    def _opened(self) -> int:
+        if self._descriptor < 0:
+            self._descriptor = os.open(segment_path(self.folder, self.base), os.O_RDWR)
+        return self._descriptor
+
+    def rest(self) -> None:
+        """Close the file until the next write. Only for a writer that is not dirty: an error of the disk that nobody
+        has seen must not be lost with the descriptor."""
+        assert not self._dirty
+        self.close()
 
     @property
     def dirty(self) -> bool:
         return self._dirty
 
     def sync(self) -> None:
-        os.fdatasync(self._descriptor)
+        os.fdatasync(self._opened())
         self._dirty = False
 
     def write_index(self) -> None:

@@ -62,14 +62,21 @@ class StableView:
     slots: np.ndarray[Any, np.dtype[np.uint64]]
     """One row of eight words per slot in use."""
 
-    def rows(self) -> list[Slot]:
-        columns = self.slots[:, :4]
+    def rows(self, numbers: Any = slice(None)) -> list[Slot]:
+        columns = np.ascontiguousarray(self.slots[numbers, :4])
         signed = columns.view(np.int64)
         return [
             Slot(int(first) & 0xFFFFFFFF, int(first) >> 32, int(start), int(end), int(stream_time))
             for (first, start, end, _), stream_time in zip(columns.tolist(), signed[:, 3].tolist(), strict=True)
             if first & 0xFFFFFFFF
         ]
+
+
+def changed_slots(before: StableView, now: StableView) -> list[Slot] | None:
+    """What is new since `before`; None if slots have other owners, or there are more of them."""
+    if before.slots.shape != now.slots.shape or not (before.slots[:, 0] == now.slots[:, 0]).all():
+        return None
+    return now.rows(np.flatnonzero((before.slots != now.slots).any(axis=1)))
 
 
 def _map(path: Path, *, write: bool) -> Any:

@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.errors import LogError, NotFound
 from headrace.log.base import Topic
-from headrace.log.local.files import make_folder, replace_file
+from headrace.log.local.files import make_folder, replace_file, sync_folder
 from headrace.log.schema import is_topic_name, topic_from_json, topic_to_json
 
 DEFINITION = "topic.json"
@@ -19,6 +19,17 @@ DEFINITION = "topic.json"
 
 def topic_folder(folder: Path, name: str) -> Path:
     return folder / "topics" / name
+
+
+def make_partitions(home: Path, count: int) -> None:
+    """The folders of a topic's partitions that are not there yet, with one sync for all of them."""
+    make_folder(home)
+    there = set(os.listdir(home))
+    missing = [str(number) for number in range(count) if str(number) not in there]
+    for name in missing:
+        (home / name).mkdir(exist_ok=True)
+    if missing:
+        sync_folder(home)
 
 
 def write_definition(folder: Path, topic: Topic) -> None:

@@ -45,11 +45,12 @@ final class LogMoment {
 
   /** The largest event time of the topic so far, -1 if it has none. */
   long streamTime(TopicDefinition topic) {
+    long newest = -1; // only slots of partitions that were written to lately say it
     for (int at = 0; at < slots.limit(); at += SLOT) {
       if (slots.getInt(at) == topic.id()) {
-        return slots.getLong(at + 24);
+        newest = Math.max(newest, slots.getLong(at + 24));
       }
     }
-    return -1;
+    return newest;
   }
 }

@@ -1,0 +1,55 @@
+"""Many partitions: open files are bounded, and what one write costs does not grow with how many there are."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.log.local import LocalClient
+from headrace.log.local.open_files import OpenFiles
+from tests.log.support import VIEWS, numbers, open_owner, put, rows
+
+
+def open_segments() -> int:
+    links = (f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd"))
+    return sum(os.path.exists(link) and os.readlink(link).endswith(".seg") for link in links)
+
+
+def use(folder: Path, partitions: int, most: int) -> None:
+    """Write everywhere three times, read everything, open again, write once more."""
+    log = open_owner(folder, serve=True)
+    log._committer._files = OpenFiles(most)
+    log.create_topic(replace(VIEWS, partitions=partitions))
+    users = [f"user {n}" for n in range(4 * partitions)]
+    for n in range(3):
+        put(log, "pageviews", USERID=users, N=[n] * len(users))
+        assert open_segments() <= most
+    client = LocalClient(folder)
+    for n in range(3, 6):
+        put(log, "pageviews", 7, USERID=["seven"], N=[n])
+        assert numbers(client, "pageviews", 7)[-1] == n
+        assert client.snapshot() == log.snapshot()
+    expected = 3 * len(users) + 3
+    assert sum(ends.end for ends in client.snapshot().ends["pageviews"]) == expected
+    assert len(rows(client, "pageviews", ["N"])) == expected
+    client.close()
+    log.close()
+    assert open_segments() == 0
+    log = open_owner(folder)
+    assert open_segments() == 0
+    put(log, "pageviews", USERID=users, N=[6] * len(users))
+    assert len(rows(log, "pageviews", ["N"])) == expected + len(users)
+    log.close()
+
+
+def test_open_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.log.local.reader._MOST_FILES", 10)
+    use(tmp_path / "log", 60, 20)
+
+
+@pytest.mark.slow
+def test_ten_thousand_partitions(tmp_path: Path) -> None:
+    use(tmp_path / "log", 10_000, 1000)
