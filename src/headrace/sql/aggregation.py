@@ -9,8 +9,8 @@ from headrace.sql.clauses import Query
 from headrace.sql.expressions import Call, ColumnRef, Expression
 from headrace.sql.functions import is_aggregate
 from headrace.sql.plan import Aggregate, Named, PlanNode
-from headrace.sql.resolve import resolve, typed
-from headrace.sql.scope import Scope
+from headrace.sql.resolve import resolve
+from headrace.sql.scope import Scope, typed
 from headrace.sql.source import WINDOW_COLUMNS, Window
 from headrace.sql.walk import rebuild, walk
 from headrace.types import display_name

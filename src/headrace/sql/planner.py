@@ -25,8 +25,8 @@ from headrace.sql.plan import (
 )
 from headrace.sql.projection import Item, expand_items
 from headrace.sql.relation import Input, read_relation
-from headrace.sql.resolve import resolve, resolve_predicate, typed
-from headrace.sql.scope import Scope
+from headrace.sql.resolve import resolve, resolve_predicate
+from headrace.sql.scope import Scope, typed
 from headrace.sql.sink import check_insert, insert_target, sink_from
 from headrace.sql.source import Source, Sources, Window
 from headrace.sql.statements import CreateAsSelect, InsertSelect, SelectStatement

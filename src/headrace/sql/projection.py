@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from headrace.sql.clauses import Query, SelectAll, SelectFields, SelectItem
 from headrace.sql.expressions import ColumnRef, Dereference, Expression, Name, Span
 from headrace.sql.plan import Named
-from headrace.sql.resolve import resolve, typed
-from headrace.sql.scope import SYSTEM_COLUMNS, Scope, Side
+from headrace.sql.resolve import resolve
+from headrace.sql.scope import SYSTEM_COLUMNS, Scope, Side, typed
 from headrace.sql.source import PSEUDO_COLUMNS
 from headrace.types import Column, Struct, display_name
 

@@ -9,8 +9,8 @@ from headrace.sql.coerce import contains_map
 from headrace.sql.expressions import ColumnRef, Comparison, Expression
 from headrace.sql.plan import Join, JoinForm, PlanNode, Rename, Scan, Within
 from headrace.sql.printer import print_expression
-from headrace.sql.resolve import resolve, typed
-from headrace.sql.scope import Scope, Side, columns_by_name, find_source
+from headrace.sql.resolve import resolve
+from headrace.sql.scope import Scope, Side, columns_by_name, find_source, typed
 from headrace.sql.script import Script
 from headrace.sql.source import Source, Sources, Window
 from headrace.sql.walk import walk

@@ -17,7 +17,6 @@ from headrace.sql.coerce import (
     is_number,
     is_ordered,
     literal_type,
-    widens,
 )
 from headrace.sql.expressions import (
     Arithmetic,
@@ -46,8 +45,8 @@ from headrace.sql.expressions import (
 )
 from headrace.sql.implicit import convert
 from headrace.sql.named_types import known_type
+from headrace.sql.resolve_nested import resolve_dereference, resolve_map, resolve_struct, resolve_subscript
 from headrace.sql.scope import TIME_COLUMNS, Scope
-from headrace.sql.script import did_you_mean
 from headrace.types import (
     BIGINT,
     BOOLEAN,
@@ -58,9 +57,6 @@ from headrace.types import (
     VARCHAR,
     Array,
     DataType,
-    Map,
-    Struct,
-    display_name,
 )
 
 _TEMPORAL = (DATE, TIME, TIMESTAMP)
@@ -75,15 +71,6 @@ def resolve(expression: Expression, scope: Scope, aggregates: str | None = None)
 def resolve_predicate(expression: Expression, scope: Scope, clause: str, aggregates: str | None) -> Expression:
     """As `resolve`; must be BOOLEAN, and only whether it is true counts."""
     return Resolver(scope, aggregates).condition(expression, clause)
-
-
-def typed(expression: Expression, scope: Scope) -> Expression:
-    """The resolved expression, refused if it is a bare NULL."""
-    if expression.type is None:
-        raise scope.error(
-            "the type of NULL is not known here", expression.span, "write CAST(NULL AS VARCHAR), or another type"
-        )
-    return expression
 
 
 class Resolver:
@@ -132,17 +119,17 @@ class Resolver:
             case Cast():
                 return self._cast(node)
             case Subscript():
-                return self._subscript(node)
+                return resolve_subscript(node, self)
             case Dereference():
-                return self._dereference(node)
+                return resolve_dereference(node, self)
             case ArrayLiteral():
                 elements = self.unify([self.resolve(element) for element in node.elements], "an array", node)
                 assert elements[0].type is not None
                 return replace(node, elements=tuple(elements), type=Array(elements[0].type))
             case MapLiteral():
-                return self._map(node)
+                return resolve_map(node, self)
             case StructLiteral():
-                return self._struct(node)
+                return resolve_struct(node, self)
             case Lambda():
                 raise self.scope.error("a lambda can only be an argument of a function that takes one", node.span)
 
@@ -315,49 +302,6 @@ class Resolver:
         if not castable(operand.type, target):
             raise self.scope.error(f"cannot cast {operand.type} to {target}", node.span)
         return replace(node, operand=operand, target=target, type=target)
-
-    def _subscript(self, node: Subscript) -> Expression:
-        base, index = self.resolve(node.base), self.resolve(node.index)
-        match base.type:
-            case Array(element):
-                wanted, result = BIGINT, element
-                if index.type not in (INTEGER, BIGINT):
-                    raise self.scope.error(f"an array is subscripted with a whole number, not {index.type}", index.span)
-            case Map(key, value):
-                wanted, result = key, value  # type: ignore[assignment]
-                if index.type is not None and not widens(index.type, key):
-                    raise self.scope.error(f"the map's keys are {key}, not {index.type}", index.span)
-            case _:
-                raise self.scope.error(f"{base.type or 'NULL'} cannot be subscripted", base.span)
-        return replace(node, base=base, index=convert(index, wanted), type=result)
-
-    def _dereference(self, node: Dereference) -> Expression:
-        base = self.resolve(node.base)
-        if not isinstance(base.type, Struct):
-            raise self.scope.error(f"{base.type or 'NULL'} has no fields", base.span, "`->` takes a field of a STRUCT")
-        fields = dict(base.type.fields)
-        if node.field not in fields:
-            message = f"field `{display_name(node.field)}` does not exist"
-            raise self.scope.error(message, node.span, did_you_mean(node.field, fields, show=display_name))
-        return replace(node, base=base, type=fields[node.field])
-
-    def _map(self, node: MapLiteral) -> Expression:
-        keys = self.unify([self.resolve(key) for key, _ in node.entries], "a map", node)
-        values = self.unify([self.resolve(value) for _, value in node.entries], "a map", node)
-        assert keys[0].type is not None
-        assert values[0].type is not None
-        entries = tuple(zip(keys, values, strict=True))
-        return replace(node, entries=entries, type=Map(keys[0].type, values[0].type))
-
-    def _struct(self, node: StructLiteral) -> Expression:
-        fields: list[tuple[str, Expression]] = []
-        types: list[tuple[str, DataType]] = []
-        for name, value in node.fields:
-            resolved = typed(self.resolve(value), self.scope)
-            assert resolved.type is not None
-            fields.append((name, resolved))
-            types.append((name, resolved.type))
-        return replace(node, fields=tuple(fields), type=Struct(tuple(types)))
 
     def error(self, message: str, node: Expression, hint: str | None = None) -> SqlError:
         return self.scope.error(message, node.span, hint)

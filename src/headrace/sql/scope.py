@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headrace.errors import SqlError
 from headrace.sql.clauses import Identifier
-from headrace.sql.expressions import ColumnRef, Name, Span
+from headrace.sql.expressions import ColumnRef, Expression, Name, Span
 from headrace.sql.script import Script, did_you_mean, nearest
 from headrace.sql.source import PSEUDO_COLUMNS, WINDOW_COLUMNS, Source, Sources
 from headrace.types import Column, DataType, display_name
@@ -107,6 +107,15 @@ class Scope:
 
     def error(self, message: str, span: Span | None, hint: str | None = None) -> SqlError:
         return self.script.error(message, span, hint)
+
+
+def typed(expression: Expression, scope: Scope) -> Expression:
+    """The resolved expression, refused if it is a bare NULL."""
+    if expression.type is None:
+        raise scope.error(
+            "the type of NULL is not known here", expression.span, "write CAST(NULL AS VARCHAR), or another type"
+        )
+    return expression
 
 
 def columns_by_name(columns: Iterable[Column]) -> dict[str, DataType]:

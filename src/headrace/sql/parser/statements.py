@@ -64,8 +64,7 @@ def _parse_create(cursor: Cursor) -> Statement:
     if cursor.at_word("TYPE") and not or_replace:
         return parse_create_type(cursor)
     if cursor.at_word("FUNCTION"):
-        hint = "write it in Python, in the project's functions folder"
-        raise cursor.unsupported("CREATE FUNCTION", hint=hint)
+        raise cursor.unsupported("CREATE FUNCTION")
     read_only = False
     if cursor.at_word("SOURCE", "SINK") and cursor.peek().kind == "word":
         if cursor.at_word("SINK") or cursor.peek().value == "CONNECTOR":
