@@ -33,6 +33,7 @@ AREAS = {
     "spark": "benchmarks.spark_bench",
     "kafka_spark": "benchmarks.kafka_spark_bench",
     "process": "benchmarks.process_bench",
+    "operators": "benchmarks.operator_bench",
     "system": "benchmarks.system_bench",
 }
 RESULTS = Path(__file__).parent / "results"

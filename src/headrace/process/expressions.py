@@ -22,7 +22,7 @@ from headrace.process.functions.arguments import Arguments, Scope
 from headrace.process.functions.numbers import divide_doubles, remainder_doubles
 from headrace.process.spark_types import spark_type
 from headrace.sql import expressions as E
-from headrace.types import Array, BigInt, DataType, Decimal, Double, Integer, Map, Varchar
+from headrace.types import Array, BigInt, DataType, Decimal, Double, Integer, Map, Timestamp, Varchar
 
 NO_SCOPE: Scope = MappingProxyType({})
 # LIKE without ESCAPE has no escape character; Spark wants one, so it gets one that no pattern holds.
@@ -48,6 +48,9 @@ def _literal(node: E.Literal, scope: Scope) -> Column:
         return F.lit(bytearray(node.value))
     if isinstance(type_, Decimal) and node.value is not None:
         return F.lit(decimal.Decimal(node.value)).cast(spark_type(type_))
+    if isinstance(type_, Timestamp) and isinstance(node.value, int):
+        # Milliseconds, as the evaluator has them; to Spark a number is seconds.
+        return F.timestamp_millis(F.lit(node.value).cast("long"))
     return F.lit(node.value).cast(spark_type(type_))
 
 
