@@ -11,10 +11,10 @@ from collections import Counter
 from pathlib import Path
 
 from headrace.errors import HeadraceError
+from headrace.server.ksql.schemas import schema_text
 from headrace.sql.api import Draft, parse
 from headrace.sql.source import Source
 from headrace.sql.validate import check
-from headrace.types import Array, DataType, Map, Struct, Varchar
 from tests.conformance.case import CaseData, Json, Result, load_cases
 
 
@@ -46,7 +46,7 @@ def _difference(found: Source, wanted: Json) -> str | None:
     compared = {
         "kind": (found.kind.upper(), wanted["kind"]),
         "topic": (found.topic, wanted["topic"]),
-        "schema": (schema_text(found), wanted["schema"]),
+        "schema": (_schema(found), wanted["schema"].replace("STRUCT< >", "STRUCT<>")),
         "key_format": (found.key_format, wanted["key_format"]),
         "value_format": (found.value_format, wanted["value_format"]),
         "window": (window, (wanted.get("window") or {}).get("type")),
@@ -55,24 +55,8 @@ def _difference(found: Source, wanted: Json) -> str | None:
     return "; ".join(different) or None
 
 
-def schema_text(source: Source) -> str:
-    """The columns as ksqlDB writes them."""
-    keys = [f"`{column.name}` {_type_text(column.type)} KEY" for column in source.key]
-    return ", ".join(keys + [f"`{column.name}` {_type_text(column.type)}" for column in source.value])
-
-
-def _type_text(type_: DataType) -> str:
-    match type_:
-        case Varchar():
-            return "STRING"
-        case Array(element):
-            return f"ARRAY<{_type_text(element)}>"
-        case Map(key, value):
-            return f"MAP<{_type_text(key)}, {_type_text(value)}>"
-        case Struct(fields):
-            return "STRUCT<" + (", ".join(f"`{name}` {_type_text(field)}" for name, field in fields) or " ") + ">"
-        case _:
-            return str(type_)
+def _schema(source: Source) -> str:
+    return schema_text(source.key + source.value, {column.name for column in source.key})
 
 
 def _error_problem(case: CaseData) -> str | None:

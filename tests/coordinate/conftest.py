@@ -1,15 +1,19 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from headrace.clock import ManualClock
 from headrace.config import LogSettings
+from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.statements import StatementExecutor, StatementResult
 from headrace.log.local.open import LocalLog
 
 NOW_MS = 1_790_000_000_000
+
+Run = Callable[..., list[StatementResult]]
 
 
 @pytest.fixture
@@ -22,3 +26,13 @@ def log(tmp_path: Path, clock: ManualClock) -> Iterator[LocalLog]:
     log = LocalLog(tmp_path / "log", LogSettings(linger_ms=0, min_free_bytes=1), clock)
     yield log
     log.close()
+
+
+@pytest.fixture
+def executor(log: LocalLog, clock: ManualClock) -> StatementExecutor:
+    return StatementExecutor(log, Catalog(log), clock)
+
+
+@pytest.fixture
+def run(executor: StatementExecutor) -> Run:
+    return executor.execute

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.planning import plan_definition
-from headrace.coordinate.statements import StatementExecutor, StatementResult
+from headrace.coordinate.statements import StatementExecutor
 from headrace.errors import Conflict, SqlError, UsageError
 from headrace.log.local.open import LocalLog
 from headrace.types import BIGINT, VARCHAR, Array, Column, Struct
 
+from .conftest import Run
+
 STREAM = "CREATE STREAM views (userid VARCHAR KEY, pageid VARCHAR) WITH (KAFKA_TOPIC='views');"
-
-Run = Callable[..., list[StatementResult]]
-
-
-@pytest.fixture
-def executor(log: LocalLog, clock: ManualClock) -> StatementExecutor:
-    return StatementExecutor(log, Catalog(log), clock)
-
-
-@pytest.fixture
-def run(executor: StatementExecutor) -> Run:
-    return executor.execute
 
 
 def test_a_type_has_a_name_until_it_is_dropped(run: Run, log: LocalLog, executor: StatementExecutor) -> None:
@@ -201,3 +188,10 @@ def test_a_declared_stream_is_replaced_by_one_with_more_columns(run: Run, log: L
     assert [column.name for column in log.topic("views").spec.value] == ["PAGEID", "SECONDS"]
     with pytest.raises(Conflict, match="`seconds` would change, move or go"):
         run(replaced)
+
+
+def test_a_topic_keeps_records_as_long_as_it_is_told(run: Run, log: LocalLog) -> None:
+    run(STREAM)
+    run("CREATE STREAM shortly WITH (RETENTION_MS=60000) AS SELECT * FROM views;")
+    assert log.topic("SHORTLY").spec.config.retention_ms == 60_000
+    assert log.topic("views").spec.config.retention_ms == 0

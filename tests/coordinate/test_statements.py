@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,25 +20,13 @@ from headrace.sql.plan import PushQuery
 from headrace.sql.statements import SelectStatement
 from headrace.types import BIGINT, VARCHAR, Column
 
-from .conftest import NOW_MS
+from .conftest import NOW_MS, Run
 
 STREAM = """CREATE STREAM pageviews (userid VARCHAR KEY, pageid VARCHAR, viewtime TIMESTAMP)
   WITH (KAFKA_TOPIC='pageviews', TIMESTAMP='viewtime', PARTITIONS=2);"""
 TABLE = "CREATE TABLE by_page AS SELECT pageid, COUNT(*) AS views FROM pageviews GROUP BY pageid;"
 WINDOWED = """CREATE TABLE per_minute AS SELECT pageid, COUNT(*) AS views
   FROM pageviews WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY pageid;"""
-
-Run = Callable[..., list[StatementResult]]
-
-
-@pytest.fixture
-def executor(log: LocalLog, clock: ManualClock) -> StatementExecutor:
-    return StatementExecutor(log, Catalog(log), clock)
-
-
-@pytest.fixture
-def run(executor: StatementExecutor) -> Run:
-    return executor.execute
 
 
 def rows(result: StatementResult) -> list[tuple[Any, ...]]:

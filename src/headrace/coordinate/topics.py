@@ -6,7 +6,7 @@ from typing import Literal
 
 from headrace.coordinate.base import late_topic
 from headrace.errors import Conflict, NotFound, UsageError
-from headrace.log.base import Log, TimestampColumn, Topic, TopicSpec
+from headrace.log.base import Log, TimestampColumn, Topic, TopicConfig, TopicSpec
 from headrace.log.codecs.of_source import source_options
 from headrace.process.base import LATE_COLUMNS
 from headrace.sql.source import Source
@@ -26,6 +26,7 @@ def declared_spec(source: Source) -> TopicSpec:
         value_format=source.value_format,
         timestamp=timestamp,
         windowed=_windowed(source),
+        config=TopicConfig(retention_ms=source.retention_ms or 0),
         key_options=source_options(source, "key"),
         value_options=source_options(source, "value"),
     )
@@ -42,6 +43,7 @@ def sink_spec(sink: Source) -> TopicSpec:
         key_format=sink.key_format,
         value_format=sink.value_format,
         windowed=_windowed(sink),
+        config=TopicConfig(retention_ms=sink.retention_ms or 0),
         key_options=source_options(sink, "key"),
         value_options=source_options(sink, "value"),
     )
