@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -167,3 +170,34 @@ def test_the_map_between_runs() -> None:
     assert [moves.after_arrival(at) for at in (-1, 4, 5, 13, 14, 49, 50, 59, 60)] == [
         100, 100, 101, 109, 200, 200, 201, 210, 210
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_kill_9_while_copying(local: LocalLog, kafka: str, tmp_path: Path) -> None:
+    """The real command, killed at any moment, again and again."""
+    settings = kafka_settings(kafka)
+    (tmp_path / "headrace.toml").write_text(
+        f'data = "."\n[log.kafka]\nbootstrap = "{kafka}"\nprefix = "{settings.kafka.prefix}"\n'
+    )
+    chance = random.Random(8)
+    fill(local, chance, 400)
+    local.close()
+    command = [sys.executable, "-m", "tests.log.copy_slowly", str(tmp_path)]
+    for _ in range(6):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1.5 + 2 * chance.random())
+        process.kill()
+        process.wait()
+    assert subprocess.run(command, check=False).returncode == 0
+    source = LocalLog(tmp_path / "log", LogSettings(linger_ms=0, min_free_bytes=0), SystemClock())
+    there = KafkaLog(settings, SystemClock())
+    try:
+        for topic in ("views", "counts", "bytes"):
+            assert records(there, topic) == records(source, topic)
+            for number in range(len(there.snapshot().ends[topic])):
+                new = places(there, topic, number)
+                assert [Moves(there).partition(topic, number).offset(old) for old in range(len(new))] == new
+    finally:
+        there.close()
+        source.close()
