@@ -32,7 +32,7 @@ from headrace.process.kafka.place import KafkaPlace
 from headrace.process.session import query_session
 from scripts.kafka import Cluster, make_nodes
 
-ROWS, QUICK_ROWS = 2_000_000, 100_000
+ROWS, QUICK_ROWS = 5_000_000, 100_000
 ROUNDS = 3
 BYTES, DECODED = "Kafka's source, bytes", "Kafka, decoded"
 

@@ -29,7 +29,7 @@ from headrace.coordinate.links import Link, link_to
 from headrace.coordinate.reconcile import Reconciler, sweep_checkpoints
 from headrace.coordinate.status import EngineReport
 from headrace.coordinate.supervisor import EXIT_HOPELESS
-from headrace.errors import ConfigError, HeadraceError, NotFound, QueryFailed
+from headrace.errors import ConfigError, HeadraceError, LogError, NotFound, QueryFailed
 from headrace.log.base import Log
 from headrace.process.base import QueryStatus
 
@@ -140,13 +140,21 @@ class Engine:
                 if runner.spark_lost.is_set():
                     # The supervisor starts us again, with a new one.
                     raise QueryFailed("Spark's Java process is gone", hint="logs/engine.log may say why")
-                if catalog.refresh() and self._reconciler.reconcile():
+                if self._refresh(catalog) and self._reconciler.reconcile():
                     reporter.changed()
                 self._stopping.wait(LOOK_S)
         finally:
             reporter.say("stopping")
             self._cut_off_later()
             runner.close()
+
+    def _refresh(self, catalog: Catalog) -> bool:
+        try:
+            return catalog.refresh()
+        except LogError as error:
+            # Kafka is away. The queries wait for it too.
+            logger.warning("the catalog cannot be read: %s", error)
+            return False
 
     def _done(self) -> bool:
         """Told to stop, or left alone: without a supervisor nobody would."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeAlias, TypeVar
 
 from headrace.log.base import Log, PartitionEnds, Snapshot
-from headrace.store.arrivals import behind
+from headrace.store.arrivals import behind, has_arrivals
 from headrace.store.base import Position
 
 T = TypeVar("T")
@@ -49,15 +49,19 @@ class Tails:
             try:
                 snapshot = self._register(topic, woken)
                 if topic not in snapshot.ends:
-                    snapshot = self._log.snapshot()  # made since the thread last looked, or gone
+                    snapshot = await self._now()  # made since the thread last looked, or gone
                 if self._ready(snapshot, topic, position):
                     return snapshot
                 news = await woken
                 if news is None or self._ready(news, topic, position):
-                    return news or self._log.snapshot()
+                    return news or await self._now()
             finally:
                 timer.cancel()
                 self._forget(topic, woken)
+
+    async def _now(self) -> Snapshot:
+        """The local log is asked at once; one elsewhere must not keep everybody waiting."""
+        return self._log.snapshot() if has_arrivals(self._log) else await asyncio.to_thread(self._log.snapshot)
 
     def _ready(self, snapshot: Snapshot, topic: str, position: Position) -> bool:
         return self.closed or topic not in snapshot.ends or behind(snapshot, topic, position) > 0

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Mapping
 
 from headrace.clock import Clock
+from headrace.errors import HeadraceError
 from headrace.log.base import Log, Snapshot
 
 WINDOW_S = 5.0
 SAMPLE_S = 0.5
+
+logger = logging.getLogger("headrace.server")
 
 
 class Rates:
@@ -46,7 +50,11 @@ class Rates:
         """Sample until cancelled."""
         while True:
             await asyncio.sleep(SAMPLE_S)
-            self.sample()
+            try:
+                # Kafka answers over the network, and not always.
+                await asyncio.to_thread(self.sample)
+            except HeadraceError as error:
+                logger.debug("no sample: %s", error)
 
 
 def _ends(snapshot: Snapshot) -> dict[str, int]:

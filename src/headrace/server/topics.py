@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from headrace.coordinate.describe import (
     new_topic,
 )
 from headrace.coordinate.describe import delete_records as forget_records
+from headrace.deliver.base import FeedEvent
 from headrace.deliver.browse import Page, chosen, offsets_at_time, read_after, read_before
 from headrace.deliver.tail import tail
 from headrace.errors import UsageError
@@ -163,13 +165,12 @@ def _page(log: Log, name: str, start: str, partition: int | None, limit: int) ->
 
 async def tail_topic(request: Request, services: Services) -> Response:
     partition = integer(request, "partition", 0) if "partition" in request.query_params else None
-    events = tail(
-        services.delivery,
-        request.path_params["topic"],
-        from_beginning=request.query_params.get("from") == "oldest",
-        partition=partition,
-    )
-    return stream(events, request, services, "tail")
+    oldest = request.query_params.get("from") == "oldest"
+
+    def begin() -> AsyncIterator[FeedEvent]:
+        return tail(services.delivery, request.path_params["topic"], from_beginning=oldest, partition=partition)
+
+    return stream(await services.run(begin), request, services, "tail")
 
 
 async def list_dead_letters(request: Request, services: Services) -> Response:

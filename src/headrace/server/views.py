@@ -122,12 +122,12 @@ def _literal(column: Column, value: str) -> str:
 
 
 async def follow_view(request: Request, services: Services) -> Response:
-    return stream(_feed(request, services), request, services, "feed")
+    return stream(await services.run(_feed, request, services), request, services, "feed")
 
 
 async def follow_view_socket(websocket: WebSocket, services: Services) -> None:
     try:
-        events = _feed(websocket, services)
+        events = await services.run(_feed, websocket, services)
     except Exception as error:
         await websocket.send_denial_response(error_response(error))
         return
