@@ -47,7 +47,7 @@ def run(quick: bool = False) -> list[Measure]:
 def _cases(quick: bool) -> Iterator[tuple[int, int, int]]:
     for size in SIZES:
         for partitions in PARTITIONS:
-            yield size, partitions, (200_000 if quick else 2_000_000) // (1 if size == 100 else 5)
+            yield size, partitions, (200_000 if quick else 1_000_000) // (1 if size == 100 else 5)
 
 
 def _compare(place: Path, size: int, partitions: int, rows: int, kafka: tuple[float, float]) -> list[Measure]:

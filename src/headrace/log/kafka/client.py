@@ -82,6 +82,8 @@ def _security(settings: KafkaSettings, environment: Mapping[str, str]) -> Conf:
     conf: Conf = {
         "bootstrap.servers": settings.bootstrap,
         "client.id": "headrace",
+        # Lost connections and the like: clients try again, and what does not get better becomes an error of ours.
+        "log_level": 2,
         "socket.keepalive.enable": True,
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 2000,
