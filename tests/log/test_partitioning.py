@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import struct
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.clock import SystemClock
+from headrace.log.base import SchemaVersion, Topic, TopicSpec
+from headrace.log.kafka.encode import Encoder
 from headrace.log.local.partitioning import murmur2, partition_of, partition_rows, rows_in_turn
+from headrace.log.local.prepare import Preparer
+from headrace.log.schema import arrow_type
+from headrace.types import BIGINT, BOOLEAN, DATE, INTEGER, TIME, TIMESTAMP, VARCHAR, Array, Column, Decimal
 
 INT32, INT64 = (st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (32, 64))
 
@@ -87,3 +95,30 @@ def test_rows_without_a_key_go_in_turn() -> None:
     in_turn = rows_in_turn(5, 3, 2)
     assert not isinstance(in_turn, int)
     assert in_turn.tolist() == [2, 0, 1, 2, 0]
+
+
+KEYS = [
+    (("A", VARCHAR), ["x", "", "é", None]),
+    (("A", BIGINT), [1, -1, 2**40, None]),
+    (("A", INTEGER), [1, -1, 0]),
+    (("A", TIMESTAMP), [1_000, 5_000_000, None]),
+    (("A", DATE), [datetime.date(2026, 1, 1), None]),
+    (("A", TIME), [0, 86_399_999]),
+    (("A", BOOLEAN), [True, False, None]),
+    (("A", Decimal(9, 2)), [decimal.Decimal("1.50"), None]),
+    (("A", Array(VARCHAR)), [["a", "b"], []]),
+]
+
+
+@pytest.mark.parametrize("key_format", ["KAFKA", "JSON"])
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize(("column", "values"), KEYS, ids=lambda value: str(value)[:20])
+def test_both_logs_place_a_key_alike(column: Any, values: list[Any], several: bool, key_format: str) -> None:
+    key = (Column(*column), Column("B", VARCHAR)) if several else (Column(*column),)
+    spec = TopicSpec("t", key=key, partitions=17, key_format=key_format)
+    topic = Topic(1, spec, (SchemaVersion(1, key, ()),))
+    arrays = {"A": pa.array(values, arrow_type(column[1]))} | ({"B": ["b"] * len(values)} if several else {})
+    batch = pa.record_batch(arrays)
+    locally = Preparer(topic, SystemClock()).prepare(batch, None).partitions
+    on_kafka = Encoder(topic, "t", SystemClock(), None).encode(batch, None).partitions
+    assert np.broadcast_to(locally, len(values)).tolist() == on_kafka

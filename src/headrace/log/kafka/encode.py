@@ -15,6 +15,7 @@ from headrace.clock import Clock
 from headrace.errors import UsageError
 from headrace.log.base import HEADERS, ID, REST, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Topic
 from headrace.log.codecs.base import Codec, Schemas
+from headrace.log.codecs.keys import encode_keys
 from headrace.log.kafka.formats import (
     ID_HEADER,
     STREAM_TIME_HEADER,
@@ -24,7 +25,7 @@ from headrace.log.kafka.formats import (
     pack_end,
     topic_codecs,
 )
-from headrace.log.local.partitioning import partition_keys
+from headrace.log.local.partitioning import partition_rows
 from headrace.log.local.prepare import Preparer
 
 Headers: TypeAlias = list[tuple[str, bytes | None]]
@@ -60,7 +61,6 @@ class Encoder:
         """Checks columns and types, fills in times."""
         self._kafka = kafka
         self._codecs = topic_codecs(topic.spec, schemas)
-        self._key = [column.name for column in topic.spec.key]
         self._columns = {column.name.casefold(): column.name for column in topic.spec.value}
         self._lock = threading.Lock()
         self._turn = 0
@@ -73,7 +73,7 @@ class Encoder:
     def encode_ready(self, ready: pa.RecordBatch, partition: int | None) -> Outgoing:
         """A batch that has been prepared."""
         spec = self.topic.spec
-        key_bytes = self._keys(ready)
+        key_bytes = encode_keys(self._codecs.key, spec, ready)
         keys: list[bytes | None] = key_bytes.to_pylist()
         if spec.windowed:
             keys = add_windows(keys, ready[WINDOW_START], ready[WINDOW_END], spec.windowed == "session")
@@ -93,22 +93,13 @@ class Encoder:
             max(sizes, default=0),
         )
 
-    def _keys(self, ready: pa.RecordBatch) -> pa.Array:
-        payloads = _encoded(self._codecs.key, ready, self.topic)
-        if self._key and payloads.null_count < len(payloads):
-            columns = [ready[name] for name in self._key]
-            if all(column.null_count for column in columns):
-                missing = np.logical_and.reduce([c.is_null().to_numpy(zero_copy_only=False) for c in columns])
-                payloads = payloads.take(pa.array(np.arange(len(missing)), mask=missing))
-        return payloads
-
     def _partitions(self, keys: pa.Array, partition: int | None) -> list[int]:
         count = self.topic.spec.partitions
         if partition is not None or count == 1:
             return [partition or 0] * len(keys)
         with self._lock:
             turn, self._turn = self._turn, (self._turn + len(keys)) % count
-        chosen = partition_keys(keys, count, turn)
+        chosen = partition_rows([keys], ["KEY"], "KAFKA", count, turn)
         return [chosen] * len(keys) if isinstance(chosen, int) else chosen.tolist()
 
     def _values(self, ready: pa.RecordBatch) -> list[bytes | None]:

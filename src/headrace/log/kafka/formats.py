@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headrace.errors import UsageError
 from headrace.log.base import TopicSpec
 from headrace.log.codecs.base import Codec, Schemas
 from headrace.log.codecs.formats import make_codec
+from headrace.log.codecs.keys import key_codec
 
 ID_HEADER = "headrace-id"
 WINDOW_END_HEADER = "headrace-window-end"
@@ -33,22 +33,10 @@ class TopicCodecs:
 
 def topic_codecs(spec: TopicSpec, schemas: Schemas | None) -> TopicCodecs:
     if spec.kind == "raw":
-        return TopicCodecs(make_codec("RAW", spec.name, spec.key, "key"), make_codec("RAW", spec.name, spec.value))
+        return TopicCodecs(key_codec(spec), make_codec("RAW", spec.name, spec.value))
     keep_rest = spec.role == "events"
     value = make_codec(spec.value_format, spec.name, spec.value, "value", spec.value_options, schemas, keep_rest)
-    return TopicCodecs(_key_codec(spec, schemas), value)
-
-
-def _key_codec(spec: TopicSpec, schemas: Schemas | None) -> Codec:
-    if not spec.key:
-        return make_codec("NONE", spec.name, (), "key")
-    try:
-        return make_codec(spec.key_format, spec.name, spec.key, "key", spec.key_options, schemas)
-    except UsageError:
-        if spec.key_format != "KAFKA":
-            raise
-        # Several columns, or one Kafka has no serializer for: written as JSON, and hashed so by the local log too.
-        return make_codec("JSON", spec.name, spec.key, "key")
+    return TopicCodecs(key_codec(spec, schemas), value)
 
 
 def add_windows(keys: list[bytes | None], starts: pa.Array, ends: pa.Array, session: bool) -> list[bytes | None]:

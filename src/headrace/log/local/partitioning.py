@@ -61,18 +61,6 @@ def partition_rows(
     return chosen
 
 
-def partition_keys(keys: pa.Array, partitions: int, turn: int) -> Partitions:
-    """The same for keys that are bytes already. Rows whose key is null go in turn."""
-    if partitions == 1 or not len(keys):
-        return 0
-    hashes = _hash_variable(keys)
-    chosen: np.ndarray[Any, np.dtype[np.int64]] = (hashes & np.uint32(0x7FFFFFFF)).astype(np.int64) % partitions
-    if keys.null_count:
-        missing = np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))
-        chosen[missing] = (turn + np.arange(len(missing))) % partitions
-    return chosen
-
-
 def rows_in_turn(rows: int, partitions: int, turn: int) -> Partitions:
     """For topics without a key."""
     if partitions == 1 or rows == 1:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from headrace.clock import Clock
 from headrace.errors import UsageError
 from headrace.log.base import ID, TIME, TOMBSTONE, Topic
+from headrace.log.codecs.keys import KeyColumns
 from headrace.log.local.partitioning import Partitions, partition_rows, rows_in_turn
 from headrace.log.local.reshape import Layout, closed_partition
 from headrace.log.schema import STAMPED, frame_schema
@@ -60,6 +61,7 @@ class Preparer:
         self.schema = pa.schema([field for field in self.frame_schema if field.name not in STAMPED])
         self._clock = clock
         self._keys = [column.name for column in topic.spec.key]
+        self._key_columns = KeyColumns(topic.spec)
         self._plans: dict[pa.Schema, list[int]] = {}
         self._single: dict[str, pa.Array] = {}
         self._turn = 0
@@ -168,8 +170,7 @@ class Preparer:
             return self._layout.choose(ready, turn)
         if not self._keys:
             return rows_in_turn(rows, count, turn)
-        keys = [ready.column(name) for name in self._keys]
-        return partition_rows(keys, self._keys, self.topic.spec.key_format, count, turn)
+        return partition_rows(*self._key_columns.of(ready), count, turn)
 
 
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:

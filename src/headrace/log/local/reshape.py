@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headrace.errors import NotFound, UsageError
 from headrace.log.base import KeyRange, Topic
+from headrace.log.codecs.keys import KeyColumns
 from headrace.log.local.partitioning import Partitions, hash_rows
 from headrace.log.schema import MAX_PARTITIONS
 
@@ -89,7 +90,8 @@ class Layout:
 
     def __init__(self, topic: Topic) -> None:
         self._first = topic.first_partitions
-        self._format, self._names = topic.spec.key_format, [column.name for column in topic.spec.key]
+        self._has_key = bool(topic.spec.key)
+        self._key_columns = KeyColumns(topic.spec)
         open_ = sorted((part.low, number) for number, part in enumerate(topic.ranges) if not part.closed)
         self._lows = np.array([low for low, _ in open_], np.int64)
         self._numbers = np.array([number for _, number in open_], np.int64)
@@ -103,9 +105,9 @@ class Layout:
         """For each row; rows without a key go to the open partitions in turn."""
         rows = batch.num_rows
         in_turn: Numbers = self._numbers[(turn + np.arange(rows)) % len(self._numbers)]
-        if not self._names or not rows:
+        if not self._has_key or not rows:
             return in_turn
-        hashes, present = hash_rows([batch.column(name) for name in self._names], self._names, self._format)
+        hashes, present = hash_rows(*self._key_columns.of(batch))
         masked = (hashes & np.uint32(0x7FFFFFFF)).astype(np.int64)
         places = (masked % self._first) * STRETCH + masked
         by_key: Numbers = self._numbers[np.searchsorted(self._lows, places, side="right") - 1]
