@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -21,6 +22,12 @@ _STATES: dict[Any, Literal["empty", "rebalancing", "stable"]] = {
     ConsumerGroupState.EMPTY: "empty",
     ConsumerGroupState.DEAD: "empty",
 }
+_MOVING = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+_AGAIN_S = 0.05
 
 
 class Groups:
@@ -58,21 +65,36 @@ class Groups:
     def _describe(self, name: str) -> Any:
         id_ = self._prefix + name
         try:
-            return self._admin.describe_consumer_groups([id_], request_timeout=self._seconds)[id_].result()
+            return self._ask(id_, lambda: self._admin.describe_consumer_groups([id_], request_timeout=self._seconds))
         except KafkaException as failure:
             error = error_of(failure)
             if error is not None and error.code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return None
             raise translate(failure, f"describe group `{name}`", self._connection) from failure
 
+    def _ask(self, id_: str, ask: Callable[[], Mapping[str, Any]]) -> Any:
+        """The answer for a group, also while its coordinator is being elected or reads its offsets."""
+        deadline = time.monotonic() + self._seconds
+        while True:
+            try:
+                return ask()[id_].result()
+            except KafkaException as failure:
+                error = error_of(failure)
+                if error is None or error.code() not in _MOVING or time.monotonic() > deadline:
+                    raise
+            time.sleep(_AGAIN_S)
+
     def _committed(self, name: str) -> dict[TopicPartition, int]:
         id_ = self._prefix + name
         request = ConsumerGroupTopicPartitions(id_)
         try:
             # Offsets that are part of a transaction are waited for: whoever committed it wants to see them.
-            found = self._admin.list_consumer_group_offsets(
-                [request], require_stable=True, request_timeout=self._seconds
-            )[id_].result()
+            found = self._ask(
+                id_,
+                lambda: self._admin.list_consumer_group_offsets(
+                    [request], require_stable=True, request_timeout=self._seconds
+                ),
+            )
         except KafkaException as failure:
             error = error_of(failure)
             if error is not None and error.code() == KafkaError.GROUP_ID_NOT_FOUND:
@@ -112,14 +134,14 @@ class Groups:
         places = [At(self._prefix + at.topic, at.partition, offset) for at, offset in offsets.items()]
         request = ConsumerGroupTopicPartitions(id_, places)
         try:
-            self._admin.alter_consumer_group_offsets([request], request_timeout=self._seconds)[id_].result()
+            self._ask(id_, lambda: self._admin.alter_consumer_group_offsets([request], request_timeout=self._seconds))
         except KafkaException as failure:
             raise self._refused(failure, f"reset group `{name}`", name) from failure
 
     def delete(self, name: str) -> None:
         id_ = self._prefix + name
         try:
-            self._admin.delete_consumer_groups([id_], request_timeout=self._seconds)[id_].result()
+            self._ask(id_, lambda: self._admin.delete_consumer_groups([id_], request_timeout=self._seconds))
         except KafkaException as failure:
             raise self._refused(failure, f"delete group `{name}`", name) from failure
 
