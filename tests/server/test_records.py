@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import socket
 import threading
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.server.running import Running
+from tests.support import wait_for
 
 
 def make(server: Running, name: str, **options: Any) -> None:
@@ -156,3 +158,36 @@ def test_records_are_deleted_before_an_offset(server: Running) -> None:
     gone = server.http.get("/v1/topics/cut/records?offset=0&partition=0")
     assert (gone.status_code, gone.json()["error"]["start"]) == (416, 3)
     assert server.http.delete("/v1/topics/cut/records").json()["partitions"][0]["start"] == 5
+
+
+def test_clients_that_take_nothing_are_dropped_and_give_their_room_back(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.server.answers.SEND_S", 0.3)
+    make(server, "slow")
+    for _ in range(6):
+        send(server, "slow", {"value": {"big": "x" * 900_000}})
+    before = server.services.answers.left
+    request = b"GET /v1/topics/slow/records?max_bytes=16000000 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    sockets = []
+    for _ in range(3):
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", server.port))
+        connection.sendall(request)
+        sockets.append(connection)
+    wait_for(lambda: before - server.services.answers.left > 10_000_000, 20, "the answers")
+    wait_for(lambda: server.services.answers.left == before, 20, "their end")
+    for connection in sockets:
+        connection.close()
+
+
+def test_too_many_large_answers_are_refused(server: Running) -> None:
+    budget = server.services.answers
+    taken = budget.left
+    budget.take(taken)
+    try:
+        refused = server.http.get("/v1/topics/pageviews/records")
+    finally:
+        budget.give_back(taken)
+    assert (refused.status_code, "retry-after" in refused.headers) == (429, True)

@@ -285,7 +285,7 @@ ENDPOINTS = (
         method="GET",
         path="/v1/topics/{topic}/dead-letters",
         handler=list_dead_letters,
-        summary="Events that did not fit the topic, newest first",
+        summary="Events that did not fit the topic, and messages that a queue gave up, newest first",
         answers={200: DeadLetters},
         parameters=(LIMIT,),
     ),

@@ -81,7 +81,7 @@ class _Drawing:
             "role": topic.spec.role,
             "dead_letters": letters,
         }
-        message = None if not letters else f"{letters:,} event{'s' * (letters != 1)} did not fit"
+        message = None if not letters else f"{letters:,} dead letter{'s' * (letters != 1)}"
         return Node(f"topic:{topic.name}", "topic", topic.name, rate, "ok" if rate else "idle", message, detail)
 
     def _query(self, query: QueryDefinition) -> Node:
