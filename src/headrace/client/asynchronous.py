@@ -144,7 +144,12 @@ class AsyncClient:
         try:
             call = next(steps)
             while True:
-                call = steps.send(await self._do(call))
+                try:
+                    answer = await self._do(call)
+                except HeadraceError as error:
+                    call = steps.throw(error)
+                else:
+                    call = steps.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result

@@ -144,7 +144,12 @@ class Client:
         try:
             call = next(steps)
             while True:
-                call = steps.send(self._do(call))
+                try:
+                    answer = self._do(call)
+                except HeadraceError as error:
+                    call = steps.throw(error)
+                else:
+                    call = steps.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result

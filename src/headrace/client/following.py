@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ import msgspec
 from headrace.client.calls import Call, Steps, get, send
 from headrace.client.operations import Event, encode, page, produce, receive
 from headrace.client.values import Change, Consumed, Message, NewRecord, Offset, Produced, Record
-from headrace.errors import HeadraceError, error_from_json
+from headrace.errors import Fenced, HeadraceError, NotFound, error_from_json
 
 LONG_POLL_S = 20.0
 
@@ -78,13 +79,18 @@ class Membership:
         self._id = body["id"]
 
     def poll(self, limit: int = 500, wait: float = LONG_POLL_S) -> Steps[list[Record]]:
-        """What is new for this member; empty after `wait` seconds."""
-        if self._id is None:
-            yield from self.join()
+        """What is new for this member; empty after `wait` seconds. A server that was restarted, or a group that sent it
+        away, does not know it any more: it joins again, and goes on from what was committed."""
         self._polls += 1
-        path = f"{self._path}/{self._id}/records"
-        body = yield get(path, wait, limit=limit, wait=wait, poll=self._polls)
-        return msgspec.convert(body, Consumed).records
+        query = {"limit": limit, "wait": wait, "poll": self._polls}
+        try:
+            if self._id is not None:
+                return _consumed((yield get(f"{self._path}/{self._id}/records", wait, **query)))
+        except (NotFound, Fenced):
+            self._id = None
+            self._processed.clear()
+        yield from self.join()
+        return _consumed((yield get(f"{self._path}/{self._id}/records", wait, **query)))
 
     def processed(self, record: Record) -> None:
         """Remember that a record was dealt with: `commit` commits those, and no others."""
@@ -94,9 +100,17 @@ class Membership:
         """Remember, in the group, how far this member is: what was processed, or the offsets given."""
         if offsets is None:
             offsets = [Offset(topic, partition, to) for (topic, partition), to in self._processed.items()]
-        if offsets:
-            body = {"offsets": msgspec.to_builtins(list(offsets))}
+        if not offsets:
+            return
+        body = {"offsets": msgspec.to_builtins(list(offsets))}
+        try:
             yield send("POST", f"{self._path}/{self._id}/offsets", body, "always")
+        except NotFound as error:
+            raise Fenced(
+                f"this consumer is no longer in group `{self.group}`",
+                detail=error.message,
+                hint="poll again: it joins anew, and gets what was not committed",
+            ) from None
 
     def heartbeat(self) -> Steps[None]:
         """Stay in the group while processing takes long."""
@@ -105,7 +119,12 @@ class Membership:
     def leave(self) -> Steps[None]:
         if self._id is not None:
             path, self._id = f"{self._path}/{self._id}", None
-            yield send("DELETE", path)
+            with suppress(NotFound):
+                yield send("DELETE", path, None, "always")
+
+
+def _consumed(body: Any) -> list[Record]:
+    return msgspec.convert(body, Consumed).records
 
 
 class QueueReading:

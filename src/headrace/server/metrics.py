@@ -115,7 +115,9 @@ class State(Collector):
             size.add_metric([topic.name], stats.bytes)
             if stats.stream_time >= 0:
                 stream_time.add_metric([topic.name], stats.stream_time / 1000)
-        letters = CounterMetricFamily("headrace_dead_letters", "Events that did not fit, and messages that queues gave up.", labels=["topic"])
+        letters = CounterMetricFamily(
+            "headrace_dead_letters", "Events that did not fit, messages given up.", labels=["topic"]
+        )
         for name, count in self._services.dead_letters.counts().items():
             letters.add_metric([name], count)
         yield from (ends, size, stream_time, letters)
