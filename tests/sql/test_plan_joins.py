@@ -223,6 +223,13 @@ def test_classic_sources_need_not_give_their_key() -> None:
     assert (query.sink.key, query.sink.topic, query.sink.value_format) == ((), "visitors", "DELIMITED")
 
 
+def test_what_is_kept_is_explained() -> None:
+    table = explain(plan("CREATE TABLE x AS SELECT region, COUNT(*) FROM users GROUP BY region;"))
+    assert "an old value is taken out before the new one is added" in table
+    query = "SELECT userid, COUNT(*) FROM views WINDOW SESSION (5 SECONDS, GRACE PERIOD 1 HOUR) GROUP BY userid"
+    assert "window  SESSION (5 SECONDS, GRACE PERIOD 1 HOUR)" in explain(plan(f"CREATE TABLE x AS {query};"))
+
+
 def test_a_join_is_explained_as_a_tree() -> None:
     query = plan(
         "CREATE STREAM x AS SELECT userid, name FROM views v LEFT JOIN users u ON v.userid = u.id WHERE seconds > 5;"

@@ -67,7 +67,8 @@ def _tree(branch: _Branch) -> list[str]:
 
 def _sink(plan: PersistentQuery) -> list[str]:
     sink = plan.sink
-    return [f"{sink.kind.upper()} {print_name(sink.name)}  emits {plan.emit}", *_source_details(sink)]
+    into = "INSERT INTO " if plan.insert else ""
+    return [f"{into}{sink.kind.upper()} {print_name(sink.name)}  emits {plan.emit}", *_source_details(sink)]
 
 
 def _describe(node: PlanNode) -> list[str]:
@@ -124,6 +125,8 @@ def _project(node: Project) -> list[str]:
 def _aggregate(node: Aggregate) -> list[str]:
     window = f"window  {window_text(node.window)}" if node.window else "window  none: groups are kept for ever"
     state = "state   one row per group" + (" and window" if node.window else "")
+    if node.over == "table":
+        state += ", and the table's newest row per key: an old value is taken out before the new one is added"
     moves = _MOVES.format("group")
     lines = ["AGGREGATE", "by      " + _named_list(node.keys), "compute " + _named_list(node.aggregates)]
     return [*lines, window, state, moves]
@@ -146,11 +149,13 @@ def _limit(limit: int | None) -> str:
 
 
 def _source_details(source: Source) -> list[str]:
+    headers = ", ".join(map(str, (header.column for header in source.headers)))
     lines = [
         f"topic   {source.topic}, {source.partitions} partition{'s' if source.partitions != 1 else ''}",
         f"format  key {source.key_format}, value {source.value_format}",
         "key     " + (_columns(source.key) or "none"),
-        "value   " + _columns(source.value),
+        "value   " + (_columns(source.value) or "none"),
+        *([f"headers {headers}"] if headers else []),
     ]
     if source.window:
         lines.append(f"window  {window_text(source.window)}")
@@ -181,7 +186,8 @@ def window_text(window: Window) -> str:
     advance = f", ADVANCE BY {duration_text(window.advance_ms)}" if window.kind == "hopping" else ""
     retention = f", RETENTION {duration_text(window.retention_ms)}" if window.retention_ms is not None else ""
     grace = f", GRACE PERIOD {duration_text(window.grace_ms)}"
-    return f"{window.kind.upper()} (SIZE {duration_text(window.size_ms)}{advance}{retention}{grace})"
+    size = ("" if window.kind == "session" else "SIZE ") + duration_text(window.size_ms)
+    return f"{window.kind.upper()} ({size}{advance}{retention}{grace})"
 
 
 def duration_text(milliseconds: int) -> str:
