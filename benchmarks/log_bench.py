@@ -7,6 +7,8 @@ the scan is the same rows in one Arrow file, mapped.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections import deque
@@ -42,6 +44,7 @@ def run(quick: bool = False) -> list[Measure]:
         _transactions(rows),
         _scan(rows),
         *_compressed(rows // 2),
+        _open_after_crash(rows),
     ]
 
 
@@ -140,6 +143,36 @@ def _scan(rows: int) -> Measure:
         seconds = min(_scan_log(log) for _ in range(3))
         plain = min(_scan_file(file, rows) for _ in range(3))
     return Measure("scan", rows / seconds, "rows/s", rows / plain, "mapped Arrow file", detail="sum of one column")
+
+
+def _open_after_crash(rows: int) -> Measure:
+    """The writer is gone without a word. What opening costs must not depend on what is stored."""
+    seconds = {}
+    for count in (rows // 10, rows):
+        with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
+            writer = subprocess.run([sys.executable, "-c", _CRASH, folder, str(count)], check=True, capture_output=True)
+            started = time.perf_counter()
+            LocalLog(Path(folder) / "log", LogSettings(min_free_bytes=0), SystemClock()).close()
+            seconds[count] = time.perf_counter() - started
+            stored = int(writer.stdout)
+    detail = f"{stored // 1_000_000} MB stored, opened and closed"
+    small = seconds[rows // 10]
+    return Measure("open after a crash", seconds[rows], "s", small, "with a tenth of it", "≤ 2 s", detail)
+
+
+_CRASH = """
+import os, sys
+from pathlib import Path
+from benchmarks.log_bench import EVENTS, append_all, make_rows
+from headrace.clock import SystemClock
+from headrace.config import LogSettings
+from headrace.log.local import LocalLog
+log = LocalLog(Path(sys.argv[1]) / "log", LogSettings(min_free_bytes=0), SystemClock(), serve=False)
+log.create_topic(EVENTS)
+append_all(log, make_rows(10_000), int(sys.argv[2]) // 10_000, 32)
+print(log.stats("events").bytes, flush=True)
+os._exit(0)
+"""
 
 
 def _compressed(rows: int) -> Iterator[Measure]:

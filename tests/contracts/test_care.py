@@ -1,4 +1,4 @@
-"""Caring for a log: damage, deletion of records."""
+"""Caring for a log: damage, deletion of records, partitions that are split and merged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from headrace.errors import NotFound, OffsetOutOfRange, UsageError
 from headrace.log.base import Log, PartitionEnds
 from tests.contracts.logs import Place
-from tests.log.support import PLAIN, numbers, put
+from tests.log.support import PLAIN, VIEWS, numbers, put
 
 
 @pytest.mark.needs("quarantine")
@@ -46,3 +46,37 @@ def test_only_what_is_there_can_be_deleted(log: Log) -> None:
     with pytest.raises(NotFound):
         log.delete_records("nowhere", 0, 0)
     assert numbers(log) == [1]
+
+
+@pytest.mark.needs("split")
+def test_a_split_partition_stays_readable_and_its_keys_go_on_in_order(log: Log) -> None:
+    log.create_topic(VIEWS)
+    users = [f"user {n}" for n in range(20)]
+    put(log, "pageviews", USERID=users, N=[0] * 20)
+    closed = log.snapshot().ends["pageviews"][0]
+    children = log.split_partition("pageviews", 0)
+    put(log, "pageviews", USERID=users, N=[1] * 20)
+    joined = log.merge_partitions("pageviews", *children)
+    put(log, "pageviews", USERID=users, N=[2] * 20)
+    assert (children, joined) == ((2, 3), 4)
+    assert log.snapshot().ends["pageviews"][0] == closed
+    with log.consumer("pageviews") as consumer:
+        seen: dict[str, list[int]] = {}
+        for _ in range(50):
+            for records in consumer.poll(0.2, max_records=5):
+                columns = records.batch.to_pydict()
+                for user, n in zip(columns["USERID"], columns["N"], strict=True):
+                    seen.setdefault(user, []).append(n)
+            if sum(map(len, seen.values())) == 60:
+                break
+    assert seen == {user: [0, 1, 2] for user in users}
+
+
+@pytest.mark.needs("split")
+def test_a_closed_partition_takes_nothing(log: Log) -> None:
+    log.create_topic(VIEWS)
+    log.split_partition("pageviews", 1)
+    with pytest.raises(UsageError, match="closed"):
+        put(log, "pageviews", 1, USERID=["a"], N=[1])
+    with pytest.raises(UsageError, match="not neighbours"):
+        log.merge_partitions("pageviews", 0, 3)
