@@ -135,7 +135,8 @@ def test_all_rows_at_once_are_read_like_each_alone(drawn: Batch, data: st.DataOb
     together = reader.decode(pa.array([b"before", *payloads, b"after"], pa.binary()).slice(1, len(payloads)), 5)
     alone = reader.decode_each(payloads, 5)
     assert together.errors == alone.errors
-    assert together.batch.equals(alone.batch) or together.batch.to_pylist() == alone.batch.to_pylist()
+    # As text, because what is not a number is not equal to itself.
+    assert str(together.batch.to_pylist()) == str(alone.batch.to_pylist())
 
 
 @given(batches(st.sampled_from(SIMPLE), max_columns=5))

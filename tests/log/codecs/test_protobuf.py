@@ -21,7 +21,9 @@ from headrace.log.codecs.formats import make_codec
 from headrace.log.codecs.json_sr import columns_of_json_schema, json_schema
 from headrace.log.codecs.proto_files import ProtoFiles
 from headrace.log.codecs.proto_types import columns_of_proto, proto_schema
-from headrace.log.codecs.protobuf import read_indexes, write_indexes
+from headrace.log.codecs.proto_vector_writing import ProtoVectorWriter
+from headrace.log.codecs.proto_vectors import ProtoVectors
+from headrace.log.codecs.protobuf import ProtobufCodec, ProtoWriter, read_indexes, write_indexes
 from headrace.log.registry.base import Reference, Schema
 from headrace.log.registry.registry import Registry
 from headrace.log.registry.schemas import RegistrySchemas
@@ -216,6 +218,52 @@ def test_imports_are_found_through_references(registry: Registry) -> None:
     codec_ = codec(registry, "PROTOBUF", "uses", Column("BASE", Struct((("S", VARCHAR),))))
     batch = pa.RecordBatch.from_pylist([{"BASE": {"S": "x"}}])
     assert codec_.decode(codec_.encode(batch).payloads).batch.to_pylist() == [{"BASE": {"S": "x"}}]
+
+
+FLAT: list[DataType] = [BOOLEAN, INTEGER, BIGINT, DOUBLE, VARCHAR, BYTES, TIMESTAMP]
+
+
+def test_all_rows_at_once_are_read_like_each_alone(registry: Registry) -> None:
+    """With bytes changed, cut and added: what numpy reads is what protobuf reads, or is left to it."""
+
+    @given(batches(st.sampled_from(FLAT), max_columns=20), st.data())
+    @settings(max_examples=120, deadline=None)
+    def run(drawn: Batch, data: st.DataObject) -> None:
+        columns, batch = drawn
+        codec_ = codec(registry, "PROTOBUF", f"fast{next(names)}", *columns)
+        assert isinstance(codec_, ProtobufCodec)
+        payloads = codec_.encode(batch).payloads.to_pylist()
+        for row, payload in enumerate(payloads):
+            changed = bytearray(payload)
+            for _ in range(data.draw(st.integers(0, 2))):
+                changed[data.draw(st.integers(5, len(changed) - 1))] = data.draw(st.integers(0, 255))
+            cut = data.draw(st.sampled_from([None, None, None, 5, -1]))
+            payloads[row] = bytes(changed)[:cut] + data.draw(st.sampled_from([b"", b"", b"x"]))
+        array = pa.array([b"before", *payloads, b"after"], pa.binary()).slice(1, len(payloads))
+        together, alone = codec_.decode(array), codec_.decode_each(array)
+        assert together.errors == alone.errors
+        # As text, because what is not a number is not equal to itself.
+        assert str(together.batch.to_pylist()) == str(alone.batch.to_pylist())
+
+    run()
+
+
+@given(batches(st.sampled_from(FLAT), max_columns=20))
+@settings(max_examples=100, deadline=None)
+def test_all_rows_at_once_are_written_like_each_alone(drawn: Batch) -> None:
+    columns, batch = drawn
+    files = ProtoFiles(proto_schema(columns))
+    assert ProtoVectorWriter.make(columns, files.message()) is not None
+    writer = ProtoWriter(columns, files, FormatOptions())
+    assert writer.encode(batch, b"head!").payloads.equals(writer.encode_each(batch, b"head!").payloads)
+
+
+def test_flat_messages_are_read_all_at_once() -> None:
+    columns = [Column(f"C{place}", type_) for place, type_ in enumerate(FLAT * 3)]
+    assert ProtoVectors.make(columns, ProtoFiles(proto_schema(columns)).message()) is not None
+    plain = ProtoFiles('syntax = "proto3"; message A { int64 n = 1; string s = 2; uint32 u = 3; }').message()
+    assert ProtoVectors.make([Column("S", VARCHAR)], plain) is not None
+    assert ProtoVectors.make([], ProtoFiles(ORDER).message((1,))) is None
 
 
 @given(st.lists(st.integers(0, 1 << 20), min_size=1, max_size=5))

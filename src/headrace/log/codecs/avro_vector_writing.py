@@ -87,30 +87,31 @@ def _writer(tree: Any, type_: DataType) -> Write | None:
     kind, logical = kind_of(tree), logical_of(tree)
     match type_, kind:
         case Boolean(), "boolean":
-            return lambda array: [_fixed(_numpy(array.cast(pa.uint8())), 1)]
+            return lambda array: [fixed(as_numpy(array.cast(pa.uint8())), 1)]
         case (Integer(), "int" | "long") | (BigInt(), "long"):
-            return lambda array: [_longs(_numpy(array.cast(pa.int64())))]
+            return lambda array: [_longs(as_numpy(array.cast(pa.int64())))]
         case Time(), "int":
-            return lambda array: [_longs(_numpy(array.cast(pa.int64())))]
+            return lambda array: [_longs(as_numpy(array.cast(pa.int64())))]
         case Date(), "int":
-            return lambda array: [_longs(_numpy(array.view(pa.int32()).cast(pa.int64())))]
+            return lambda array: [_longs(as_numpy(array.view(pa.int32()).cast(pa.int64())))]
         case Timestamp(), "long" if logical in MICROS:
             per = MICROS[logical]
             # Rounded down, as time is everywhere here; also before 1970.
-            return lambda array: [_longs(np.floor_divide(_numpy(array.view(pa.int64())), per))]
+            return lambda array: [_longs(np.floor_divide(as_numpy(array.view(pa.int64())), per))]
         case Double(), "double":
-            return lambda array: [_fixed(_numpy(array).astype("<f8"), 8)]
+            return lambda array: [fixed(as_numpy(array).astype("<f8"), 8)]
         case (Varchar(), "string") | (Bytes(), "bytes"):
-            return lambda array: [_longs(_numpy(pc.binary_length(array).cast(pa.int64()))), array.cast(pa.binary())]
+            return lambda array: [_longs(as_numpy(pc.binary_length(array).cast(pa.int64()))), array.cast(pa.binary())]
         case _:
             return None
 
 
-def _numpy(array: pa.Array) -> npt.NDArray[Any]:
+def as_numpy(array: pa.Array) -> npt.NDArray[Any]:
     return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
-def _fixed(values: npt.NDArray[Any], size: int) -> pa.Array:
+def fixed(values: npt.NDArray[Any], size: int) -> pa.Array:
+    """Numbers of a fixed size, as they are in memory."""
     offsets = np.arange(len(values) + 1, dtype=np.int32) * size
     data = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(offsets), data])
@@ -118,13 +119,17 @@ def _fixed(values: npt.NDArray[Any], size: int) -> pa.Array:
 
 def _longs(values: npt.NDArray[np.int64]) -> pa.Array:
     """Zigzag numbers of one to ten bytes."""
-    zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
+    return varints(((values << 1) ^ (values >> 63)).view(np.uint64))
+
+
+def varints(values: npt.NDArray[np.uint64]) -> pa.Array:
+    """Numbers of one to ten bytes, seven bits in each, the lowest first."""
     sizes = np.ones(len(values), np.int32)
     for bits in range(7, 64, 7):
-        sizes += zigzag >> np.uint64(bits) != 0
+        sizes += values >> np.uint64(bits) != 0
     widest = int(sizes.max(initial=1))
     columns = np.arange(widest)
-    digits = (zigzag[:, None] >> (columns * 7).astype(np.uint64)).astype(np.uint8) & 127
+    digits = (values[:, None] >> (columns * 7).astype(np.uint64)).astype(np.uint8) & 127
     digits |= np.where(columns < sizes[:, None] - 1, 128, 0).astype(np.uint8)
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])

@@ -63,6 +63,11 @@ class Cursor:
 
     def longs(self) -> Numbers:
         """Zigzag numbers of up to ten bytes."""
+        found = self.varints()
+        return (found >> np.uint64(1)).astype(np.int64) ^ -(found & np.uint64(1)).astype(np.int64)
+
+    def varints(self) -> npt.NDArray[np.uint64]:
+        """Numbers of up to ten bytes, seven bits in each, the lowest first."""
         place = self.advance(1)
         byte = self.data[np.minimum(place, len(self.data) - 1)]
         found = (byte & 127).astype(np.uint64)
@@ -81,7 +86,7 @@ class Cursor:
             self.put(rows, more)
             rows = rows[(byte > 127) & more.good]
             shift += 7
-        return (found >> np.uint64(1)).astype(np.int64) ^ -(found & np.uint64(1)).astype(np.int64)
+        return found
 
     def fixed(self, layout: str) -> npt.NDArray[Any]:
         """Numbers of a fixed size, little-endian."""
@@ -213,12 +218,12 @@ def _reader(tree: Any, type_: DataType) -> Read | None:
             layout = "<f8" if kind == "double" else "<f4"
             return lambda cursor: pa.array(cursor.fixed(layout).astype(np.float64))
         case Varchar(), "string":
-            return lambda cursor: _strings(cursor)
+            return lambda cursor: strings(cursor, *cursor.slices())
         case Varchar(), "enum":
             return _symbols(pa.array(tree["symbols"], pa.utf8()))
         case Bytes(), "bytes" | "fixed":
             size = tree["size"] if kind == "fixed" else None
-            return lambda cursor: _gathered(cursor, *cursor.slices(size), pa.binary())
+            return lambda cursor: gathered(cursor, *cursor.slices(size), pa.binary())
         case Date(), "int":
             return lambda cursor: pa.array(_ranged(cursor, FIRST_DAY, LAST_DAY).astype(np.int32)).view(pa.date32())
         case Time(), "int":
@@ -253,16 +258,16 @@ def _symbols(names: pa.Array) -> Read:
     return lambda cursor: names.take(pa.array(_ranged(cursor, 0, len(names) - 1)))
 
 
-def _strings(cursor: Cursor) -> pa.Array:
-    start, length = cursor.slices()
-    found = _gathered(cursor, start, length, pa.utf8())
+def strings(cursor: Cursor, start: Numbers, length: Numbers) -> pa.Array:
+    """Texts; a row whose bytes are none is not good."""
+    found = gathered(cursor, start, length, pa.utf8())
     try:
         found.validate(full=True)
     except pa.ArrowInvalid:
         texts = found.view(pa.binary()).to_pylist()
         bad = np.array([not _is_text(text) for text in texts], np.bool_)
         cursor.good &= ~bad
-        return _gathered(cursor, start, np.where(bad, 0, length), pa.utf8())
+        return gathered(cursor, start, np.where(bad, 0, length), pa.utf8())
     return found
 
 
@@ -274,7 +279,7 @@ def _is_text(value: bytes) -> bool:
     return True
 
 
-def _gathered(cursor: Cursor, start: Numbers, length: Numbers, arrow: pa.DataType) -> pa.Array:
+def gathered(cursor: Cursor, start: Numbers, length: Numbers, arrow: pa.DataType) -> pa.Array:
     """The slices one after another, as Arrow keeps them."""
     offsets = np.zeros(len(start) + 1, np.int64)
     np.cumsum(length, out=offsets[1:])

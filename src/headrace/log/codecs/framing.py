@@ -58,6 +58,14 @@ def ids_of(payloads: pa.Array) -> npt.NDArray[np.int64]:
     return found
 
 
+def byte_at(payloads: pa.Array, place: int) -> npt.NDArray[np.int64]:
+    """A byte of each payload, by its place; -1 where a payload has none."""
+    offsets = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset : payloads.offset + len(payloads) + 1]
+    data = np.frombuffer(payloads.buffers()[2] or b"\0", np.uint8)
+    at = offsets[:-1].astype(np.int64) + place
+    return np.where(at < offsets[1:], data[np.minimum(at, len(data) - 1)].astype(np.int64), -1)
+
+
 def newest_schema(schemas: Schemas, subject: str, type_: SchemaType, options: FormatOptions) -> WriterSchema | None:
     """What to write with, and to resolve to: the schema that is given, or the subject's newest of that type."""
     if options.schema_id is not None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from headrace.errors import UsageError
+from headrace.log.codecs.avro_vectors import Mask
 from headrace.log.codecs.base import (
     Codec,
     Decoded,
@@ -26,13 +28,24 @@ from headrace.log.codecs.base import (
     decoded,
     values_of,
 )
-from headrace.log.codecs.building import build
-from headrace.log.codecs.framing import HEADER, Writers, frame, newest_schema, rows_by_writer, schema_ids
+from headrace.log.codecs.building import build, put_together
+from headrace.log.codecs.framing import (
+    HEADER,
+    Writers,
+    byte_at,
+    frame,
+    ids_of,
+    newest_schema,
+    rows_by_writer,
+    schema_ids,
+)
 from headrace.log.codecs.json_values import Mismatch
 from headrace.log.codecs.proto_files import ProtoError, ProtoFiles
 from headrace.log.codecs.proto_shapes import Get, Set, find_field, getter, setter
 from headrace.log.codecs.proto_text import varint
 from headrace.log.codecs.proto_types import proto_schema
+from headrace.log.codecs.proto_vector_writing import ProtoVectorWriter
+from headrace.log.codecs.proto_vectors import ProtoVectors
 from headrace.log.schema import arrow_type
 from headrace.types import Column, display_name
 
@@ -57,6 +70,29 @@ class ProtobufCodec(Codec):
         self._writer: tuple[bytes, ProtoWriter] | None = None
 
     def decode(self, payloads: pa.Array) -> Decoded:
+        payloads = payloads.cast(pa.binary())
+        ids = ids_of(payloads)
+        if len(ids) and ids[0] >= 0 and (ids == ids[0]).all():
+            known = self._readers.get(int(ids[0]))
+            found = None if isinstance(known, str) else known.decode_first(payloads)
+            if found is not None:
+                return self._with_doubtful(payloads, *found)
+        return self.decode_each(payloads)
+
+    def _with_doubtful(self, payloads: pa.Array, arrays: dict[str, pa.Array], good: Mask) -> Decoded:
+        """Rows that could not be read all at once are read one by one."""
+        sure = decoded(self.columns, arrays, len(payloads))
+        if good.all():
+            return sure
+        doubtful = np.flatnonzero(~good)
+        rest = self.decode_each(payloads.take(pa.array(doubtful)))
+        places = np.arange(len(payloads))
+        places[doubtful] = len(payloads) + np.arange(len(doubtful))
+        errors = {int(doubtful[row]): reason for row, reason in rest.errors.items()}
+        return decoded(self.columns, put_together([sure.batch, rest.batch], pa.array(places)), len(payloads), errors)
+
+    def decode_each(self, payloads: pa.Array) -> Decoded:
+        """Message by message, with protobuf."""
         values = values_of(payloads)
         errors: dict[int, str] = {}
         messages: list[Any] = [None] * len(values)
@@ -176,6 +212,21 @@ class ProtoReaders:
     def __init__(self, columns: Sequence[Column], written: ProtoFiles, wanted: ProtoFiles | None) -> None:
         self._columns, self._written, self._wanted = columns, written, wanted
         self._known: dict[tuple[int, ...], ProtoReader] = {}
+        self._vectors: tuple[ProtoVectors | None] | None = None
+
+    def decode_first(self, payloads: pa.Array) -> tuple[dict[str, pa.Array], Mask] | None:
+        """All rows at once, if they are flat messages of the first type in the file; None if that is not known."""
+        if not self._columns:
+            return None
+        if self._vectors is None:
+            self._vectors = (ProtoVectors.make(self._columns, self._message((0,))),)
+        [vectors] = self._vectors
+        if vectors is None:
+            return None
+        found, good = vectors.read(payloads, HEADER + 1)
+        nulls = {c.name: pa.nulls(len(payloads), arrow_type(c.type)) for c in self._columns if c.name not in found}
+        # The byte after the header is 0 for the first message.
+        return found | nulls, good & (byte_at(payloads, HEADER) == 0)
 
     def at(self, payload: bytes) -> tuple[ProtoReader, int]:
         """The reader for a payload, and where its message begins."""
@@ -259,8 +310,15 @@ class ProtoWriter:
             if found is None:
                 raise UsageError(f"the schema has no field for the column `{display_name(column.name)}`")
             self._plan.append((column, setter(found, column.type)))
+        self._vectors = ProtoVectorWriter.make(columns, message)
 
     def encode(self, batch: pa.RecordBatch, header: bytes = b"") -> Encoded:
+        if self._vectors is not None:
+            return Encoded(self._vectors.write(batch, header))
+        return self.encode_each(batch, header)
+
+    def encode_each(self, batch: pa.RecordBatch, header: bytes = b"") -> Encoded:
+        """Message by message, with protobuf."""
         errors: dict[int, str] = {}
         messages = [self._make() for _ in range(batch.num_rows)]
         for column, set_ in self._plan:
