@@ -62,6 +62,25 @@ def test_stats(headrace: Headrace, folder: Path) -> None:
     assert headrace("log", "stats").out.splitlines()[1].startswith("plain")
 
 
+def test_archive_now(headrace: Headrace, folder: Path) -> None:
+    said = headrace("log", "archive")
+    assert (said.code, "there is no archive" in said.err) == (1, True)
+    project = folder.parent.parent / "headrace.toml"
+    project.write_text(project.read_text() + '[log.archive]\nfolder = "archive"\n')
+    assert json.loads(headrace("log", "archive", "--seal", "--json").out)["segments"] > 1
+    assert len(list((folder.parent / "archive").rglob("*.parquet"))) > 1
+    assert headrace("log", "verify").code == 0
+    assert json.loads(headrace("log", "stats", "--json").out)["partitions"][0]["archived_to"] == 20
+
+
+def test_split_and_merge(headrace: Headrace, folder: Path) -> None:
+    said = headrace("log", "split", "plain", "0")
+    assert said.out == "partition 0 of `plain` is closed; its keys go to 1 and 2\n"
+    assert json.loads(headrace("log", "merge", "plain", "2", "1", "--json").out)["opened"] == [3]
+    said = headrace("log", "split", "plain", "0")
+    assert (said.code, "is closed" in said.err) == (1, True)
+
+
 def test_there_must_be_a_log(headrace: Headrace, tmp_path: Path) -> None:
     (tmp_path / "headrace.toml").write_text("")
     said = headrace("log", "verify")

@@ -17,7 +17,9 @@ from headrace.errors import UsageError
 
 if TYPE_CHECKING:
     from headrace.config import Project
+    from headrace.log.local.client import LocalClient
     from headrace.log.local.inspect import Finding
+    from headrace.log.local.log import LocalLog
     from headrace.log.local.statistics import PartitionStatistics
     from headrace.log.local.verify import Progress, Report
 
@@ -100,8 +102,6 @@ def repair(
 ) -> None:
     """Verify, then set damaged records aside and write indexes anew. Damaged bytes go to the log's quarantine folder;
     nothing is deleted. Exit code 1 if something is left."""
-    from headrace.clock import SystemClock
-    from headrace.log.local.open import open_log
     from headrace.log.local.repair import repair_log
 
     found = _local(project)
@@ -110,11 +110,8 @@ def repair(
     if aside and not yes and not as_json:
         _print_findings(report.findings)
         typer.confirm(f"set {aside:,} offsets aside? readers will pass over them", abort=True)
-    log = open_log(found.log_folder, found.settings.log, SystemClock())
-    try:
+    with _opened(project) as log:
         repaired = repair_log(log, report.findings)
-    finally:
-        log.close()
     left = [one for one in repaired if not one.done]
     if as_json:
         print_json({"repaired": msgspec.to_builtins(repaired), "left": len(left)})
@@ -134,19 +131,59 @@ def archive(
     as_json: JsonOption = False,
 ) -> None:
     """Archive now what is sealed, without waiting for its time. Needs `folder` in [log.archive]."""
+    found = _local(project)
+    with _opened(project) as log:
+        segments = log.archive_now(seal)
+    if as_json:
+        print_json({"segments": segments})
+    else:
+        print(f"{segments:,} segments archived to `{found.data / found.settings.log.archive.folder}`")
+
+
+@contextmanager
+def _opened(project: Path | None) -> Iterator[LocalLog | LocalClient]:
     from headrace.clock import SystemClock
     from headrace.log.local.open import open_log
 
     found = _local(project)
     log = open_log(found.log_folder, found.settings.log, SystemClock())
     try:
-        segments = log.archive_now(seal)
+        yield log
     finally:
         log.close()
+
+
+@app.command(epilog="Example:  headrace log split pageviews 0")
+def split(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic's name, in its own case.")],
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", help="The partition that is closed.")],
+    project: ProjectOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Close a partition and open two, each for half of its keys. What it holds stays readable."""
+    with _opened(project) as log:
+        first, second = log.split_partition(topic, partition)
     if as_json:
-        print_json({"segments": segments})
+        print_json({"topic": topic, "closed": [partition], "opened": [first, second]})
     else:
-        print(f"{segments:,} segments archived to `{found.data / found.settings.log.archive.folder}`")
+        print(f"partition {partition} of `{topic}` is closed; its keys go to {first} and {second}")
+
+
+@app.command(epilog="Example:  headrace log merge pageviews 2 3")
+def merge(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic's name, in its own case.")],
+    one: Annotated[int, typer.Argument(metavar="ONE", help="A partition.")],
+    other: Annotated[int, typer.Argument(metavar="OTHER", help="Its neighbour.")],
+    project: ProjectOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Close two partitions with neighbouring keys and open one for both. What they hold stays readable."""
+    with _opened(project) as log:
+        joined = log.merge_partitions(topic, one, other)
+    if as_json:
+        print_json({"topic": topic, "closed": [one, other], "opened": [joined]})
+    else:
+        print(f"partitions {one} and {other} of `{topic}` are closed; their keys go to {joined}")
 
 
 @app.command(epilog="Example:  headrace log stats --topic pageviews")

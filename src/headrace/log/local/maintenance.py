@@ -45,6 +45,7 @@ class Maintenance:
         self._running = threading.Lock()
         self._looked_at: set[tuple[int, int, int]] = set()
         self._deleted_below: dict[tuple[int, int], int] = {}
+        self._rewritten_to: dict[tuple[int, int], int] = {}
         self._archiver = Archiver(log.folder, log.settings.archive, log.clock)
         self._thread = threading.Thread(target=self._run, name="log-maintenance", daemon=True)
         self._thread.start()
@@ -177,7 +178,9 @@ class Maintenance:
 
     def _rewrite(self, topic: OwnedTopic, number: int) -> None:
         files = self._log.partition_files(topic.state.topic, number)
-        active = topic.state.partitions[number].segment
+        active, place = topic.state.partitions[number].segment, (topic.state.topic.id, number)
+        if self._rewritten_to.get(place, 0) == active:
+            return  # nothing was sealed since; of many partitions most are idle
         bases = [base for base in files.bases() if base <= active]
         for base, following in pairwise(bases):
             key = (topic.state.topic.id, number, base)
@@ -185,6 +188,8 @@ class Maintenance:
                 continue
             rewrite_segment(files, topic.state.topic, number, base, following, self._log.settings.frame_rows)
             self._looked_at.add(key)
+        if not self._stopping.is_set():
+            self._rewritten_to[place] = active
 
     def _compact(self, topic: OwnedTopic, number: int) -> None:
         settings, now = self._log.settings, self._log.clock.now_ms()
