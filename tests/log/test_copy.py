@@ -180,10 +180,10 @@ def test_kill_9_while_copying(local: LocalLog, kafka: str, tmp_path: Path) -> No
         f'data = "."\n[log.kafka]\nbootstrap = "{kafka}"\nprefix = "{settings.kafka.prefix}"\n'
     )
     chance = random.Random(8)
-    fill(local, chance, 400)
+    fill(local, chance, 150)
     local.close()
     command = [sys.executable, "-m", "tests.log.copy_slowly", str(tmp_path)]
-    for _ in range(6):
+    for _ in range(4):
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(1.5 + 2 * chance.random())
