@@ -29,6 +29,7 @@ from headrace.deliver.pull import pull
 from headrace.errors import HeadraceError, UsageError
 from headrace.log.base import Log
 from headrace.log.local.open import LocalLog
+from headrace.log.registry.schemas import RegistrySchemas
 from headrace.process.session import query_session
 from headrace.process.streaming import start_query
 from headrace.sql.api import parse, plan_select
@@ -93,6 +94,7 @@ def _run_case(project: Project, case: Case, spark: SparkSession) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="headrace-test-") as name:
         folder = Path(name)
         log = LocalLog(folder / "log", ProjectSettings().log, clock)
+        log.schemas = RegistrySchemas.of_log(log)
         try:
             create_internal_topics(log)
             catalog = Catalog(log)
