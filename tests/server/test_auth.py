@@ -89,6 +89,8 @@ def test_a_key_in_the_address_is_for_reading_only(locked: Running) -> None:
     assert locked.http.get("/v1/topics?key=r-key").status_code == 200
     assert locked.http.get("/v1/views/users/rows?key=r-key").status_code == 200
     assert locked.http.post("/v1/topics/users/events?key=a-key", json={"id": "a"}).status_code == 401
+    # Polling as a member of a group is a GET, and yet it changes something.
+    assert locked.http.get("/v1/groups/g/consumers/c/records?key=a-key").status_code == 401
 
 
 def test_a_websocket_needs_a_key(locked: Running) -> None:

@@ -41,7 +41,7 @@ class Auth:
             return
         if needed is None:
             return
-        role = self._role(_key_of(connection))
+        role = self._role(_key_of(connection, needed))
         if role is None:
             raise Unauthenticated(
                 "this needs a key",
@@ -65,14 +65,14 @@ def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
-def _key_of(connection: HTTPConnection) -> str | None:
+def _key_of(connection: HTTPConnection, needed: Role) -> str | None:
     scheme, _, key = connection.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and key.strip():
         return key.strip()
     if scheme.lower() == "basic":
         return _basic_key(key)
     # A browser's EventSource and WebSocket cannot set headers. Addresses end up in logs, so it is for reading only.
-    if connection.scope["type"] == "websocket" or connection.scope["method"] == "GET":
+    if needed == "read" and (connection.scope["type"] == "websocket" or connection.scope["method"] == "GET"):
         return connection.query_params.get("key")
     return None
 
