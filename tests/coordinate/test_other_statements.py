@@ -103,6 +103,19 @@ def test_settings_of_ksqldb_are_accepted_and_said_to_do_nothing(run: Run) -> Non
     assert unset.kind == "set"
 
 
+def test_formats_can_be_set_for_what_follows(run: Run, executor: StatementExecutor) -> None:
+    run(
+        "SET 'ksql.persistence.default.format.value' = 'DELIMITED'; CREATE STREAM a (x INT, y INT);"
+        "UNSET 'ksql.persistence.default.format.value'; SET 'ksql.persistence.wrap.single.values' = 'false';"
+        "CREATE STREAM b (x INT);"
+    )
+    formats = {name: executor.catalog.source(name) for name in ("A", "B")}
+    assert [(s.value_format, s.wrap_single_value) for s in formats.values() if s] == [
+        ("DELIMITED", None),
+        ("JSON", False),
+    ]
+
+
 def test_assertions(run: Run) -> None:
     run(STREAM)
     run("ASSERT TOPIC views WITH (PARTITIONS=1); ASSERT NOT EXISTS TOPIC other TIMEOUT 1 SECOND;")

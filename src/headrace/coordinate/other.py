@@ -14,6 +14,7 @@ from headrace.log.base import Log
 from headrace.log.codecs.base import Schemas
 from headrace.sql.api import check_assert, check_drop_type, type_from
 from headrace.sql.clauses import Duration
+from headrace.sql.properties import SETTINGS
 from headrace.sql.statements import (
     AssertSchema,
     AssertSource,
@@ -84,10 +85,14 @@ def _define(statement: Define) -> StatementResult:
 
 
 def _set_property(statement: SetProperty) -> StatementResult:
-    """Accepted, so that scripts written for ksqlDB run; settings are in headrace.toml."""
+    """The parser has given it to the statements that follow. Others are accepted, so that scripts written for ksqlDB
+    run; settings are in headrace.toml."""
     wanted = (statement.value or "").upper()
-    same = _ALREADY_SO.get(statement.property.upper().removeprefix("KSQL.STREAMS.")) == wanted
-    why = "is how every query reads" if same else "has no effect: settings are in headrace.toml"
+    why = "has no effect: settings are in headrace.toml"
+    if _ALREADY_SO.get(statement.property.upper().removeprefix("KSQL.STREAMS.")) == wanted:
+        why = "is how every query reads"
+    elif statement.property.lower() in SETTINGS:
+        why = "counts for the rest of this text" if statement.value is not None else "is as it was"
     return StatementResult(statement.text, "set", f"`{statement.property}` {why}")
 
 

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 from headrace.sql.clauses import Element
 from headrace.sql.named_types import WRITTEN, known_type
-from headrace.sql.properties import SOURCE_PROPERTIES, Properties, check_formats, format_problem, read_properties
+from headrace.sql.properties import (
+    KEY_FORMAT_SETTING,
+    SOURCE_PROPERTIES,
+    VALUE_FORMAT_SETTING,
+    Properties,
+    check_formats,
+    format_problem,
+    read_properties,
+)
 from headrace.sql.scope import SYSTEM_COLUMNS, find_source
 from headrace.sql.source import Header, Source, Sources
 from headrace.sql.statements import AlterSource, AssertSource, CreateSource, CreateType
@@ -16,7 +24,7 @@ from headrace.types import Column, DataType, display_name
 def source_from(statement: CreateSource, sources: Sources) -> Source:
     """The stream or table a statement declares, checked. Whether its name is taken is the catalog's to say; `sources`
     is for the types a declaration may refer to."""
-    properties = read_properties(statement.script, statement.properties, SOURCE_PROPERTIES)
+    properties = read_properties(statement.script, statement.properties, SOURCE_PROPERTIES, statement.settings)
     if not statement.elements:
         hint = f"CREATE {statement.kind.upper()} {statement.name} (userid VARCHAR KEY, …) WITH (…)"
         raise statement.script.error("a column list is needed", statement.target.span, hint)
@@ -25,7 +33,8 @@ def source_from(statement: CreateSource, sources: Sources) -> Source:
     headers = _headers(statement, elements)
     key, value = _key_and_value(statement, elements, properties)
     columns = key + value
-    key_format, value_format = properties.format("KEY_FORMAT"), properties.format("VALUE_FORMAT")
+    key_format = properties.format("KEY_FORMAT") or properties.default_format(KEY_FORMAT_SETTING)
+    value_format = properties.format("VALUE_FORMAT") or properties.default_format(VALUE_FORMAT_SETTING)
     formats = (key_format or default_key_format(key), value_format or "JSON")
     check_formats(statement.script, statement.target, key, value, formats)
     timestamp, timestamp_format = properties.timestamp(columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.errors import SqlError
@@ -50,12 +50,20 @@ SINK_PROPERTIES = {name: text for name, text in SOURCE_PROPERTIES.items() if nam
 NOT_YET = frozenset({"KEY_PROTOBUF_NULLABLE_REPRESENTATION", "MODE", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION"})
 
 
+# Those of ksqlDB's settings that say what a statement means where its WITH (…) does not.
+KEY_FORMAT_SETTING = "ksql.persistence.default.format.key"
+VALUE_FORMAT_SETTING = "ksql.persistence.default.format.value"
+WRAP_SETTING = "ksql.persistence.wrap.single.values"
+SETTINGS = (KEY_FORMAT_SETTING, VALUE_FORMAT_SETTING, WRAP_SETTING)
+
+
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """Checked properties: names that exist, values of the right kind."""
+    """Checked properties: names that exist, values of the right kind. `settings` are those of SET."""
 
     script: Script
     by_name: Mapping[str, Property]
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, name: str) -> str | None:
         found = self.by_name.get(name)
@@ -100,7 +108,8 @@ class Properties:
         """WRAP_SINGLE_VALUE, where it means something."""
         wrap = self.flag("WRAP_SINGLE_VALUE")
         if wrap is None:
-            return None
+            bare = self.settings.get(WRAP_SETTING, "").lower() == "false"
+            return False if bare and len(value) == 1 and format_ in WITH_MAPS else None
         if len(value) != 1:
             message = f"WRAP_SINGLE_VALUE is for values of one column; here there are {len(value)}"
             raise self.wrong("WRAP_SINGLE_VALUE", message, "leave it out")
@@ -151,6 +160,11 @@ class Properties:
             hint = did_you_mean(found, FORMATS, f"formats are {', '.join(FORMATS)}")
             raise self.wrong(where, f"unknown format `{given}`", hint)
         return found
+
+    def default_format(self, setting: str) -> str | None:
+        """What SET says for statements that say nothing."""
+        found = self.settings.get(setting, "").upper()
+        return found if found in FORMATS else None
 
     def column(self, name: str, columns: Iterable[Column]) -> Column | None:
         """The column a property names, in any case unless it is in backticks."""
@@ -209,7 +223,9 @@ class Properties:
         return self.script.error(message, found.value_span if found else None, hint)
 
 
-def read_properties(script: Script, given: tuple[Property, ...], known: Mapping[str, str]) -> Properties:
+def read_properties(
+    script: Script, given: tuple[Property, ...], known: Mapping[str, str], settings: Mapping[str, str]
+) -> Properties:
     """`SqlError` for a property that does not exist, or that cannot do anything yet."""
     for one in given:
         if one.name in NOT_YET:
@@ -220,7 +236,7 @@ def read_properties(script: Script, given: tuple[Property, ...], known: Mapping[
         if one.name not in known:
             hint = did_you_mean(one.name, known, f"properties are {', '.join(known)}")
             raise script.error(f"unknown property `{one.name}`", one.span, hint)
-    found = Properties(script, {one.name: one for one in given})
+    found = Properties(script, {one.name: one for one in given}, settings)
     found.count("REPLICAS")
     return found
 

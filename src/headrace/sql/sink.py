@@ -8,7 +8,7 @@ from headrace.sql.coerce import widens
 from headrace.sql.declare import default_key_format
 from headrace.sql.implicit import convert
 from headrace.sql.plan import Named, Project
-from headrace.sql.properties import SINK_PROPERTIES, Properties, check_formats, read_properties
+from headrace.sql.properties import KEY_FORMAT_SETTING, SINK_PROPERTIES, Properties, check_formats, read_properties
 from headrace.sql.relation import Input
 from headrace.sql.scope import find_source
 from headrace.sql.source import Source, Sources, Window
@@ -17,7 +17,7 @@ from headrace.types import Column, display_name
 
 
 def sink_from(statement: CreateAsSelect, source: Input, root: Project, window: Window | None) -> Source:
-    properties = read_properties(statement.script, statement.properties, SINK_PROPERTIES)
+    properties = read_properties(statement.script, statement.properties, SINK_PROPERTIES, statement.settings)
     first = source.sources[0]
     key = tuple(named.column for named in root.key)
     value = tuple(named.column for named in root.value)
@@ -57,6 +57,8 @@ def _key_format(properties: Properties, source: Source, key: tuple[Column, ...],
         return source.key_format
     if not key:
         return source.key_format
+    if source.key_format == "NONE" and (default := properties.default_format(KEY_FORMAT_SETTING)):
+        return default
     # A new key is said in so many words, and so is its format.
     return "KAFKA" if partitioned else default_key_format(key)
 

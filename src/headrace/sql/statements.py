@@ -7,6 +7,7 @@ comparison.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -24,6 +25,8 @@ class Position:
     start: int = field(default=0, compare=False, repr=False)
     end: int = field(default=0, compare=False, repr=False)
     script: Script = field(default_factory=lambda: Script(""), compare=False, repr=False)
+    settings: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """What SET says before it, by the property's name in lower case."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from headrace.sql.parser.expressions import parse_expression as _expression
 from headrace.sql.parser.statements import parse_element_list, parse_statement
 from headrace.sql.print_statements import print_statement
 from headrace.sql.script import Script
-from headrace.sql.statements import Statement
+from headrace.sql.statements import SetProperty, Statement
 from headrace.sql.tokens import tokenize
 
 
@@ -37,11 +37,13 @@ def parse(text: str, variables: Mapping[str, str] | None = None) -> list[Stateme
     script = Script(text)
     cursor = Cursor(script, tokenize(script, variables))
     statements: list[Statement] = []
+    settings: dict[str, str] = {}
     try:
         while cursor.token.kind != "end":
             if not cursor.accept_operator(";"):
                 first = cursor.index
-                statement = parse_statement(cursor)
+                statement = replace(parse_statement(cursor), settings=dict(settings))
+                settings = _after(statement, settings)
                 substituted = any(token.substituted for token in cursor.tokens[first : cursor.index])
                 # It will be parsed again from its text, without the variables: keep it with their values.
                 statements.append(replace(statement, text=print_statement(statement)) if substituted else statement)
@@ -49,6 +51,14 @@ def parse(text: str, variables: Mapping[str, str] | None = None) -> list[Stateme
         # The depth limit is well below Python's, unless whoever called us was already deep in its own calls.
         raise cursor.too_deep(cursor.span(cursor.token)) from None
     return statements
+
+
+def _after(statement: Statement, settings: dict[str, str]) -> dict[str, str]:
+    """The settings for what follows."""
+    if not isinstance(statement, SetProperty):
+        return settings
+    others = {name: value for name, value in settings.items() if name != statement.property.lower()}
+    return others if statement.value is None else others | {statement.property.lower(): statement.value}
 
 
 def parse_expression(text: str) -> Expression:
