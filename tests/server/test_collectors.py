@@ -116,6 +116,7 @@ def test_what_a_killed_collector_acknowledged_is_there_once(collectors: Collecto
     found = [n for partition in range(2) for n in numbers(log, "events", partition)]
     assert len(found) == len(set(found))
     assert acknowledged <= set(found)
+    wait_for(lambda: is_up(collectors.url), 60, "a collector")
     rejected = httpx.post(f"{collectors.url}/v1/topics/events/events", content=b'{"N": "no number"}', timeout=10)
     assert (rejected.status_code, log.stats("_dead_letters").records) == (422, 1)
     assert httpx.get(f"{collectors.url}/v1/topics", timeout=10).status_code == 404

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from headrace.log.base import Appended
 GATHER_BYTES = 1024 * 1024
 GATHER_SENDS = 10_000
 """With this much gathered, more is not waited for."""
+WRITE_BYTES = 4 * 1024 * 1024
+"""What is taken at once: the next write is made while the owner is busy with this one."""
 _JOINED_BYTES = 256 * 1024
 """Larger runs gain nothing by being joined, and joining copies them."""
 _SMALL = 4096
@@ -69,7 +72,7 @@ class Gathering:
 
     bytes: int = 0
     count: int = 0
-    _runs: list[list[Send]] = field(default_factory=list)
+    _runs: deque[list[Send]] = field(default_factory=deque)
     _open: dict[str, tuple[list[Send], int]] = field(default_factory=dict)
     """The last run of each topic, and how large it is."""
 
@@ -91,10 +94,24 @@ class Gathering:
         return bool(self._runs)
 
     def take(self) -> Sends:
-        """Everything, and begin anew."""
-        runs, size = self._runs, self.bytes
-        self.bytes, self.count, self._runs, self._open = 0, 0, [], {}
-        return Sends([_run(sends) for sends in runs], [send for sends in runs for send in sends], size)
+        """The oldest runs, as many as one write should have."""
+        runs: list[list[Send]] = []
+        size = 0
+        while self._runs and size < WRITE_BYTES:
+            runs.append(self._runs.popleft())
+            size += sum(_size(send.batch) for send in runs[-1])
+        sends = [send for run in runs for send in run]
+        self.bytes, self.count = self.bytes - size, self.count - len(sends)
+        # A run that is gone cannot be joined any more.
+        self._open = {topic: last for topic, last in self._open.items() if any(last[0] is run for run in self._runs)}
+        return Sends([_run(run) for run in runs], sends, size)
+
+    def take_all(self) -> Sends:
+        taken = self.take()
+        while self:
+            more = self.take()
+            taken = Sends(taken.runs + more.runs, taken.sends + more.sends, taken.bytes + more.bytes)
+        return taken
 
 
 def _size(batch: pa.RecordBatch) -> int:
@@ -107,7 +124,7 @@ def gathered(sends: Sequence[Send]) -> Sends:
     gathering = Gathering()
     for send in sends:
         gathering.add(send)
-    return gathering.take()
+    return gathering.take_all()
 
 
 def _alike(one: Send, other: Send) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -28,16 +27,15 @@ class GatheringClient(LocalClient):
         self._sender = Sender(self.desk, None, "all", LINGER_S, DELIVERY_S)
 
     def append(self, appends: Sequence[Append], acks: Acks = "all") -> Future[list[Appended]]:
-        if acks != "all" or not appends:
+        if acks != "all" or len(appends) != 1:
+            # Several batches are one atomic write by themselves: no other may share their fate.
             return super().append(appends, acks)
-        for one in appends:
-            self.topic(one.topic)
-        sends = [Send(one.topic, one.partition, one.batch, Future()) for one in appends]
-        for send in sends:
-            send.future.set_running_or_notify_cancel()
-        together = _all_of([send.future for send in sends])
-        self._sender.send(*sends, wait=False)
-        return together
+        [one] = appends
+        self.topic(one.topic)
+        future: Future[Appended] = Future()
+        future.set_running_or_notify_cancel()
+        self._sender.send(Send(one.topic, one.partition, one.batch, future), wait=False)
+        return _as_list(future)
 
     def close(self) -> None:
         # Whoever waits for an append has its error from the append.
@@ -46,24 +44,16 @@ class GatheringClient(LocalClient):
         super().close()
 
 
-def _all_of(futures: Sequence[Future[Appended]]) -> Future[list[Appended]]:
-    """Done when all are; fails with the first error."""
-    together: Future[list[Appended]] = Future()
-    together.set_running_or_notify_cancel()
-    left, lock = len(futures), threading.Lock()
+def _as_list(future: Future[Appended]) -> Future[list[Appended]]:
+    listed: Future[list[Appended]] = Future()
+    listed.set_running_or_notify_cancel()
 
-    def done(_: Future[Appended]) -> None:
-        nonlocal left
-        with lock:
-            left -= 1
-            if left:
-                return
-        errors = [error for future in futures if (error := future.exception()) is not None]
-        if errors:
-            together.set_exception(errors[0])
+    def done(finished: Future[Appended]) -> None:
+        error = finished.exception()
+        if error is not None:
+            listed.set_exception(error)
         else:
-            together.set_result([future.result() for future in futures])
+            listed.set_result([finished.result()])
 
-    for future in futures:
-        future.add_done_callback(done)
-    return together
+    future.add_done_callback(done)
+    return listed

@@ -115,7 +115,7 @@ class LocalProducer(Producer):
     def abort(self) -> None:
         if not self._state:
             raise UsageError("there is no transaction to abort")
-        for send in [*self._sent, *self._gathering.take().sends]:
+        for send in [*self._sent, *self._gathering.take_all().sends]:
             if not send.future.done():
                 send.future.set_exception(LogError("the transaction was aborted"))
         try:
@@ -135,7 +135,7 @@ class LocalProducer(Producer):
 
     def _stage(self) -> None:
         """Hand over what was gathered, without waiting for the answer."""
-        sends = self._gathering.take()
+        sends = self._gathering.take_all()
         self._sent += sends.sends
         if len(self._staging) >= _STAGED_AT_ONCE:
             self._staged()
@@ -157,7 +157,7 @@ class LocalProducer(Producer):
 
     def _break(self, error: HeadraceError) -> None:
         self._state = "broken"
-        for send in [*self._sent, *self._gathering.take().sends]:
+        for send in [*self._sent, *self._gathering.take_all().sends]:
             send.future.set_exception(error)
         self._sent = []
         if isinstance(error, Fenced):

@@ -117,8 +117,8 @@ class Sender:
         with self._changed:
             self._dead = error
 
-    def send(self, *sends: Send, wait: bool = True) -> None:
-        """What is given in one call is part of one write. Without `wait`, `Overloaded` if there is no room."""
+    def send(self, send: Send, wait: bool = True) -> None:
+        """Without `wait`, `Overloaded` if there is no room."""
         with self._changed:
             self.check()
             patience = self._delivery_s if wait else 0.0
@@ -128,8 +128,7 @@ class Sender:
             if not self._gathering:
                 self._gathered_since = time.monotonic()
             before = self._gathering.bytes
-            for send in sends:
-                self._gathering.add(send)
+            self._gathering.add(send)
             self._bytes += self._gathering.bytes - before
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="log-producer", daemon=True)
@@ -137,8 +136,7 @@ class Sender:
             if before == 0 or self._gathering.is_full():
                 self._changed.notify_all()
         if self._acks == "0":
-            for send in sends:
-                send.future.set_result(Appended(()))
+            send.future.set_result(Appended(()))
 
     def _has_room(self) -> bool:
         return self._bytes <= BUFFER_BYTES or self._dead is not None
@@ -350,7 +348,7 @@ class Sender:
         with self._changed:
             waiting, self._waiting, self._flying = list(self._waiting), deque(), 0
             if self._gathering:
-                waiting.append(_Write(self._gathering.take(), 0.0))
+                waiting.append(_Write(self._gathering.take_all(), 0.0))
             self._bytes = 0
             self._failure = self._failure or (error if waiting else None)
             self._changed.notify_all()
