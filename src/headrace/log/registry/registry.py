@@ -158,8 +158,10 @@ class Registry:
 
     def canonical(self, schema: Schema, normalize: bool = False) -> Schema:
         """As it would be kept; 42201 if it is not valid."""
-        parsed = parse_schema(schema.type, schema.text, self.references(schema), normalize)
-        return replace(schema, text=parsed.text)
+        return replace(schema, text=self._read(schema, normalize).text)
+
+    def _read(self, schema: Schema, normalize: bool) -> Parsed:
+        return parse_schema(schema.type, schema.text, self.references(schema), normalize)
 
     def register(
         self, subject: str, schema: Schema, normalize: bool = False, id_: int = 0, version: int = 0
@@ -168,16 +170,19 @@ class Registry:
         `version` are given only in the mode IMPORT."""
         check_subject(subject)
         registered: list[SubjectVersion] = []
+        self.refresh()
+        # Outside of the lock: a large schema takes its time, and must not take that of others.
+        parsed = self._read(schema, normalize or self.settings.config(subject).normalize)
+        canonical = replace(schema, text=parsed.text)
 
         def make(state: State) -> Event | None:
             self._check_mode(state, subject, id_)
-            canonical = self.canonical(schema, normalize or state.config(subject).normalize)
             known = state.ids.get(fingerprint(canonical))
             for one in state.versions(subject):
                 if one.id == known and not (version and version != one.version):
                     registered[:] = [one]
                     return None
-            found = () if id_ else self._incompatibilities(state, subject, canonical)
+            found = () if id_ else self._incompatibilities(state, subject, parsed)
             if found:
                 raise Incompatible(subject, state.config(subject).compatibility, found)
             number = version or max((one.version for one in state.versions(subject, True)), default=0) + 1
@@ -203,24 +208,23 @@ class Registry:
     ) -> tuple[Incompatibility, ...]:
         """What would stand against registering it: by the subject's level, or with one version (None: the newest)."""
         self.refresh()
-        canonical = self.canonical(schema, normalize)
+        parsed = self._read(schema, normalize)
         with self._lock:
             if version == "all":
-                return self._incompatibilities(self._state, subject, canonical)
+                return self._incompatibilities(self._state, subject, parsed)
         if isinstance(version, str):
             raise RegistryError(42202, f"`{version}` is not a version")
         one = self.version(subject, version)
-        return self._against(canonical, [one], self.settings.config(subject).compatibility)
+        return self._against(parsed, [one], self.settings.config(subject).compatibility)
 
-    def _incompatibilities(self, state: State, subject: str, schema: Schema) -> tuple[Incompatibility, ...]:
+    def _incompatibilities(self, state: State, subject: str, schema: Parsed) -> tuple[Incompatibility, ...]:
         level = state.config(subject).compatibility
         versions = state.versions(subject)
         if level == "NONE" or not versions:
             return ()
         return self._against(schema, versions if level.endswith("TRANSITIVE") else versions[-1:], level)
 
-    def _against(self, schema: Schema, versions: Sequence[SubjectVersion], level: Level) -> tuple[Incompatibility, ...]:
-        new = parse_schema(schema.type, schema.text, self.references(schema))
+    def _against(self, new: Parsed, versions: Sequence[SubjectVersion], level: Level) -> tuple[Incompatibility, ...]:
         found: list[Incompatibility] = []
         for one in reversed(versions):
             old = self.parsed(one.id)
