@@ -31,3 +31,9 @@ def load_cases(path: Path, wanted: str | None = None) -> list[CaseData]:
     with path.open(encoding="utf-8") as lines:
         cases = [json.loads(line, parse_float=Decimal) for line in lines if line.strip()]
     return [case for case in cases if not wanted or case["tier"] == wanted or wanted in case["id"]]
+
+
+def with_settings(case: CaseData, statement: str) -> str:
+    """The statement after SETs of the case's properties, which count for what follows in the same text."""
+    settings = ((name, str(value).replace("'", "''")) for name, value in (case.get("properties") or {}).items())
+    return "".join(f"SET '{name}' = '{value}'; " for name, value in settings) + statement

@@ -15,7 +15,7 @@ from headrace.server.ksql.schemas import schema_text
 from headrace.sql.api import Draft, parse
 from headrace.sql.source import Source
 from headrace.sql.validate import check
-from tests.conformance.case import CaseData, Json, Result, load_cases
+from tests.conformance.case import CaseData, Json, Result, load_cases, with_settings
 
 
 def plan_case(case: CaseData) -> Result:
@@ -28,7 +28,7 @@ def _schema_problem(case: CaseData) -> str | None:
     draft = Draft()
     try:
         for text in case["statements"]:
-            for statement in parse(text):
+            for statement in parse(with_settings(case, text)):
                 check(statement, draft)
     except HeadraceError as error:
         return f"refused: {error}"

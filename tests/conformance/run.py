@@ -7,7 +7,7 @@ import time
 from pyspark.sql import SparkSession
 
 from headrace.errors import HeadraceError
-from tests.conformance.case import CaseData, Outcome, Result
+from tests.conformance.case import CaseData, Outcome, Result, with_settings
 from tests.conformance.compare import compare_topics
 from tests.conformance.engine import Engine
 from tests.conformance.rest import rest_differences
@@ -32,7 +32,7 @@ def _differences(case: CaseData, spark: SparkSession) -> list[str]:
         return rest_differences(case, spark)
     with Engine(spark) as engine:
         for statement in case["statements"]:
-            engine.executor.execute(statement)
+            engine.executor.execute(with_settings(case, statement))
         engine.append(case, case["inputs"])
         engine.compute(case["granularity"] == "per-record")
         actual = [record for topic in case["compare"] for record in engine.records(case, topic)]
