@@ -1,14 +1,12 @@
 """The consumer over librdkafka's, in one of Kafka's groups or in none.
 
-Patterns are looked up here and topics subscribed to by name, so that they mean the same on every log. What librdkafka
-hands out is kept by partition and given in turn: a full partition must not keep others waiting.
+Patterns are looked up here and topics subscribed to by name, so that they mean the same on every log.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
@@ -18,6 +16,7 @@ from confluent_kafka import TopicPartition as At
 
 from headrace.errors import Fenced, NotFound, OffsetOutOfRange, UsageError
 from headrace.log.base import Consumer, PartitionEnds, Records, Start, Subscription, Topic, TopicPartition
+from headrace.log.kafka.buffer import Buffer
 from headrace.log.kafka.client import Connection
 from headrace.log.kafka.decode import Decoder
 from headrace.log.kafka.errors import error_of, is_lost_member, translate
@@ -79,14 +78,13 @@ class KafkaConsumer(Consumer):
         """Topics that were there before us; later ones are read from their beginning."""
         self._topics: dict[str, Topic] = {}
         self._positions: dict[TopicPartition, int] = {}
-        self._buffer: dict[TopicPartition, deque[Message]] = {}
+        self._buffer = Buffer()
         self._gains: dict[TopicPartition, int] = {}
         """In a group: when a partition became ours. One that was lost and came back is another."""
         self._numbers = itertools.count()
         self._session_s = session_timeout_s
         self._overtaken: set[TopicPartition] = set()
         self._paused: set[TopicPartition] = set()
-        self._turn = 0
         self._next_look = 0.0
         self._closed = False
         self._client = Client(self._conf(group, client, session_timeout_s))
@@ -182,7 +180,7 @@ class KafkaConsumer(Consumer):
         for at in gone:
             self._positions.pop(at, None)
             self._gains.pop(at, None)
-            self._buffer.pop(at, None)
+            self._buffer.drop(at)
             self._overtaken.discard(at)
             self._paused.discard(at)
 
@@ -203,7 +201,7 @@ class KafkaConsumer(Consumer):
         deadline = time.monotonic() + timeout
         while True:
             self._look_around()
-            ready = any(self._buffer[at] for at in self._buffer if at not in self._paused)
+            ready = self._buffer.ready(self._paused)
             left = deadline - time.monotonic()
             self._fill(0 if ready else max(0.0, min(left, _LOOK_EVERY_S)))
             found = self._gather(max_records)
@@ -214,7 +212,7 @@ class KafkaConsumer(Consumer):
                 return []
 
     def _fill(self, timeout: float) -> None:
-        room = _BUFFERED - sum(map(len, self._buffer.values()))
+        room = _BUFFERED - len(self._buffer)
         first = self._client.poll(timeout)
         if first is None:
             return
@@ -227,10 +225,10 @@ class KafkaConsumer(Consumer):
         at = None if topic is None else TopicPartition(topic.removeprefix(self._prefix), message.partition())
         if error is None:
             if at in self._positions:
-                self._buffer.setdefault(at, deque()).append(message)
+                self._buffer.add(at, message)
         elif error.code() == KafkaError._PARTITION_EOF:
             # Past marks of transactions, which nobody is given: they must not count as lag.
-            if at in self._positions and not self._buffer.get(at):
+            if at in self._positions and not self._buffer.has(at):
                 self._positions[at] = max(self._positions[at], message.offset())
         elif error.code() in _OVERTAKEN:
             if at in self._positions:
@@ -264,24 +262,11 @@ class KafkaConsumer(Consumer):
             )
 
     def _gather(self, most: int) -> list[Records]:
-        """A fair share of every partition that has something, then the rest, beginning with another one each time."""
-        ready = sorted(at for at, messages in self._buffer.items() if messages and at not in self._paused)
-        self._turn += 1
-        first = self._turn % max(1, len(ready))
-        ready = ready[first:] + ready[:first]
-        taken: dict[TopicPartition, list[Message]] = {}
-        for share in (max(1, most // len(ready)), most) if ready else ():
-            for at in ready:
-                messages = self._buffer[at]
-                count = min(share, most, len(messages))
-                taken.setdefault(at, []).extend(messages.popleft() for _ in range(count))
-                most -= count
         found = []
-        for at, messages_ in taken.items():
-            if messages_:
-                records = self._decoding(at.topic).records(messages_)
-                self._positions[at] = records.next_offset
-                found.append(records)
+        for at, messages in self._buffer.take(most, self._paused).items():
+            records = self._decoding(at.topic).records(messages)
+            self._positions[at] = records.next_offset
+            found.append(records)
         return found
 
     def heartbeat(self) -> None:
@@ -302,7 +287,7 @@ class KafkaConsumer(Consumer):
     def seek(self, at: TopicPartition, to: int | Start) -> None:
         self._check(at)
         offset = to if isinstance(to, int) else getattr(self._ends(at), "start" if to == "earliest" else "end")
-        self._buffer.pop(at, None)
+        self._buffer.drop(at)
         self._overtaken.discard(at)
         self._positions[at] = offset
         try:

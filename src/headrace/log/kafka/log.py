@@ -6,12 +6,10 @@ missing from the capabilities; docs/reference/logs.md says what that means.
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -60,11 +58,9 @@ from headrace.log.kafka.named_producer import NamedProducer
 from headrace.log.kafka.offsets import Offsets
 from headrace.log.kafka.producer import PlainProducer
 from headrace.log.kafka.snapshots import Snapshots
+from headrace.log.kafka.staging import Staging
 from headrace.log.kafka.table import Table
 from headrace.log.kafka.topics import Topics, check_partition
-from headrace.log.local.prepare import upgrade
-from headrace.log.local.routes import route_rows
-from headrace.log.local.transactions import Staged, Transactions
 from headrace.log.schema import normalize_spec
 
 _OVERHEAD = 512
@@ -93,8 +89,9 @@ class KafkaLog(Log):
         self._snapshots = Snapshots(self._topics, self.offsets)
         self._batches = Batches(self.connection, self.offsets, self._identities, clock)
         self._groups = Groups(self.admin, self.connection, self._ends)
-        spill = Path(tempfile.gettempdir())
-        self._transactions = Transactions(spill, clock, settings.max_pending_bytes)
+        self._staging = Staging(
+            self._batches, self._encoder, self._check_sizes, self._write, clock, settings.max_pending_bytes
+        )
         self._encoders: dict[str, Encoder] = {}
         self._lock = threading.Lock()
         self._alive = (0.0, False)
@@ -108,7 +105,7 @@ class KafkaLog(Log):
 
     def _put_definition(self, name: str, value: bytes | None) -> None:
         row = self._definitions.row(name, value, self._clock.now_ms())
-        self._appender.append([row], "all").result()
+        self._write([row])
 
     # Topics
 
@@ -183,6 +180,9 @@ class KafkaLog(Log):
                 hint="raise the topic's `max.message.bytes` in Kafka",
             )
 
+    def _write(self, batches: list[Outgoing]) -> None:
+        self._appender.append(batches, "all").result()
+
     def _forget_missing(self, appends: Sequence[Append], done: Future[list[Appended]]) -> None:
         if isinstance(done.exception(), NotFound):
             for append in appends:
@@ -198,38 +198,13 @@ class KafkaLog(Log):
         routes: Sequence[Route],
         batches: Iterator[pa.RecordBatch],
     ) -> int:
-        self._transactions.forget_old()
-        preparers = [self._encoder(route.topic).preparer for route in routes]
-        prepared = (part for batch in batches for part in route_rows(routes, preparers, batch))
-        return self._transactions.stage(transaction, (task, attempt), prepared)
+        return self._staging.stage(transaction, task, attempt, routes, batches)
 
     def commit(
         self, transaction: str, tasks: Sequence[tuple[int, int]], identity: BatchIdentity | None = None
     ) -> Committed:
-        taken: list[Staged] = []
-
-        def outgoing() -> Iterator[Outgoing]:
-            taken.extend(self._transactions.take(transaction, tasks))
-            return (batch for staged in taken for batch in self._outgoing(staged))
-
-        try:
-            if identity is not None:
-                fresh = self._batches.commit(identity, outgoing)
-            else:
-                fresh = True
-                self._appender.append(list(outgoing()), "all").result()
-        finally:
-            self._transactions.release(taken)
-        if not fresh:
-            self._transactions.forget(transaction)
+        fresh = self._staging.commit(transaction, tasks, identity)
         return Committed(self._snapshots.now(fresh=False).arrival, duplicate=not fresh)
-
-    def _outgoing(self, staged: Staged) -> Iterator[Outgoing]:
-        for prepared in staged:
-            encoder = self._encoder(prepared.topic)
-            batch = encoder.encode_ready(upgrade(prepared, encoder.preparer), None)
-            self._check_sizes(batch)
-            yield batch
 
     def take_copy(
         self, identity: BatchIdentity, appends: Sequence[Append], stream_times: Sequence[Sequence[int] | None]
@@ -245,7 +220,7 @@ class KafkaLog(Log):
         return self._batches.commit(identity, outgoing)
 
     def abort(self, transaction: str) -> None:
-        self._transactions.forget(transaction)
+        self._staging.abort(transaction)
 
     def last_identity(self, query: str, version: int) -> BatchIdentity | None:
         return self._batches.last(query, version)
@@ -382,5 +357,5 @@ class KafkaLog(Log):
     def close(self) -> None:
         self._appender.close()
         self._batches.close()
-        self._transactions.close()
+        self._staging.close()
         self.fetcher.close()
