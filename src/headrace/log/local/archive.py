@@ -131,9 +131,10 @@ class Archive:
         return self._manifest
 
     def places(self, file: ArchivedFile) -> list[ArchivedPlace]:
-        return [self._place(file, group, frame) for group, frame in enumerate(file.frames)]
+        return [self.place(file, group) for group in range(len(file.frames))]
 
-    def _place(self, file: ArchivedFile, group: int, frame: ArchivedFrame) -> ArchivedPlace:
+    def place(self, file: ArchivedFile, group: int) -> ArchivedPlace:
+        frame = file.frames[group]
         header = FrameHeader(
             body_length=0,
             rows=frame.rows,

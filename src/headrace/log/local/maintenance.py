@@ -197,9 +197,9 @@ class Maintenance:
         files = self._log.partition_files(definition, number)
         retention_ms, _ = limits(topic.state, settings)
         segment_bytes = definition.spec.config.segment_bytes or settings.segment_bytes
-        bounds = Limits(
-            settings.frame_rows, segment_bytes, retention_ms, now, self._stopping.is_set, not definition.parents(number)
-        )
+        # Older records of its keys may be in a partition this one follows, or, from a time before, in the archive.
+        alone = not definition.parents(number) and not files.archive.manifest().files
+        bounds = Limits(settings.frame_rows, segment_bytes, retention_ms, now, self._stopping.is_set, alone)
         compact_partition(files, definition, number, state.start, state.segment, bounds)
 
     def rebuild_index(self, topic: OwnedTopic, number: int, base: int) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from headrace.log.local.archive import Archive, ArchivedFile, ArchivedPlace
+from headrace.log.local.archive import Archive, ArchivedFile, ArchivedFrame, ArchivedPlace
 from headrace.log.local.frame import HAS_OFFSETS, FrameHeader, frame_body
 from headrace.log.local.index import Index
 from headrace.log.local.segment import (
@@ -252,20 +252,20 @@ class PartitionFiles:
 
     def first_at_time(self, start: int, end: int, time_ms: int) -> Place | None:
         """The first frame from `start` on that holds a record with `$time` ≥ time_ms."""
-        archived = self._archived_place(start, end, lambda header: header.max_time >= time_ms)
+        archived = self._archived_place(start, end, lambda frame: frame.max_time >= time_ms)
         return archived or self._search(lambda: self._first_at_time(start, end, time_ms))
 
     def first_at_arrival(self, start: int, end: int, arrival: int) -> Place | None:
         """The first frame from `start` on that holds a record with an arrival number ≥ `arrival`."""
-        archived = self._archived_place(start, end, lambda header: header.last_arrival >= arrival)
+        archived = self._archived_place(start, end, lambda frame: frame.last_arrival >= arrival)
         return archived or self._search(lambda: self._first_at_arrival(start, end, arrival))
 
-    def _archived_place(self, start: int, end: int, wanted: Callable[[FrameHeader], bool]) -> Place | None:
+    def _archived_place(self, start: int, end: int, wanted: Callable[[ArchivedFrame], bool]) -> Place | None:
         """The first archived frame that is wanted. Where there are local segments too, either would do."""
         for file in self.archive.manifest().files:
-            for place in self.archive.places(file) if file.next > start and file.base < end else ():
-                if place.header.next_offset > start and wanted(place.header):
-                    return place
+            for group, frame in enumerate(file.frames) if file.next > start and file.base < end else ():
+                if frame.next > start and wanted(frame):
+                    return self.archive.place(file, group)
         return None
 
     def _search(self, search: Callable[[], Place | None]) -> Place | None:

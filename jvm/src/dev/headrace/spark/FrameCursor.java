@@ -28,6 +28,7 @@ final class FrameCursor implements Closeable {
   private boolean searching;
   private long damagedAt = -1;
   private FrameHeader frame;
+  private PartitionArchive archive;
   private ArchivedFile archived;
   private long wanted;
 
@@ -82,7 +83,11 @@ final class FrameCursor implements Closeable {
 
   /** The archived file with `offset`, which no segment holds any more. */
   private ArchivedFile archivedFile() throws IOException {
-    ArchivedFile found = folder.archive().at(offset);
+    ArchivedFile found = archive == null ? null : archive.at(offset);
+    if (found == null) {
+      archive = folder.archive(); // it may have grown
+      found = archive.at(offset);
+    }
     if (found == null) {
       throw LogException.offsetOutOfRange(
           folder.topic(), folder.partition(), offset, "was deleted: retention moved the log's start");
