@@ -51,7 +51,8 @@ def _answers(case: CaseData, engine: Engine) -> list[Answer]:
     for statement in statements[:first]:
         engine.executor.execute(statement)
     engine.append(case, case["inputs"])
-    engine.compute()
+    # Who listens to changes sees each of them.
+    engine.compute(record_by_record=any("EMIT CHANGES" in text.upper() for text in statements))
     return [_ask(engine, sql, case["properties"]) for sql in statements[first:]] if first is not None else []
 
 
@@ -86,7 +87,7 @@ async def _pushed(engine: Engine, delivery: Delivery, query: PushQuery, sql: str
         events = push(delivery, query, from_beginning=True, heartbeat_s=IDLE_SECONDS)
     else:
         definition = engine.executor.start_transient(query, sql)
-        engine.compute()
+        engine.compute(record_by_record=True)
         sink = engine.catalog.source(definition.sink)
         assert sink is not None
         events = push_from_topic(delivery, sink, query.root.columns, limit=query.limit, heartbeat_s=IDLE_SECONDS)
