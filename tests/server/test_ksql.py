@@ -122,6 +122,19 @@ def test_a_query_of_a_table_marks_its_key(people: Running) -> None:
     assert row == {"row": {"columns": ["u1", "Ann", 41]}}
 
 
+def test_structs_and_decimals_look_as_in_ksqldb(people: Running) -> None:
+    ksql(
+        people,
+        """CREATE STREAM shaped (k VARCHAR KEY, s STRUCT<f1 INT, `f2` DECIMAL(4, 2)>)
+        WITH (KAFKA_TOPIC='shaped', VALUE_FORMAT='JSON', PARTITIONS=1);""",
+    )
+    people.send("shaped", {"k": "a", "s": {"f1": 1, "f2": 2.5}})
+    answer = people.http.post("/query-stream", json={"sql": "SELECT s FROM shaped;"})
+    head, row = answer.text.splitlines()
+    assert json.loads(head)["columnTypes"] == ["STRUCT<`F1` INTEGER, `f2` DECIMAL(4, 2)>"]
+    assert row == '[{"F1":1,"f2":2.50}]'
+
+
 def test_a_push_query_ends_at_its_limit(people: Running) -> None:
     people.send("pageviews", [{"userid": f"l{n}", "pageid": "/limit"} for n in range(3)])
     answer = people.http.post(

@@ -18,6 +18,7 @@ from headrace.errors import HeadraceError, NotFound
 from headrace.server.ksql.errors import error_object, ksql_error
 from headrace.server.ksql.formats import Format, Header, Lines, Objects, format_for
 from headrace.server.ksql.requests import CloseRequest, KsqlRequest, Properties, StreamRequest, from_beginning
+from headrace.server.ksql.values import row_converter
 from headrace.server.parameters import body_of
 from headrace.server.pump import Pump
 from headrace.server.query import plan_one
@@ -97,7 +98,8 @@ async def _pulled(services: Services, plan: PullQuery, form: Format) -> Response
     server = services.project.settings.server
     answer: Answer = await services.run_query(pull, services.delivery, plan, server.query_seconds, server.query_rows)
     body = [form.header(Header(f"query_{services.clock.now_ms()}", answer.columns, _keys(plan)))]
-    body += [form.row(row, False) for row in answer.rows]
+    convert = row_converter(answer.columns)
+    body += [form.row(convert(row), False) for row in answer.rows]
     if plan.source.kind == "stream":
         body.append(form.final(COMPLETED))
     return Response(b"".join(body) + form.end(), media_type=form.media_type)
@@ -124,6 +126,7 @@ class PushAnswer(Response):
         self.headers["x-accel-buffering"] = "no"
         self._plan, self._events, self._queries = plan, events, queries
         self._services, self._form = services, form
+        self._convert = row_converter(plan.root.columns)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
@@ -146,7 +149,7 @@ class PushAnswer(Response):
     def _piece(self, event: FeedEvent) -> bytes:
         match event.event:
             case "row":
-                return self._form.row(event.data["row"], bool(event.data.get("tombstone")))
+                return self._form.row(self._convert(event.data["row"]), bool(event.data.get("tombstone")))
             case "end":
                 return self._form.final(LIMIT_REACHED if event.data["reason"] == "limit" else COMPLETED)
             case "error":

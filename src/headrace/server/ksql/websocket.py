@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -18,6 +20,7 @@ from headrace.server.ksql.errors import error_object, ksql_error, message_of
 from headrace.server.ksql.queries import COMPLETED, LIMIT_REACHED
 from headrace.server.ksql.requests import KsqlRequest, from_beginning
 from headrace.server.ksql.schemas import schema_json
+from headrace.server.ksql.values import row_converter
 from headrace.server.pump import Pump
 from headrace.server.query import plan_one
 from headrace.server.services import Services
@@ -55,14 +58,17 @@ async def _serve(websocket: WebSocket, services: Services) -> None:
         server = services.project.settings.server
         answer = await services.run_query(pull, services.delivery, plan, server.query_seconds, server.query_rows)
         await websocket.send_text(_schema(answer.columns))
+        convert = row_converter(answer.columns)
         for row in answer.rows:
-            await websocket.send_text(to_json({"row": {"columns": row}}).decode())
+            await websocket.send_text(to_json({"row": {"columns": convert(row)}}).decode())
         return
     events = websocket.app.state.push_queries.listen(plan, text, from_beginning(wanted.streams_properties))
 
+    convert = row_converter(plan.root.columns)
+
     async def write(batch: list[FeedEvent]) -> None:
         for event in batch:
-            if message := _message(event):
+            if message := _message(event, convert):
                 await websocket.send_text(message)
 
     await websocket.send_text(_schema(plan.root.columns))
@@ -74,11 +80,11 @@ def _schema(columns: tuple[Column, ...]) -> str:
     return to_json([{"name": c.name, "schema": schema_json(c.type)} for c in columns]).decode()
 
 
-def _message(event: FeedEvent) -> str:
+def _message(event: FeedEvent, convert: Callable[[list[Any]], list[Any]]) -> str:
     match event.event:
         case "row":
             dead = {"tombstone": True} if event.data.get("tombstone") else {}
-            return to_json({"row": {"columns": event.data["row"]} | dead}).decode()
+            return to_json({"row": {"columns": convert(event.data["row"])} | dead}).decode()
         case "end":
             return to_json({"finalMessage": LIMIT_REACHED if event.data["reason"] == "limit" else COMPLETED}).decode()
         case "error":
