@@ -132,3 +132,26 @@ def test_rows_that_refer_to_a_row_of_another_table_follow_it(spark: SparkSession
             pipeline.run(spark, sink)
         assert pipeline.table("OWNED") == []
         assert sorted(picked(pipeline.table("EVERY"), "ID TOTAL NAME"), key=str) == [("1", 1, None), ("3", 3, None)]
+
+
+def test_what_joins_give_can_be_joined_and_counted_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Batch after batch: Spark has a clock in each operator by then."""
+    sql = f"""{CLICKS} {ORDERS}
+    CREATE STREAM visits (u VARCHAR KEY, place VARCHAR) WITH (KAFKA_TOPIC='visits');
+    CREATE STREAM thrice AS SELECT c.u, page, item, place FROM clicks c
+      JOIN orders o WITHIN 10 SECONDS ON c.u = o.u JOIN visits v WITHIN 10 SECONDS ON c.u = v.u;
+    CREATE TABLE counted AS SELECT c.u, COUNT(*) AS n FROM clicks c
+      JOIN orders o WITHIN 10 SECONDS ON c.u = o.u WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY c.u;
+    CREATE TABLE in_sessions AS SELECT c.u, COUNT(*) AS n FROM clicks c
+      JOIN orders o WITHIN 10 SECONDS ON c.u = o.u WINDOW SESSION (30 SECONDS) GROUP BY c.u;
+    """
+    with Pipeline(tmp_path, sql) as pipeline:
+        for time in range(0, 200_000, 20_000):
+            pipeline.put("clicks", [{"U": "a", "PAGE": f"/{time}", "$time": time}])
+            pipeline.put("orders", [{"U": "a", "ITEM": f"i{time}", "$time": time + 1_000}])
+            pipeline.put("visits", [{"U": "a", "PLACE": f"p{time}", "$time": time + 2_000}])
+        for sink in ("thrice", "counted", "in_sessions"):
+            pipeline.run(spark, sink, max_rows=4)
+        assert len(pipeline.records("THRICE")) == 10
+        assert sorted(picked(pipeline.table("COUNTED"), "N")) == [(1,), (3,), (3,), (3,)]
+        assert picked(pipeline.table("IN_SESSIONS"), "N") == [(10,)]

@@ -124,8 +124,8 @@ def table_changes(changes: DataFrame) -> DataFrame:
 def stream_stream_join(
     changes: DataFrame, before_ms: int, after_ms: int, grace_ms: int, eager: bool, keep_left: bool, keep_right: bool
 ) -> DataFrame:
-    """Late rows come out with `$tombstone`."""
-    prepared = in_order(with_clock(changes).withColumn(PLACE, F.lit(0)))
+    """Late rows come out with `$tombstone`. Its timers go by the inputs' clocks (`with_clock`)."""
+    prepared = in_order(changes.withColumn(PLACE, F.lit(0)))
     return _call("StreamStreamJoin", "join", prepared, before_ms, after_ms, grace_ms, eager, keep_left, keep_right)
 
 

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.config import SparkSettings
 from headrace.log.base import Route, TopicSpec
 from headrace.process.base import QuerySpec
-from headrace.process.lower.lower import Lowered, lower_query, waits_for_time
+from headrace.process.lower.lower import Lowered, has_clocks_in_a_row, lower_query, waits_for_time
 from headrace.process.session import query_session
 
 if TYPE_CHECKING:
@@ -104,13 +104,20 @@ def to_local_log(lowered: Lowered, log_folder: Path, spec: QuerySpec) -> Any:
 
 
 def _session_for(spark: SparkSession, spec: QuerySpec) -> SparkSession:
-    """Results that come only with time need batches without input; a query that has some gets a session of its own, so
-    that the others are not made to run empty batches."""
-    if not waits_for_time(spec.plan):
+    """Most queries share a session. Results that come only with time need batches without input, which the others
+    should not be made to run. And a window over a join of streams has two watermarks, one after the other: Spark takes
+    the lower one for both only if told so; by itself it refuses them in the second batch."""
+    own = {}
+    if waits_for_time(spec.plan):
+        own["spark.sql.streaming.noDataMicroBatches.enabled"] = "true"
+    if has_clocks_in_a_row(spec.plan):
+        own["spark.sql.streaming.statefulOperator.allowMultiple"] = "false"
+    if not own:
         return spark
     session = query_session(spark)
     session.conf.set(SHUFFLE_PARTITIONS, spark.conf.get(SHUFFLE_PARTITIONS, "1"))
-    session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "true")
+    for name, value in own.items():
+        session.conf.set(name, value)
     return session
 
 

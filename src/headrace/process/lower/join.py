@@ -25,9 +25,10 @@ from headrace.process.operators import (
     stream_stream_join,
     stream_table_join,
     table_table_join,
+    with_clock,
 )
 from headrace.sql.expressions import Expression
-from headrace.sql.plan import Join, primary_key, scanned
+from headrace.sql.plan import Join, PlanNode, primary_key, scanned, walk
 
 JOIN_KEY = "key"
 ACTION, PRIMARY, FOREIGN = "$action", "$primary", "$foreign"
@@ -64,12 +65,30 @@ def _stream_stream(node: Join, left: Rows, right: Rows) -> Rows:
     assert within is not None
     grace = DEFAULT_GRACE_MS if within.grace_ms is None else within.grace_ms
     keep_left, keep_right = node.kind in ("left", "full"), node.kind in ("right", "full")
-    stamped = common_stream_time(_sides(node, left, right, position=True))
+    left_side = _side(node, left, FROM_LEFT, node.left_key, position=True)
+    right_side = _side(node, right, FROM_RIGHT, node.right_key, position=True)
+    stamped = _stamped(node, left_side, right_side)
     eager = within.grace_ms is None
     joined = stream_stream_join(stamped, within.before_ms, within.after_ms, grace, eager, keep_left, keep_right)
     late = F.when(column(TOMBSTONE), _late_row(node, left, right, grace))
     frame = joined.withColumn(LATE_ROW, late).withColumn(TOMBSTONE, F.lit(False))
     return _joined(node, frame, left, right, late=True)
+
+
+def _stamped(node: Join, left: DataFrame, right: DataFrame) -> DataFrame:
+    """Both sides with their common stream time, and a clock for timers: one for both, unless a join below has one
+    already, because Spark refuses a second."""
+    left_has, right_has = has_clock(node.left), has_clock(node.right)
+    if not left_has and not right_has:
+        return with_clock(common_stream_time(_unioned(left, right)))
+    return common_stream_time(
+        _unioned(left if left_has else with_clock(left), right if right_has else with_clock(right))
+    )
+
+
+def has_clock(input_: PlanNode) -> bool:
+    """Whether there is a join of streams in it: what it hands up has a watermark."""
+    return any(isinstance(below, Join) and below.form == "stream-stream" for below in walk(input_))
 
 
 def _foreign_key(node: Join, left: Rows, right: Rows) -> Rows:
@@ -128,10 +147,9 @@ def _step(action: str, key: Column, part: str) -> Column:
     return F.struct(F.lit(action).alias("action"), key.alias("key"), column(part).alias("row"))
 
 
-def _sides(node: Join, left: Rows, right: Rows, keep_null_left: bool = False, position: bool = False) -> DataFrame:
+def _sides(node: Join, left: Rows, right: Rows, keep_null_left: bool = False) -> DataFrame:
     return _unioned(
-        _side(node, left, FROM_LEFT, node.left_key, keep_null_left, position),
-        _side(node, right, FROM_RIGHT, node.right_key, position=position),
+        _side(node, left, FROM_LEFT, node.left_key, keep_null_left), _side(node, right, FROM_RIGHT, node.right_key)
     )
 
 

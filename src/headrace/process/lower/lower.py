@@ -11,7 +11,7 @@ from headrace.log.base import Route
 from headrace.process.lower.aggregate import groupable, lower_aggregate_node
 from headrace.process.lower.filter import lower_filter
 from headrace.process.lower.flat_map import lower_flat_map
-from headrace.process.lower.join import lower_join
+from headrace.process.lower.join import has_clock, lower_join
 from headrace.process.lower.late import lower_late
 from headrace.process.lower.partition_by import lower_partition_by
 from headrace.process.lower.project import lower_project, lower_rename
@@ -68,6 +68,12 @@ def waits_for_time(query: PersistentQuery) -> bool:
     input has work to do."""
     joins = [below for below in walk(query.root) if isinstance(below, Join) and below.kind != "inner"]
     return query.emit == "final" or any(join.within and join.within.grace_ms is not None for join in joins)
+
+
+def has_clocks_in_a_row(query: PersistentQuery) -> bool:
+    """Is there a window over a join of streams, which both need to know how far time has come?"""
+    windows = [below for below in walk(query.root) if isinstance(below, Aggregate) and below.window is not None]
+    return any(has_clock(window.input) for window in windows)
 
 
 def lower_node(node: PlanNode, inputs: Inputs) -> Rows:
