@@ -74,6 +74,31 @@ def test_offsets_are_committed_with_the_transaction(log: Log) -> None:
     assert (offset.at, offset.committed, offset.lag) == (IN, 2, 1)
 
 
+def test_until_then_the_offsets_from_before_hold(log: Log) -> None:
+    log.create_topic(PLAIN)
+    put(log, "plain", N=[1, 2])
+    log.reset_group("readers", {IN: 1})
+    with log.producer("worker") as producer:
+        producer.begin()
+        producer.send("plain", batch(N=[3]))
+        producer.send_offsets("readers", {IN: 2})
+        assert [offset.committed for offset in log.group("readers").offsets] == [1]
+        producer.commit()
+    assert [offset.committed for offset in log.group("readers").offsets] == [2]
+
+
+@pytest.mark.needs("unheld")
+def test_an_open_transaction_holds_nobody_up(log: Log) -> None:
+    log.create_topic(PLAIN)
+    with log.producer("worker") as producer:
+        producer.begin()
+        producer.send("plain", batch(N=[1]))
+        put(log, "plain", N=[2])
+        assert numbers(log) == [2]
+        producer.commit()
+    assert numbers(log) == [2, 1]
+
+
 def test_a_former_producers_transaction_is_over(log: Log) -> None:
     log.create_topic(PLAIN)
     first = log.producer("worker")

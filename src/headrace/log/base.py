@@ -378,7 +378,7 @@ class Consumer(ABC):
         self.close()
 
 
-Capability = Literal["arrival", "event-ids", "stage", "split", "quarantine", "archive", "sizes", "evict"]
+Capability = Literal["arrival", "event-ids", "stage", "split", "quarantine", "archive", "sizes", "evict", "unheld"]
 
 
 class Log(ABC):

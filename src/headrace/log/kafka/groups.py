@@ -28,6 +28,8 @@ _MOVING = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
 _AGAIN_S = 0.05
+_SETTLED_S = 1.0
+_UNSTABLE = KafkaError.UNSTABLE_OFFSET_COMMIT
 
 
 class Groups:
@@ -85,22 +87,32 @@ class Groups:
             time.sleep(_AGAIN_S)
 
     def _committed(self, name: str) -> dict[TopicPartition, int]:
+        """Offsets that are part of a transaction are waited for, because whoever committed it wants to see them; but
+        not for long: if it is still open, those from before it hold."""
+        deadline = time.monotonic() + _SETTLED_S
+        while True:
+            waiting = time.monotonic() < deadline
+            found = self._list_offsets(name, stable=waiting)
+            if not waiting or not any(at.error and at.error.code() == _UNSTABLE for at in found):
+                return {self._ours(at): at.offset for at in found if at.offset >= 0}
+            time.sleep(_AGAIN_S)
+
+    def _list_offsets(self, name: str, stable: bool) -> list[At]:
         id_ = self._prefix + name
         request = ConsumerGroupTopicPartitions(id_)
         try:
-            # Offsets that are part of a transaction are waited for: whoever committed it wants to see them.
             found = self._ask(
                 id_,
                 lambda: self._admin.list_consumer_group_offsets(
-                    [request], require_stable=True, request_timeout=self._seconds
+                    [request], require_stable=stable, request_timeout=self._seconds
                 ),
             )
         except KafkaException as failure:
             error = error_of(failure)
             if error is not None and error.code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return {}
+                return []
             raise translate(failure, f"describe group `{name}`", self._connection) from failure
-        return {self._ours(at): at.offset for at in found.topic_partitions if at.offset >= 0}
+        return list(found.topic_partitions)
 
     def _ours(self, at: At) -> TopicPartition:
         return TopicPartition(at.topic.removeprefix(self._prefix), at.partition)

@@ -46,7 +46,9 @@ _MOST_FILES = 500
 class ReadingLog(Log):
     """The reading half of `Log`. Whoever inherits says what may be read (`snapshot`) and what topics there are."""
 
-    capabilities = frozenset({"arrival", "event-ids", "stage", "quarantine", "archive", "split", "sizes", "evict"})
+    capabilities = frozenset(
+        {"arrival", "event-ids", "stage", "quarantine", "archive", "split", "sizes", "evict", "unheld"}
+    )
     desk: Desk
     coordinator: Coordination
 
