@@ -86,8 +86,11 @@ def install_packages() -> str:
     if not done.valid:
         run([str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "uv"], "installing uv")
         uv = [str(PYTHON), "-m", "uv", "pip"]
-        run([*uv, "sync", "--quiet", str(lock), "--python", str(PYTHON)], "installing packages")
-        run([*uv, "install", "--quiet", "--no-deps", "--python", str(PYTHON), "-e", str(ROOT)], "installing headrace")
+        # As pip does: where a network has certificates of its own, the system knows them.
+        certificates = os.environ | {"UV_SYSTEM_CERTS": "true"}
+        run([*uv, "sync", "--quiet", str(lock), "--python", str(PYTHON)], "installing packages", env=certificates)
+        here = [*uv, "install", "--quiet", "--no-deps", "--python", str(PYTHON), "-e", str(ROOT)]
+        run(here, "installing headrace", env=certificates)
         done.keep()
     count = len(list((VENV / "lib").glob("python*/site-packages/*.dist-info")))
     return f"{count} installed"
