@@ -106,6 +106,7 @@ def test_events_become_rows(shop: Shop) -> None:
     wait_for(lambda: shop.views() == {"/hello": 2, "/pricing": 1}, 30, "the table")
     minutes = "SELECT pageid, views, visitors FROM views_per_minute WHERE pageid = '/hello';"
     wait_for(lambda: shop.sql(minutes) == [["/hello", 2, 2]], 30, "the windowed table")
+    assert shop.json("topic", "show", "pageviews")["records"] == len(EVENTS)
 
 
 def test_every_looking_command_finds_something(shop: Shop) -> None:

@@ -112,18 +112,12 @@ def _make(request: pytest.FixtureRequest, folder: Path) -> Place:
     return LOCAL[request.param](folder)
 
 
-def _own(log: Log) -> set[str]:
-    """Methods that the base class has only in name, where a log has its own."""
-    optional = ("producer", "consumer", "group", "delete_records")
-    return {name for name in optional if getattr(type(log), name) is not getattr(Log, name)}
-
-
 @pytest.fixture(params=[*LOCAL, pytest.param("kafka", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     made = _make(request, tmp_path)
     try:
         for marker in request.node.iter_markers("needs"):
-            missing = set(marker.args) - made.log.capabilities - _own(made.log)
+            missing = set(marker.args) - made.log.capabilities
             if missing:
                 pytest.skip(f"{request.param} cannot: {', '.join(sorted(missing))} (docs/reference/logs.md says why)")
         yield made

@@ -18,7 +18,6 @@ def test_nothing_is_set_aside_that_is_not_damaged(log: Log) -> None:
         log.quarantine("plain", 0, 0)
 
 
-@pytest.mark.needs("delete_records")
 def test_deleted_records_are_gone_and_offsets_go_on(place: Place) -> None:
     log = place.log
     log.create_topic(PLAIN)
@@ -35,7 +34,6 @@ def test_deleted_records_are_gone_and_offsets_go_on(place: Place) -> None:
     assert numbers(place.log, start=10) == [10]
 
 
-@pytest.mark.needs("delete_records")
 def test_only_what_is_there_can_be_deleted(log: Log) -> None:
     log.create_topic(PLAIN)
     put(log, "plain", N=[1])

@@ -14,8 +14,6 @@ from headrace.log.base import Consumer, Log, Records, TopicPartition
 from tests.log.support import PLAIN, VIEWS, put
 from tests.support import wait_for
 
-pytestmark = pytest.mark.needs("consumer", "delete_records")
-
 P0 = TopicPartition("plain", 0)
 
 

@@ -13,8 +13,6 @@ from tests.contracts.test_consumers import take, values
 from tests.log.support import PLAIN, put
 from tests.support import wait_for
 
-pytestmark = pytest.mark.needs("consumer", "group")
-
 P0 = TopicPartition("plain", 0)
 SIX = replace(PLAIN, partitions=6)
 
@@ -92,6 +90,7 @@ def test_a_heartbeat_keeps_a_slow_member(log: Log) -> None:
     for _ in range(3):
         slow.heartbeat()
     slow.commit()
+    assert [member.partitions for member in log.group("readers").members] == [(P0,)]
     slow.close()
 
 

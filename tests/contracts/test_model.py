@@ -332,7 +332,6 @@ class Machine(RuleBasedStateMachine):
             self.folder.cleanup()
 
 
-@pytest.mark.needs("producer", "consumer", "group", "delete_records")
 def test_the_log_does_what_the_model_does(place: Place) -> None:
     machine = type("Machine", (Machine,), {"make": staticmethod(place.another)})
     few = settings(

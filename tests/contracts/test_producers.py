@@ -11,8 +11,6 @@ from headrace.log.base import Log
 from tests.contracts.logs import Place
 from tests.log.support import PLAIN, VIEWS, batch, numbers, rows
 
-pytestmark = pytest.mark.needs("producer")
-
 
 def test_what_was_sent_is_there_after_a_flush(log: Log) -> None:
     log.create_topic(PLAIN)

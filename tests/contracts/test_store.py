@@ -153,7 +153,10 @@ def test_versions_are_apart(store: Store) -> None:
 
 
 def test_dropping_what_is_not_there_is_fine(store: Store) -> None:
+    kept = store.open_view(COUNTS, 1)
+    apply(kept, {"PAGE": "/a", "VIEWS": 1})
     store.drop_view("NOTHING", 3)
+    assert everything(kept) == [("/a", 1)]
 
 
 def test_another_definition_starts_anew(store: Store) -> None:

@@ -9,8 +9,6 @@ from headrace.log.base import Log, TopicPartition
 from tests.contracts.logs import Place
 from tests.log.support import PLAIN, VIEWS, batch, numbers, put
 
-pytestmark = pytest.mark.needs("producer", "consumer", "group")
-
 IN = TopicPartition("plain", 0)
 
 

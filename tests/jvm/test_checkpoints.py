@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +41,6 @@ log.close()
 """
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 def test_a_stateful_batch_is_synced_and_starts_no_process(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     calls = "trace=execve,fsync,rename,openat,close"

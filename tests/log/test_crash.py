@@ -120,8 +120,7 @@ def test_kill_nine_at_any_moment(tmp_path: Path) -> None:
 
 def strace(inject: str, *paths: Path) -> tuple[str, ...]:
     """strace that makes a system call on one of these files fail, or a reason why not."""
-    if shutil.which("strace") is None:
-        pytest.skip("strace is not installed")
+    assert shutil.which("strace"), "`make setup-tests` installs strace"
     probe = subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, check=False)
     if probe.returncode:
         pytest.skip("ptrace is not allowed here: " + probe.stderr.decode().strip())

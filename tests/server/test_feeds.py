@@ -164,6 +164,7 @@ def test_clients_that_leave_are_forgotten(server: Running) -> None:
     with websockets.sync.client.connect(f"ws://127.0.0.1:{server.port}{FEED}", proxy=None):
         connected(server, 1)
     connected(server, 0)
+    assert server.http.get(FEED.replace("/feed", "")).json()["lag"] == 0
 
 
 def test_a_client_that_does_not_read_holds_nobody_up(tmp_path: Path) -> None:

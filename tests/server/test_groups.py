@@ -107,6 +107,7 @@ def test_members_share_the_partitions_and_take_over(server: Running, client: Cli
         20,
         "the silent member to be sent away",
     )
+    assert poll(server, two)["records"] == []
     server.http.delete(two)
 
 

@@ -106,6 +106,7 @@ def test_a_dead_letter_is_written_even_if_nobody_receives(server: Running) -> No
     send(server, "alone", 1)
     receive(server, "alone", lease=0.05)
     wait_for(lambda: bool(server.dead_letters("alone")), 20, "the dead letter")
+    assert len(server.dead_letters("alone")) == 1
 
 
 def test_a_topic_with_a_queue_stays(server: Running) -> None:

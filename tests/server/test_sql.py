@@ -153,3 +153,4 @@ def test_rates_rise_and_fall(people: Running) -> None:
 
     wait_for(lambda: rate() > 50, 5, "the rate to rise")
     wait_for(lambda: rate() == 0, 15, "the rate to fall")
+    assert people.http.get("/v1/topics/pageviews").json()["records"] >= 1000

@@ -79,6 +79,7 @@ def test_what_is_called_compatible_can_be_read(pair: dict[str, Any]) -> None:
             fastavro.schemaless_writer(stream, writer, value)
             stream.seek(0)
             fastavro.schemaless_reader(stream, writer, reader)
+            assert stream.read() == b"", "something of the record was not read"
 
 
 def _copy(tree: Any) -> Any:
