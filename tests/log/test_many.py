@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,13 @@ from headrace.log.local.open_files import OpenFiles
 from tests.log.support import VIEWS, numbers, open_owner, put, rows
 
 
-def open_segments() -> int:
-    links = (f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd"))
-    return sum(os.path.exists(link) and os.readlink(link).endswith(".seg") for link in links)
+def open_segments(folder: Path) -> int:
+    """How many of this log's segments the process holds open. Other logs of the test run do not count."""
+    targets = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            targets.append(os.readlink(f"/proc/self/fd/{name}"))
+    return sum(target.startswith(f"{folder}/") and target.endswith(".seg") for target in targets)
 
 
 def use(folder: Path, partitions: int, most: int) -> int:
@@ -26,7 +31,7 @@ def use(folder: Path, partitions: int, most: int) -> int:
     users = [f"user {n}" for n in range(4 * partitions)]
     for n in range(3):
         put(log, "pageviews", USERID=users, N=[n] * len(users))
-        assert open_segments() <= most
+        assert open_segments(folder) <= most
     client = LocalClient(folder)
     for n in range(3, 6):
         put(log, "pageviews", 7, USERID=["seven"], N=[n])
@@ -37,9 +42,9 @@ def use(folder: Path, partitions: int, most: int) -> int:
     assert len(rows(client, "pageviews", ["N"])) == expected
     client.close()
     log.close()
-    assert open_segments() == 0
+    assert open_segments(folder) == 0
     log = open_owner(folder)
-    assert open_segments() == 0
+    assert open_segments(folder) == 0
     put(log, "pageviews", USERID=users, N=[6] * len(users))
     found = len(rows(log, "pageviews", ["N"]))
     log.close()
