@@ -31,12 +31,14 @@ from headrace.sql.statements import (
     AssertSource,
     AssertTopic,
     CreateAsSelect,
+    CreateFunction,
     CreateSource,
     CreateType,
     Define,
     Describe,
     DescribeFunction,
     Drop,
+    DropFunction,
     DropType,
     Explain,
     InsertSelect,
@@ -195,6 +197,23 @@ def _create_type(statement: CreateType) -> str:
 @_print.register
 def _drop_type(statement: DropType) -> str:
     return f"DROP TYPE {'IF EXISTS ' if statement.if_exists else ''}{print_name(statement.name)}"
+
+
+@_print.register
+def _create_function(statement: CreateFunction) -> str:
+    replace = "OR REPLACE " if statement.or_replace else ""
+    unless = "IF NOT EXISTS " if statement.if_not_exists else ""
+    parameters = ", ".join(map(_element, statement.parameters))
+    returns = ("TABLE " if statement.table else "") + print_type(statement.returns)
+    plain = "$$" not in statement.body + "$"
+    body = f"$${statement.body}$$" if plain else print_string(statement.body)
+    head = f"CREATE {replace}FUNCTION {unless}{print_name(statement.name)}({parameters})"
+    return f"{head} RETURNS {returns} LANGUAGE PYTHON AS {body}"
+
+
+@_print.register
+def _drop_function(statement: DropFunction) -> str:
+    return f"DROP FUNCTION {'IF EXISTS ' if statement.if_exists else ''}{print_name(statement.name)}"
 
 
 @_print.register

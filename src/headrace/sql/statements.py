@@ -102,6 +102,36 @@ class CreateType(Position):
 
 
 @dataclass(frozen=True, slots=True)
+class CreateFunction(Position):
+    """CREATE [OR REPLACE] FUNCTION name(…) RETURNS [TABLE] type LANGUAGE PYTHON AS $$ … $$; with `table` each call
+    gives any number of rows of that type."""
+
+    target: Identifier
+    parameters: tuple[Element, ...]
+    returns: DataType
+    body: str
+    table: bool = False
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+
+@dataclass(frozen=True, slots=True)
+class DropFunction(Position):
+    """DROP FUNCTION [IF EXISTS] name."""
+
+    target: Identifier
+    if_exists: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+
+@dataclass(frozen=True, slots=True)
 class DropType(Position):
     """DROP TYPE [IF EXISTS] name."""
 
@@ -297,6 +327,8 @@ Statement: TypeAlias = (
     | AlterSource
     | CreateType
     | DropType
+    | CreateFunction
+    | DropFunction
     | Pause
     | Define
     | SetProperty

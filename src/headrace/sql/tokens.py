@@ -33,6 +33,7 @@ _TOKEN = re.compile(
       (?P<space>    \s+ | --[^\n]* | /\*.*?\*/ )
     | (?P<bytes>    [xX]'[^']*' )
     | (?P<string>   '(?:[^']|'')*' )
+    | (?P<dollars>  \$\$.*?\$\$ )
     | (?P<quoted>   `(?:[^`]|``)*` | "(?:[^"]|"")*" )
     | (?P<double>   (?:\d+(?:\.\d*)?|\.\d+)[eE][+-]?\d+ )
     | (?P<decimal>  \d+\.\d* | \.\d+ )
@@ -44,7 +45,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
-_UNCLOSED = {"'": "string", "`": "quoted name", '"': "quoted name", "/*": "comment"}
+_UNCLOSED = {"$$": "text", "'": "string", "`": "quoted name", '"': "quoted name", "/*": "comment"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,9 @@ def _token(script: Script, kind: Any, start: int, end: int, variables: Mapping[s
         text, substituted = _VARIABLE.sub(lambda m: _lookup(script, m[1], start, end, variables), text), True
     if kind in ("decimal", "double"):
         _check_number_ends(script, end)
+    if kind == "dollars":
+        # A string in which nothing has a meaning: what is written there has its own quotes.
+        return Token("string", text, text[2:-2], start, end)
     return Token(kind, text, _value(script, kind, text, start, end), start, end, substituted)
 
 

@@ -10,6 +10,7 @@ from headrace.sql.clauses import Element, Identifier, SourceKind
 from headrace.sql.expressions import Expression, Span
 from headrace.sql.parser.cursor import Cursor
 from headrace.sql.parser.expressions import parse_expression
+from headrace.sql.parser.functions import parse_create_function, parse_drop_function
 from headrace.sql.parser.other import (
     parse_assert,
     parse_create_type,
@@ -64,7 +65,7 @@ def _parse_create(cursor: Cursor) -> Statement:
     if cursor.at_word("TYPE") and not or_replace:
         return parse_create_type(cursor)
     if cursor.at_word("FUNCTION"):
-        raise cursor.unsupported("CREATE FUNCTION")
+        return parse_create_function(cursor, or_replace)
     read_only = False
     if cursor.at_word("SOURCE", "SINK") and cursor.peek().kind == "word":
         if cursor.at_word("SINK") or cursor.peek().value == "CONNECTOR":
@@ -220,6 +221,8 @@ def _parse_drop(cursor: Cursor) -> Statement:
         raise cursor.unsupported("DROP CONNECTOR", hint=_CONNECTORS)
     if cursor.at_word("TYPE"):
         return parse_drop_type(cursor)
+    if cursor.at_word("FUNCTION"):
+        return parse_drop_function(cursor)
     kind = _parse_kind(cursor)
     if_exists = cursor.accept_words("IF", "EXISTS")
     target = cursor.identifier(f"the name of a {kind}")
