@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, cast, get_args
 
@@ -10,17 +11,19 @@ from hypothesis import strategies as st
 
 from headrace import types
 from headrace.sql.clauses import (
+    CommonTable,
     Duration,
     Element,
     Identifier,
     JoinClause,
-    OrderItem,
+    OffsetRange,
     Property,
     Query,
     Relation,
     SelectAll,
     SelectFields,
     SelectItem,
+    TimeRange,
     TypeName,
     WindowClause,
     WithinClause,
@@ -35,6 +38,7 @@ from headrace.sql.expressions import (
     Comparison,
     Dereference,
     Expression,
+    Frame,
     In,
     IsNull,
     Lambda,
@@ -46,6 +50,8 @@ from headrace.sql.expressions import (
     Name,
     Negate,
     Not,
+    OrderItem,
+    Over,
     StructLiteral,
     Subscript,
 )
@@ -104,6 +110,12 @@ SIMPLE: st.SearchStrategy[DataType] = st.one_of(
     st.sampled_from([*types.SIMPLE_TYPES.values(), types.Decimal(10, 2)]),
     st.builds(TypeName, NAMES).map(lambda name: cast(DataType, name)),
 )
+ROWS_AWAY = st.integers(-9, 9)
+FRAMES = st.one_of(
+    st.none(),
+    st.builds(Frame, st.none(), st.one_of(st.none(), ROWS_AWAY)),
+    st.builds(Frame, st.integers(-9, 0), st.one_of(st.none(), st.integers(0, 9))),
+)
 COMPARISONS = st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"])
 
 
@@ -152,6 +164,11 @@ def expressions(draw: st.DrawFn, levels: int = 4) -> Expression:
         body = Arithmetic("+", LambdaVariable(parameters[0]), one())
         return Call("TRANSFORM", (one(), Lambda(tuple(parameters), body)))
 
+    def over() -> Expression:
+        order = tuple(OrderItem(one(), flag()) for _ in range(draw(st.integers(0, 2))))
+        name = draw(st.sampled_from(["COUNT", "LAG", "ROW_NUMBER"]))
+        return Over(name, several(), several(), order, draw(FRAMES))
+
     makers: list[Callable[[], Expression]] = [
         lambda: Call(draw(st.sampled_from(["COUNT", "UCASE", "DATE", "ARRAY_JOIN"])), several()),
         lambda: Arithmetic(draw(st.sampled_from(["+", "-", "*", "/", "%"])), one(), one()),
@@ -171,6 +188,7 @@ def expressions(draw: st.DrawFn, levels: int = 4) -> Expression:
         lambda: MapLiteral(pairs()),
         lambda: StructLiteral(fields()),
         lambda_call,
+        over,
     ]
     return draw(st.sampled_from(makers))()
 
@@ -188,6 +206,15 @@ WINDOWS = st.one_of(
     st.builds(WindowClause, st.just("session"), DURATIONS, st.none(), MAYBE_DURATIONS, MAYBE_DURATIONS),
 )
 MAYBE_NAMES = st.one_of(st.none(), IDENTIFIERS)
+OFFSETS = st.integers(0, 2**62)
+RANGES = st.one_of(
+    st.none(),
+    st.builds(TimeRange, st.one_of(TEXTS, OFFSETS), st.one_of(TEXTS, OFFSETS)),
+    st.builds(lambda low, high: OffsetRange(((None, low, high),)), OFFSETS, OFFSETS),
+    st.lists(st.tuples(st.integers(0, 9), OFFSETS, OFFSETS), min_size=1, max_size=2, unique_by=lambda one: one[0]).map(
+        lambda bounds: OffsetRange(tuple(bounds))
+    ),
+)
 JOINS = st.builds(
     JoinClause,
     st.sampled_from(["inner", "left", "right", "full"]),
@@ -195,6 +222,8 @@ JOINS = st.builds(
     SMALL,
     MAYBE_NAMES,
     st.one_of(st.none(), st.builds(WithinClause, DURATIONS, MAYBE_DURATIONS, MAYBE_DURATIONS)),
+    st.none(),
+    RANGES,
 )
 ITEMS = st.one_of(
     st.builds(SelectItem, SMALL, st.one_of(st.none(), IDENTIFIERS)),
@@ -202,10 +231,12 @@ ITEMS = st.one_of(
     st.builds(SelectFields, SMALL),
 )
 COUNTS = st.one_of(st.none(), st.integers(0, 10**9))
+RELATIONS = st.builds(Relation, IDENTIFIERS, MAYBE_NAMES, st.lists(JOINS, max_size=2).map(tuple), st.none(), RANGES)
+INNER = st.builds(Query, st.lists(ITEMS, min_size=1, max_size=2).map(tuple), RELATIONS)
 QUERIES = st.builds(
     Query,
     st.lists(ITEMS, min_size=1, max_size=3).map(tuple),
-    st.builds(Relation, IDENTIFIERS, MAYBE_NAMES, st.lists(JOINS, max_size=2).map(tuple)),
+    st.one_of(RELATIONS, st.builds(Relation, IDENTIFIERS, st.none(), st.just(()), INNER)),
     MAYBE,
     st.one_of(st.none(), WINDOWS),
     st.lists(SMALL, max_size=2).map(tuple),
@@ -214,6 +245,17 @@ QUERIES = st.builds(
     st.sampled_from(["changes", "final", None]),
     COUNTS,
     st.lists(SMALL, max_size=2).map(tuple),
+    st.booleans(),
+    st.none(),
+    st.none(),
+    st.lists(st.builds(CommonTable, IDENTIFIERS, INNER), max_size=2, unique_by=lambda one: one.name).map(tuple),
+).flatmap(
+    lambda query: st.builds(
+        replace,
+        st.just(query),
+        offset=st.none() if query.limit is None else COUNTS,
+        every=MAYBE_DURATIONS if query.emit == "changes" else st.none(),
+    )
 )
 PROPERTIES = st.lists(
     st.builds(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from headrace.sql.expressions import Expression, Span
+from headrace.sql.expressions import Expression, OrderItem, Span
 from headrace.types import DataType
 
 SourceKind = Literal["stream", "table"]
@@ -100,22 +100,56 @@ class WithinClause:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeRange:
+    """`BETWEEN low AND high`: records by their event time, both bounds included. A timestamp as text, or
+    milliseconds."""
+
+    low: str | int
+    high: str | int
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """`OFFSETS BETWEEN low AND high`, where `partition` is None, or `OFFSETS (0 BETWEEN low AND high, …)`: both bounds
+    are included. Partitions that are not named are not read."""
+
+    bounds: tuple[tuple[int | None, int, int], ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class JoinClause:
+    """`query` and `range` are as in `Relation`."""
+
     kind: Literal["inner", "left", "right", "full"]
     source: Identifier
     on: Expression
     alias: Identifier | None = None
     within: WithinClause | None = None
+    query: Query | None = None
+    range: TimeRange | OffsetRange | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What FROM names, and what is joined to it, from left to right."""
+    """What FROM names, and what is joined to it, from left to right. A subquery is `query`; `source` is then the name
+    it was given."""
 
     source: Identifier
     alias: Identifier | None = None
     joins: tuple[JoinClause, ...] = ()
+    query: Query | None = None
+    range: TimeRange | OffsetRange | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommonTable:
+    """`WITH name AS (SELECT …)`."""
+
+    name: Identifier
+    query: Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +166,6 @@ class WindowClause:
 
 
 @dataclass(frozen=True, slots=True)
-class OrderItem:
-    expression: Expression
-    descending: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Query:
     """A SELECT, wherever it stands."""
 
@@ -151,6 +179,11 @@ class Query:
     emit: Literal["changes", "final"] | None = None
     limit: int | None = None
     partition_by: tuple[Expression, ...] = ()
+    distinct: bool = False
+    offset: int | None = None
+    every: Duration | None = None
+    """EMIT CHANGES EVERY …: of each key's changes the newest, that often."""
+    common: tuple[CommonTable, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
     group_span: Span | None = field(default=None, compare=False, repr=False)
     """Where GROUP BY or PARTITION BY stands."""

@@ -63,6 +63,34 @@ class Call(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class OrderItem:
+    """What ORDER BY names. Nulls come first, last if descending."""
+
+    expression: Expression
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """`ROWS BETWEEN start AND end`: counted from the row itself, negative before it; None has no bound."""
+
+    start: int | None
+    end: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Over(Node):
+    """`name(arguments) OVER (PARTITION BY … ORDER BY … ROWS …)`: a function of the rows around, in a pull query. Not a
+    `Call`, because it makes no groups."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+    partition_by: tuple[Expression, ...] = ()
+    order_by: tuple[OrderItem, ...] = ()
+    frame: Frame | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Arithmetic(Node):
     operator: Only["+", "-", "*", "/", "%"]
     left: Expression
@@ -186,6 +214,7 @@ Expression = (
     | Name
     | ColumnRef
     | Call
+    | Over
     | Arithmetic
     | Negate
     | Comparison

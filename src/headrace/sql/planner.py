@@ -7,8 +7,8 @@ from typing import Literal as Only
 
 from headrace.errors import SqlError
 from headrace.sql.aggregation import Grouping, group, has_aggregate
-from headrace.sql.clauses import OrderItem, Query, SelectItem
-from headrace.sql.expressions import ColumnRef, Expression, Literal, Name, Span
+from headrace.sql.clauses import Query, SelectItem
+from headrace.sql.expressions import ColumnRef, Expression, Literal, Name, OrderItem, Span
 from headrace.sql.flatten import flatten, has_table_function
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.keys import Keyed, all_of, of_join
@@ -24,6 +24,7 @@ from headrace.sql.plan import (
     PushQuery,
 )
 from headrace.sql.projection import Item, expand_items
+from headrace.sql.refuse import refuse_pull_only
 from headrace.sql.relation import Input, read_relation
 from headrace.sql.resolve import resolve, resolve_predicate
 from headrace.sql.scope import Scope, typed
@@ -38,6 +39,7 @@ Emit = Only["changes", "final"]
 
 def plan_query(statement: CreateAsSelect, sources: Sources) -> PersistentQuery:
     """What a CREATE … AS SELECT does. Whether the name is taken is the catalog's to say."""
+    refuse_pull_only(statement.query, statement.script)
     source = read_relation(statement.script, statement.query.relation, sources)
     _check_persistent(statement.query, source.scope)
     if problem := _wrong_kind(statement, source):
@@ -48,6 +50,7 @@ def plan_query(statement: CreateAsSelect, sources: Sources) -> PersistentQuery:
 
 def plan_insert_select(statement: InsertSelect, sources: Sources) -> PersistentQuery:
     """INSERT INTO … SELECT: one more query that writes to a stream which is there."""
+    refuse_pull_only(statement.query, statement.script)
     sink = insert_target(statement, sources)
     source = read_relation(statement.script, statement.query.relation, sources)
     _check_persistent(statement.query, source.scope)
@@ -61,6 +64,7 @@ def plan_insert_select(statement: InsertSelect, sources: Sources) -> PersistentQ
 def plan_select(statement: SelectStatement, sources: Sources) -> PullQuery | PushQuery:
     """EMIT CHANGES makes it a push query."""
     query = statement.query
+    refuse_pull_only(query, statement.script)
     source = read_relation(statement.script, query.relation, sources)
     return _plan_push(query, source) if statement.push else _plan_pull(query, source)
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from functools import singledispatch
 
 from headrace.sql.clauses import (
+    CommonTable,
     Duration,
     Element,
-    Identifier,
     JoinClause,
+    OffsetRange,
     Property,
     Query,
+    Relation,
     SelectAll,
     SelectFields,
     SelectItem,
+    TimeRange,
     WindowClause,
     WithinClause,
 )
@@ -22,6 +25,7 @@ from headrace.sql.printer import (
     print_literal,
     print_name,
     print_operand,
+    print_order_by,
     print_string,
     print_type,
 )
@@ -115,28 +119,52 @@ def _select(statement: SelectStatement) -> str:
 def print_query(query: Query) -> str:
     """The SELECT, wherever it stands."""
     parts = [
-        "SELECT " + ", ".join(map(_item, query.items)),
-        f"FROM {_source(query.relation.source, query.relation.alias)}",
+        _common(query.common),
+        ("SELECT DISTINCT " if query.distinct else "SELECT ") + ", ".join(map(_item, query.items)),
+        f"FROM {_source(query.relation)}",
         *map(_join, query.relation.joins),
         _window(query.window) if query.window else "",
         f"WHERE {print_expression(query.where)}" if query.where is not None else "",
         "GROUP BY " + ", ".join(map(print_expression, query.group_by)) if query.group_by else "",
         "PARTITION BY " + ", ".join(map(print_expression, query.partition_by)) if query.partition_by else "",
         f"HAVING {print_expression(query.having)}" if query.having is not None else "",
-        _order_by(query),
+        print_order_by(query.order_by),
         f"EMIT {query.emit.upper()}" if query.emit else "",
+        f"EVERY {_duration(query.every)}" if query.every else "",
         f"LIMIT {query.limit}" if query.limit is not None else "",
+        f"OFFSET {query.offset}" if query.offset is not None else "",
     ]
     return " ".join(part for part in parts if part)
 
 
-def _source(source: Identifier, alias: Identifier | None) -> str:
-    return print_name(source.name) + (f" AS {print_name(alias.name)}" if alias else "")
+def _common(common: tuple[CommonTable, ...]) -> str:
+    named = (f"{print_name(one.name.name)} AS ({print_query(one.query)})" for one in common)
+    return "WITH " + ", ".join(named) if common else ""
+
+
+def _source(read: Relation | JoinClause) -> str:
+    if read.query is not None:
+        return f"({print_query(read.query)}) AS {print_name(read.source.name)}"
+    alias = f" AS {print_name(read.alias.name)}" if read.alias else ""
+    return print_name(read.source.name) + _range(read.range) + alias
+
+
+def _range(range_: TimeRange | OffsetRange | None) -> str:
+    match range_:
+        case TimeRange(low, high):
+            return f" BETWEEN {print_literal(low)} AND {print_literal(high)}"
+        case OffsetRange(((None, low, high),)):
+            return f" OFFSETS BETWEEN {low} AND {high}"
+        case OffsetRange(bounds):
+            parts = ", ".join(f"{partition} BETWEEN {low} AND {high}" for partition, low, high in bounds)
+            return f" OFFSETS ({parts})"
+        case _:
+            return ""
 
 
 def _join(join: JoinClause) -> str:
     within = f" {_within(join.within)}" if join.within else ""
-    return f"{join.kind.upper()} JOIN {_source(join.source, join.alias)}{within} ON {print_expression(join.on)}"
+    return f"{join.kind.upper()} JOIN {_source(join)}{within} ON {print_expression(join.on)}"
 
 
 def _within(within: WithinClause) -> str:
@@ -151,14 +179,6 @@ def _item(item: SelectItem | SelectAll | SelectFields) -> str:
     if isinstance(item, SelectAll):
         return f"{print_name(item.source.name)}.*" if item.source else "*"
     return print_expression(item.expression) + (f" AS {print_name(item.alias.name)}" if item.alias else "")
-
-
-def _order_by(query: Query) -> str:
-    if not query.order_by:
-        return ""
-    return "ORDER BY " + ", ".join(
-        print_expression(one.expression) + (" DESC" if one.descending else "") for one in query.order_by
-    )
 
 
 def _window(window: WindowClause) -> str:

@@ -29,6 +29,8 @@ from headrace.sql.expressions import (
     Name,
     Negate,
     Not,
+    OrderItem,
+    Over,
     StructLiteral,
     Subscript,
 )
@@ -155,6 +157,31 @@ def _column(node: ColumnRef) -> str:
 @_print.register
 def _call(node: Call) -> str:
     return f"{node.name}({_list(node.arguments) if node.arguments or node.name != 'COUNT' else '*'})"
+
+
+@_print.register
+def _over(node: Over) -> str:
+    parts = [
+        f"PARTITION BY {_list(node.partition_by)}" if node.partition_by else "",
+        print_order_by(node.order_by),
+        ""
+        if node.frame is None
+        else f"ROWS BETWEEN {_bound(node.frame.start, 'PRECEDING')} AND {_bound(node.frame.end, 'FOLLOWING')}",
+    ]
+    call = _call(Call(node.name, node.arguments))
+    return f"{call} OVER ({' '.join(part for part in parts if part)})"
+
+
+def _bound(rows: int | None, unbounded: str) -> str:
+    if rows is None:
+        return f"UNBOUNDED {unbounded}"
+    return "CURRENT ROW" if rows == 0 else f"{abs(rows)} {'PRECEDING' if rows < 0 else 'FOLLOWING'}"
+
+
+def print_order_by(order: Iterable[OrderItem]) -> str:
+    """Empty for no order."""
+    parts = [_print(one.expression) + (" DESC" if one.descending else "") for one in order]
+    return "ORDER BY " + ", ".join(parts) if parts else ""
 
 
 @_print.register

@@ -40,11 +40,13 @@ from headrace.sql.expressions import (
     Name,
     Negate,
     Not,
+    Over,
     StructLiteral,
     Subscript,
 )
 from headrace.sql.implicit import convert
 from headrace.sql.named_types import known_type
+from headrace.sql.over import resolve_over
 from headrace.sql.resolve_nested import resolve_dereference, resolve_map, resolve_struct, resolve_subscript
 from headrace.sql.scope import TIME_COLUMNS, Scope
 from headrace.types import (
@@ -130,6 +132,8 @@ class Resolver:
                 return resolve_map(node, self)
             case StructLiteral():
                 return resolve_struct(node, self)
+            case Over():
+                return resolve_over(node, self)
             case Lambda():
                 raise self.scope.error("a lambda can only be an argument of a function that takes one", node.span)
 

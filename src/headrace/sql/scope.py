@@ -47,6 +47,8 @@ class Scope:
     extra: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, DataType] = field(default_factory=dict)
     types: Mapping[str, DataType] = field(default_factory=dict)
+    over: bool = False
+    """Whether OVER may stand here: in the SELECT list and the ORDER BY of a pull query."""
 
     @property
     def joined(self) -> bool:

@@ -23,6 +23,7 @@ from headrace.sql.expressions import (
     MapLiteral,
     Negate,
     Not,
+    Over,
     StructLiteral,
     Subscript,
 )
@@ -49,6 +50,9 @@ def children(expression: Expression) -> tuple[Expression, ...]:
             return (*operand, *(part for branch in expression.branches for part in branch), *otherwise)
         case Call():
             return expression.arguments
+        case Over():
+            ordered = (one.expression for one in expression.order_by)
+            return (*expression.arguments, *expression.partition_by, *ordered)
         case Subscript():
             return (expression.base, expression.index)
         case Dereference():
@@ -91,6 +95,8 @@ def with_children(expression: Expression, parts: tuple[Expression, ...]) -> Expr
             return _case_with(expression, list(parts))
         case Call():
             return replace(expression, arguments=parts)
+        case Over():
+            return _over_with(expression, list(parts))
         case Subscript():
             return replace(expression, base=parts[0], index=parts[1])
         case Dereference():
@@ -112,6 +118,13 @@ def _case_with(case: Case, parts: list[Expression]) -> Case:
     operand = parts.pop(0) if case.operand else None
     otherwise = parts.pop() if case.otherwise else None
     return replace(case, operand=operand, branches=_pairs(tuple(parts)), otherwise=otherwise)
+
+
+def _over_with(over: Over, parts: list[Expression]) -> Over:
+    arguments, rest = parts[: len(over.arguments)], parts[len(over.arguments) :]
+    partition, ordered = rest[: len(over.partition_by)], rest[len(over.partition_by) :]
+    order = tuple(replace(one, expression=part) for one, part in zip(over.order_by, ordered, strict=True))
+    return replace(over, arguments=tuple(arguments), partition_by=tuple(partition), order_by=order)
 
 
 def _pairs(parts: tuple[Expression, ...]) -> tuple[tuple[Expression, Expression], ...]:

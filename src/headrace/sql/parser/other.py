@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.sql.clauses import Duration
 from headrace.sql.parser.cursor import Cursor
 from headrace.sql.parser.properties import parse_properties
-from headrace.sql.parser.select import parse_duration
+from headrace.sql.parser.relation import parse_duration
 from headrace.sql.parser.types import parse_type
 from headrace.sql.statements import (
     AssertSchema,

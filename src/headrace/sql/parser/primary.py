@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 from headrace.sql.expressions import (
     ArrayLiteral,
     Call,
@@ -19,11 +16,10 @@ from headrace.sql.expressions import (
     StructLiteral,
 )
 from headrace.sql.parser.cursor import Cursor
+from headrace.sql.parser.over import Parse, parse_over
 from headrace.sql.parser.types import parse_type
 from headrace.sql.tokens import RESERVED, Token
 
-# The parser of a whole expression, handed in because the two need each other.
-Parse: TypeAlias = Callable[[Cursor], Expression]
 _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
@@ -84,14 +80,23 @@ def _parse_call(cursor: Cursor, parse: Parse) -> Expression:
             raise cursor.error("only COUNT takes `*`", hint=f"DESCRIBE FUNCTION {first.value}; shows its arguments")
         cursor.advance()
     elif cursor.at_word("DISTINCT"):
-        hint = "write COUNT_DISTINCT(…)" if first.value == "COUNT" else None
-        raise cursor.unsupported(f"{first.value}(DISTINCT …)", hint=hint)
+        return _parse_distinct(cursor, parse, first)
     elif not cursor.at_operator(")"):
         arguments.append(parse(cursor))
         while cursor.accept_operator(","):
             arguments.append(parse(cursor))
     cursor.expect_operator(")")
-    return Call(first.value, tuple(arguments), span=cursor.span_since(first))
+    return parse_over(cursor, parse, Call(first.value, tuple(arguments), span=cursor.span_since(first)), first)
+
+
+def _parse_distinct(cursor: Cursor, parse: Parse, first: Token) -> Expression:
+    """COUNT(DISTINCT x) is COUNT_DISTINCT(x)."""
+    if first.value != "COUNT":
+        raise cursor.unsupported(f"{first.value}(DISTINCT …)")
+    cursor.advance()
+    argument = parse(cursor)
+    cursor.expect_operator(")")
+    return parse_over(cursor, parse, Call("COUNT_DISTINCT", (argument,), span=cursor.span_since(first)), first)
 
 
 def _parse_parenthesised(cursor: Cursor, parse: Parse) -> Expression:

@@ -268,6 +268,7 @@ _PARSERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "CREATE": _parse_create,
     "INSERT": _parse_insert,
     "SELECT": _parse_select,
+    "WITH": _parse_select,
     "SHOW": _parse_show,
     "LIST": _parse_show,
     "DESCRIBE": _parse_describe,
