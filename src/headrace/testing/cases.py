@@ -16,7 +16,7 @@
     ]
 
 A test runs the project's pipelines, or `statements` of its own. Expected rows name the columns that matter; the others
-are not looked at. Rows are compared without regard to order.
+are not looked at. Rows are compared without regard to order. Where there are many, they are in a `file` beside.
 """
 
 from __future__ import annotations
@@ -28,16 +28,37 @@ from typing import Any
 import msgspec
 
 from headrace.errors import ConfigError
+from headrace.testing.files import read_events, read_rows, read_text
+
+GUIDE = "docs/howto/test-a-pipeline.md"
+Row = dict[str, Any]
 
 
 class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Events of one topic, in order: plain ones, or `records` with key, value, time, headers and partition."""
+
     topic: str
-    events: list[dict[str, Any]]
+    events: list[Row] = []
+    records: list[Row] = []
+    file: str | None = None
+
+    @property
+    def texts(self) -> bool:
+        """Whether the values are as a CSV file has them."""
+        return self.file is not None and self.file.endswith(".csv")
 
 
 class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    source: str = msgspec.field(name="from")
-    rows: list[dict[str, Any]]
+    """The rows of a stream or table, or of a query's answer."""
+
+    source: str | None = msgspec.field(name="from", default=None)
+    query: str | None = None
+    rows: list[Row] | None = None
+    file: str | None = None
+
+    @property
+    def title(self) -> str:
+        return self.source or " ".join((self.query or "").split())
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,6 +70,10 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     late: dict[str, int] = {}
     """By table: how many (record, window) pairs must have come too late."""
     statements: str | None = None
+    script: str | None = None
+    """A file of statements beside this one."""
+    shuffle: bool = True
+    """Whether events may be tried in other orders that must mean the same."""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,7 +81,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_cases(folder: Path) -> list[tuple[Path, Case]]:
-    """Every case of a project's `tests` folder, in order."""
+    """Every case of a project's `tests` folder, in order, with what its files hold."""
     return [(file, case) for file in sorted((folder / "tests").glob("*.toml")) for case in _load(file)]
 
 
@@ -64,10 +89,46 @@ def _load(file: Path) -> list[Case]:
     try:
         cases = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), _File).test
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise ConfigError(
-            f"{file.name} is not a file of tests: {error}", hint="docs/howto/test-a-pipeline.md"
-        ) from error
+        raise ConfigError(f"{file.name} is not a file of tests: {error}", hint=GUIDE) from error
+    names: set[str] = set()
     for case in cases:
-        if not (case.expect or case.rejected or case.late):
-            raise ConfigError(f"{file.name}: test `{case.name}` expects nothing", hint="add [[test.expect]]")
-    return cases
+        problem = f"the name `{case.name}` is there twice" if case.name in names else _problem(case)
+        if problem is not None:
+            raise ConfigError(f"{file.name}: {problem}", hint=GUIDE)
+        names.add(case.name)
+    return [_with_files(case, file.parent) for case in cases]
+
+
+def _problem(case: Case) -> str | None:
+    if not (case.expect or case.rejected or case.late):
+        return f"test `{case.name}` expects nothing: add [[test.expect]]"
+    if case.statements is not None and case.script is not None:
+        return f"test `{case.name}` has both `statements` and `script`"
+    for one in case.input:
+        if one.file is not None and (one.events or one.records):
+            return f"test `{case.name}`: an input of `{one.topic}` has a `file` and events beside it"
+        if one.events and one.records:
+            return f"test `{case.name}`: an input of `{one.topic}` has `events` and `records`: make it two"
+    for expected in case.expect:
+        if (expected.source is None) == (expected.query is None):
+            return f"test `{case.name}`: an expectation needs either `from` or `query`"
+        if (expected.rows is None) == (expected.file is None):
+            return f"test `{case.name}`: the expectation of `{expected.title}` needs either `rows` or a `file`"
+    return None
+
+
+def _with_files(case: Case, folder: Path) -> Case:
+    """The same with everything in it."""
+    return msgspec.structs.replace(
+        case,
+        statements=case.statements if case.script is None else read_text(folder, case.script),
+        script=None,
+        input=[
+            one if one.file is None else msgspec.structs.replace(one, events=read_events(folder, one.file))
+            for one in case.input
+        ],
+        expect=[
+            one if one.file is None else msgspec.structs.replace(one, rows=read_rows(folder, one.file), file=None)
+            for one in case.expect
+        ],
+    )
