@@ -25,6 +25,7 @@ from headrace.process.session import query_session
 from headrace.process.streaming import StreamInputs
 from headrace.spark import read_topic
 from headrace.sql.api import parse, plan_query
+from headrace.sql.functions.function import Function
 from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect
 from headrace.types import VARCHAR, Column, DataType
@@ -62,6 +63,9 @@ class Known:
         return list(SOURCES.values())
 
     def types(self) -> Mapping[str, DataType]:
+        return {}
+
+    def functions(self) -> Mapping[str, Function]:
         return {}
 
 

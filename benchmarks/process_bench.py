@@ -24,6 +24,7 @@ from headrace.process.progress import topic_end
 from headrace.process.session import query_session
 from headrace.process.streaming import StreamInputs, start_query
 from headrace.sql.api import parse, plan_query
+from headrace.sql.functions.function import Function
 from headrace.sql.plan import PersistentQuery
 from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect
@@ -49,6 +50,9 @@ class OneStream:
         return [STREAM]
 
     def types(self) -> Mapping[str, DataType]:
+        return {}
+
+    def functions(self) -> Mapping[str, Function]:
         return {}
 
 

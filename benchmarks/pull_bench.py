@@ -26,6 +26,7 @@ from headrace.deliver.pull import pull
 from headrace.log.base import Append, TopicSpec
 from headrace.log.local.open import LocalLog
 from headrace.sql.api import parse, plan_select
+from headrace.sql.functions.function import Function
 from headrace.sql.plan import PullQuery
 from headrace.sql.source import Source
 from headrace.sql.statements import SelectStatement
@@ -51,6 +52,9 @@ class Sources:
         return [COUNTS]
 
     def types(self) -> Mapping[str, DataType]:
+        return {}
+
+    def functions(self) -> Mapping[str, Function]:
         return {}
 
 

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.clock import ManualClock
-from headrace.collect.dead_letters import DEAD_LETTERS_TOPIC, bury_spent, create_dead_letters
 from headrace.errors import Conflict, DiskFull, Gone, NotFound, Refused, UsageError
 from headrace.log.base import Append, Log, TopicSpec
+from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, bury_spent, create_dead_letters
 from headrace.log.queues import Message, Queue, QueueDefinition, Queues
 from headrace.log.queues.state import CHUNK, read_state
 from headrace.types import BIGINT, VARCHAR, Column

@@ -10,6 +10,7 @@ from typing import Any
 from headrace.deliver.base import Answer, Delivery, FeedEvent
 from headrace.deliver.pull import pull
 from headrace.sql.api import parse, plan_select
+from headrace.sql.functions.function import Function
 from headrace.sql.plan import PullQuery, PushQuery
 from headrace.sql.source import Source
 from headrace.sql.statements import SelectStatement
@@ -64,6 +65,9 @@ class _Sources:
         return self._known.values()
 
     def types(self) -> Mapping[str, DataType]:
+        return {}
+
+    def functions(self) -> Mapping[str, Function]:
         return {}
 
 

@@ -7,7 +7,6 @@ from typing import get_args
 
 from headrace.sql.api import FUNCTIONS, Draft, parse, validate
 from headrace.sql.clauses import UNIT_MS
-from headrace.sql.functions import is_aggregate
 from headrace.sql.parser.types import ALIASES, NESTED
 from headrace.sql.properties import SOURCE_PROPERTIES
 from headrace.sql.statements import ShowSubject, Statement
@@ -45,6 +44,6 @@ def test_the_functions_are_those_of_the_table() -> None:
 def test_the_aggregates_examples_can_be_planned() -> None:
     declared = "CREATE STREAM purchases (userid VARCHAR KEY, product VARCHAR, amount DECIMAL(10, 2));"
     for name, function in FUNCTIONS.items():
-        if is_aggregate(name):
+        if FUNCTIONS[name].kind == "aggregate":
             query = f"SELECT product, {function.example} FROM purchases GROUP BY product EMIT CHANGES;"
             assert validate(declared + query)

@@ -9,7 +9,6 @@ from typing import Any
 
 from headrace.clock import SystemClock
 from headrace.collect.base import RawEvents
-from headrace.collect.dead_letters import DEAD_LETTERS_TOPIC, bury_spent, create_dead_letters
 from headrace.collect.decode import EventCollector
 from headrace.config import Project
 from headrace.coordinate.catalog import Catalog
@@ -20,6 +19,7 @@ from headrace.deliver.filtering import compile_where
 from headrace.log.base import Log, Topic, TopicPartition
 from headrace.log.codecs.json_encode import to_json
 from headrace.log.codecs.times import moment
+from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, bury_spent, create_dead_letters
 from headrace.log.open import open_log
 from headrace.log.queues import QueueDefinition, Queues
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 from headrace.clock import Clock
 from headrace.collect.avro_bodies import read_avro
 from headrace.collect.base import Collector, Outcome, RawEvents, Rejection
-from headrace.collect.dead_letters import DeadLetter, bury, offsets_of
 from headrace.collect.envelopes import read_records
 from headrace.collect.split import BYTE_ORDER_MARK, Limits, Sent, read_json, read_lines
 from headrace.config import CollectSettings
 from headrace.errors import Conflict, Refused, UsageError
 from headrace.log.base import ID, Append, Appended, Log, Topic
 from headrace.log.codecs.json_codec import Decoded, JsonCodec
+from headrace.log.dead_letters import DeadLetter, bury, offsets_of
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -14,7 +14,6 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from headrace.collect.dead_letters import DEAD_LETTERS_SPEC
 from headrace.coordinate.base import CATALOG_TOPIC, QueryDefinition, ViewDefinition
 from headrace.coordinate.events import (
     Event,
@@ -32,6 +31,8 @@ from headrace.coordinate.events import (
     encode_event,
 )
 from headrace.log.base import Append, Log, TopicSpec
+from headrace.log.dead_letters import DEAD_LETTERS_SPEC
+from headrace.sql.functions.function import Function
 from headrace.sql.source import Source
 from headrace.types import VARCHAR, Column, DataType
 
@@ -168,6 +169,10 @@ class Catalog:
         state = self._state
         shown = (s for s in state.sources.values() if not _is_transient(state, s))
         return sorted(shown, key=lambda source: source.name)
+
+    def functions(self) -> Mapping[str, Function]:
+        """Those written in Python."""
+        return {}
 
     def types(self) -> Mapping[str, DataType]:
         """Those of CREATE TYPE."""

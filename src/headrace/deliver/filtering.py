@@ -12,6 +12,7 @@ from headrace.deliver.push import compile_plan
 from headrace.errors import SqlError, UsageError
 from headrace.log.base import REST, Records, Topic
 from headrace.sql.api import parse, plan_select
+from headrace.sql.functions.function import Function
 from headrace.sql.plan import Filter, Project, PushQuery, Scan
 from headrace.sql.source import Source
 from headrace.sql.statements import SelectStatement
@@ -79,6 +80,9 @@ class _Only:
 
     def sources(self) -> Iterable[Source]:
         return [self._source]
+
+    def functions(self) -> Mapping[str, Function]:
+        return {}
 
     def types(self) -> Mapping[str, DataType]:
         return {}

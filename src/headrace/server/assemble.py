@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
 from headrace.clock import Clock
-from headrace.collect.dead_letters import bury_spent
 from headrace.collect.decode import EventCollector
 from headrace.collect.http.bodies import BodyBudget
 from headrace.config import Project
@@ -19,6 +18,7 @@ from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.status import ENGINE_STATUS, EngineStatus
 from headrace.deliver.base import Delivery
 from headrace.log.base import Log
+from headrace.log.dead_letters import bury_spent
 from headrace.log.local.open import LocalLog
 from headrace.log.open import open_log
 from headrace.log.queues import Queues, Requests

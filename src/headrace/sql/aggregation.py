@@ -20,7 +20,7 @@ _BOUNDS = frozenset(column.name for column in WINDOW_COLUMNS)
 
 def has_aggregate(expression: Expression) -> bool:
     """Whether an aggregate is called in it, resolved or not."""
-    return any(isinstance(node, Call) and is_aggregate(node.name) for node in walk(expression))
+    return any(isinstance(node, Call) and is_aggregate(node) for node in walk(expression))
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Grouping:
         for key in self.keys:
             if expression == key.expression:
                 return ColumnRef(key.name, type=expression.type, span=expression.span)
-        if isinstance(expression, Call) and is_aggregate(expression.name):
+        if isinstance(expression, Call) and is_aggregate(expression):
             return self._lift_aggregate(expression)
         if isinstance(expression, ColumnRef) and not (self.window and expression.name in _BOUNDS):
             name = display_name(expression.name)

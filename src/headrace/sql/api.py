@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.sql.bind import function_versions, python_functions
 from headrace.sql.declare import altered_source, check_assert, source_from, type_from
 from headrace.sql.evaluate import compile_expression
 from headrace.sql.explain import explain
@@ -30,6 +31,7 @@ __all__ = [
     "check_replace",
     "compile_expression",
     "explain",
+    "function_versions",
     "parse",
     "parse_columns",
     "parse_expression",
@@ -39,6 +41,7 @@ __all__ = [
     "plan_select",
     "print_expression",
     "print_statement",
+    "python_functions",
     "replaced_query_problem",
     "replaced_source_problem",
     "source_from",

@@ -9,7 +9,7 @@ from typing import Protocol
 from headrace.errors import SqlError
 from headrace.sql.coerce import common_type, is_nested, is_number, widens
 from headrace.sql.expressions import Call, Expression, Lambda, Literal, Name
-from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions import FUNCTIONS, function_of
 from headrace.sql.functions.function import Function
 from headrace.sql.functions.signatures import (
     ArrayOf,
@@ -68,7 +68,7 @@ class _Mismatch(Exception):
 
 
 def resolve_call(call: Call, resolver: Resolver) -> Call:
-    function = FUNCTIONS.get(call.name)
+    function = function_of(call)
     if function is None:
         raise _unknown(call, resolver)
     if function.kind == "aggregate":

@@ -15,6 +15,7 @@ from functools import partial, singledispatch
 from typing import Any, TypeAlias
 
 from headrace.clock import SystemClock
+from headrace.errors import DeadlineExceeded
 from headrace.sql.arithmetic import arithmetic
 from headrace.sql.casting import caster
 from headrace.sql.expressions import (
@@ -41,7 +42,7 @@ from headrace.sql.expressions import (
     StructLiteral,
     Subscript,
 )
-from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions import argument_types, function_of
 from headrace.sql.like import like_matcher
 from headrace.types import Array, Map, Varchar
 
@@ -309,7 +310,9 @@ def _variable(name: str) -> str:
 
 @_compile.register
 def _call(node: Call, now: Now) -> Compiled:
-    function = FUNCTIONS[node.name]
+    function = function_of(node)
+    assert function is not None
+    assert node.type is not None
     arguments, apply, nulls = (
         [_compile(argument, now) for argument in node.arguments],
         function.evaluate,
@@ -318,6 +321,8 @@ def _call(node: Call, now: Now) -> Compiled:
     clock, types = function.clock, tuple(argument.type for argument in node.arguments)
     if function.typed:
         apply = partial(apply, types)
+    if function.prepare is not None:
+        apply = function.prepare(argument_types(node), node.type)
 
     def evaluate(row: Row) -> Any:
         values = [argument(row) for argument in arguments]
@@ -325,6 +330,8 @@ def _call(node: Call, now: Now) -> Compiled:
             return None
         try:
             return apply(now(), *values) if clock else apply(*values)
+        except DeadlineExceeded:
+            raise
         except Exception:
             # Whatever a function raises over a value it was not made for, the rule is the same: null.
             return None

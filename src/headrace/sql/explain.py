@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headrace.sql.bind import python_functions
 from headrace.sql.clauses import UNIT_MS
 from headrace.sql.plan import (
     Aggregate,
@@ -47,7 +48,13 @@ def explain(plan: Plan) -> str:
             top = _Branch([f"PUSH QUERY  runs {runs}" + _limit(plan.limit)], (_branch(plan.root),))
         case PullQuery():
             top = _pull(plan)
-    return "\n".join(_tree(top))
+    return "\n".join([*_tree(top), *_functions(plan)])
+
+
+def _functions(plan: Plan) -> list[str]:
+    """The Python functions it calls: the same text with another version is another query."""
+    called = python_functions(plan).values()
+    return [f"calls {one.name}  {one.kind}, {one.origin}, version {one.version}" for one in called]
 
 
 def _branch(node: PlanNode) -> _Branch:

@@ -9,10 +9,13 @@ resolved ones.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from typing import Literal as Only
 
 from headrace.types import DataType
+
+if TYPE_CHECKING:
+    from headrace.sql.functions.function import Function
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class Call(Node):
 
     name: str
     arguments: tuple[Expression, ...]
+    function: Function | None = field(default=None, repr=False)
+    """Only if it is a Python function: which one is the catalog's to say (`sql.bind`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from headrace.sql.walk import rebuild, walk
 
 
 def has_table_function(expression: Expression) -> bool:
-    return any(isinstance(node, Call) and is_table_function(node.name) for node in walk(expression))
+    return any(isinstance(node, Call) and is_table_function(node) for node in walk(expression))
 
 
 @dataclass(slots=True)
@@ -24,11 +24,11 @@ class Flattening:
     functions: list[Named] = field(default_factory=list)
 
     def lift(self, expression: Expression) -> Expression:
-        if not isinstance(expression, Call) or not is_table_function(expression.name):
+        if not isinstance(expression, Call) or not is_table_function(expression):
             return rebuild(expression, self.lift)
         for argument in expression.arguments:
             for node in walk(argument):
-                if isinstance(node, Call) and (is_table_function(node.name) or is_aggregate(node.name)):
+                if isinstance(node, Call) and (is_table_function(node) or is_aggregate(node)):
                     message = f"{expression.name} cannot be given the result of {node.name}"
                     raise self.scope.error(message, node.span, "CREATE STREAM … AS SELECT the inner one first")
         name = f"KSQL_SYNTH_{len(self.functions)}"

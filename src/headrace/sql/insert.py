@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.sql.bind import bind
 from headrace.sql.casting import caster
 from headrace.sql.coerce import castable, is_number, widens
 from headrace.sql.evaluate import compile_expression
@@ -21,6 +22,7 @@ ROWTIME = Column("ROWTIME", BIGINT)
 def plan_insert(statement: InsertValues, sources: Sources) -> tuple[Source, list[dict[str, Any]]]:
     """Where the rows go, and the rows: every key and value column, null where none is given, and ROWTIME (milliseconds)
     if it is. Values are as `evaluate` has them."""
+    statement = bind(statement.script, statement, sources.functions())
     source = find_source(statement.script, sources, statement.target)
     if source.window is not None:
         message = f"`{display_name(source.name)}` is windowed: only its query writes it"

@@ -7,10 +7,11 @@ from typing import Literal as Only
 
 from headrace.errors import SqlError
 from headrace.sql.aggregation import Grouping, group, has_aggregate
+from headrace.sql.bind import bind
 from headrace.sql.clauses import Query, SelectItem
-from headrace.sql.expressions import ColumnRef, Expression, Literal, Name, OrderItem, Span
+from headrace.sql.expressions import Call, ColumnRef, Expression, Literal, Name, OrderItem, Span
 from headrace.sql.flatten import flatten, has_table_function
-from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions import function_of
 from headrace.sql.keys import Keyed, all_of, of_join
 from headrace.sql.plan import (
     Filter,
@@ -40,6 +41,7 @@ Emit = Only["changes", "final"]
 def plan_query(statement: CreateAsSelect, sources: Sources) -> PersistentQuery:
     """What a CREATE … AS SELECT does. Whether the name is taken is the catalog's to say."""
     refuse_pull_only(statement.query, statement.script)
+    statement = bind(statement.script, statement, sources.functions())
     source = read_relation(statement.script, statement.query.relation, sources)
     _check_persistent(statement.query, source.scope)
     if problem := _wrong_kind(statement, source):
@@ -51,6 +53,7 @@ def plan_query(statement: CreateAsSelect, sources: Sources) -> PersistentQuery:
 def plan_insert_select(statement: InsertSelect, sources: Sources) -> PersistentQuery:
     """INSERT INTO … SELECT: one more query that writes to a stream which is there."""
     refuse_pull_only(statement.query, statement.script)
+    statement = bind(statement.script, statement, sources.functions())
     sink = insert_target(statement, sources)
     source = read_relation(statement.script, statement.query.relation, sources)
     _check_persistent(statement.query, source.scope)
@@ -63,6 +66,7 @@ def plan_insert_select(statement: InsertSelect, sources: Sources) -> PersistentQ
 
 def plan_select(statement: SelectStatement, sources: Sources) -> PullQuery | PushQuery:
     """EMIT CHANGES makes it a push query."""
+    statement = bind(statement.script, statement, sources.functions())
     query = statement.query
     refuse_pull_only(query, statement.script)
     source = read_relation(statement.script, query.relation, sources)
@@ -238,10 +242,11 @@ def _grouped(query: Query, source: Input, *, persistent: bool) -> tuple[PlanNode
 def _check_undo(grouping: Grouping) -> None:
     for named in grouping.aggregates:
         call = named.expression
-        function = FUNCTIONS[getattr(call, "name", "")]
-        if function.steps is not None and function.steps.undo is None:
+        function = function_of(call) if isinstance(call, Call) else None
+        if function is not None and not function.can_undo:
             message = f"{function.name} cannot be kept over a table: a changed row's old value cannot be taken back"
-            raise grouping.scope.error(message, call.span, "COUNT, SUM, AVG and COLLECT_LIST can")
+            hint = "give it a method `undo`" if function.origin else "COUNT, SUM, AVG and COLLECT_LIST can"
+            raise grouping.scope.error(message, call.span, hint)
 
 
 def _filtered(query: Query, source: Input) -> PlanNode:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from headrace.sql.functions.function import Function
 from headrace.types import BIGINT, BYTES, INTEGER, VARCHAR, Array, Column, DataType, Struct
 
 # What every source has besides its own columns. ROWTIME is the event time in milliseconds.
@@ -102,3 +103,6 @@ class Sources(Protocol):
 
     def types(self) -> Mapping[str, DataType]:
         """Those of CREATE TYPE."""
+
+    def functions(self) -> Mapping[str, Function]:
+        """Those written in Python, by their names in upper case; the function table has the others."""

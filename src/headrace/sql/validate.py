@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headrace.sql.create_function import check_drop_function, check_new_function, declared_function
 from headrace.sql.declare import altered_source, check_assert, source_from, type_from
 from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions.function import Function
 from headrace.sql.insert import plan_insert
 from headrace.sql.parser import parse
 from headrace.sql.plan import PersistentQuery, PullQuery, PushQuery
@@ -18,11 +20,13 @@ from headrace.sql.statements import (
     AlterSource,
     AssertSource,
     CreateAsSelect,
+    CreateFunction,
     CreateSource,
     CreateType,
     Describe,
     DescribeFunction,
     Drop,
+    DropFunction,
     DropType,
     Explain,
     InsertSelect,
@@ -42,6 +46,7 @@ class Draft:
     def __init__(self, base: Sources | None = None) -> None:
         self._sources = {source.name: source for source in (base.sources() if base else ())}
         self._types = dict(base.types()) if base else {}
+        self._functions = dict(base.functions()) if base else {}
 
     def source(self, name: str) -> Source | None:
         return self._sources.get(name)
@@ -57,6 +62,15 @@ class Draft:
 
     def remove_type(self, name: str) -> None:
         self._types.pop(name, None)
+
+    def functions(self) -> Mapping[str, Function]:
+        return self._functions
+
+    def add_function(self, function: Function) -> None:
+        self._functions[function.name] = function
+
+    def remove_function(self, name: str) -> None:
+        self._functions.pop(name, None)
 
     def add(self, source: Source) -> None:
         self._sources[source.name] = source
@@ -109,7 +123,13 @@ def check(statement: Statement, draft: Draft) -> Meaning:
         case Describe():
             return find_source(statement.script, draft, statement.target)
         case DescribeFunction():
-            check_function(statement)
+            check_function(statement, draft)
+        case CreateFunction():
+            check_new_function(statement, draft)
+            draft.add_function(declared_function(statement, draft))
+        case DropFunction():
+            check_drop_function(statement, draft)
+            draft.remove_function(statement.name)
         case Drop():
             check_drop(statement, draft)
             draft.remove(statement.name)
@@ -153,8 +173,12 @@ def check_drop_type(statement: DropType, sources: Sources) -> bool:
     return False
 
 
-def check_function(statement: DescribeFunction) -> None:
-    """`SqlError` if there is no such function."""
-    if statement.name not in FUNCTIONS:
-        hint = did_you_mean(statement.name, FUNCTIONS, "SHOW FUNCTIONS; lists all")
-        raise statement.script.error(f"function `{statement.name}` does not exist", statement.function.span, hint)
+def check_function(statement: DescribeFunction, sources: Sources) -> Function:
+    """The function; `SqlError` if there is none."""
+    name = statement.name.upper()
+    found = sources.functions().get(name) or FUNCTIONS.get(name)
+    if found is None:
+        hint = did_you_mean(name, [*sources.functions(), *FUNCTIONS], "SHOW FUNCTIONS; lists all")
+        message = f"function `{display_name(name)}` does not exist"
+        raise statement.script.error(message, statement.function.span, hint)
+    return found

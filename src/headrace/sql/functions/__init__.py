@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from headrace.sql.functions import (
     aggregates,
@@ -22,7 +23,11 @@ from headrace.sql.functions import (
     times,
     trigonometry,
 )
-from headrace.sql.functions.function import Function
+from headrace.sql.functions.function import Function, Steps
+from headrace.types import DataType
+
+if TYPE_CHECKING:
+    from headrace.sql.expressions import Call
 
 SECTIONS: Mapping[str, tuple[Function, ...]] = MappingProxyType(
     {
@@ -44,11 +49,32 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
 )
 
 
-def is_table_function(name: str) -> bool:
-    """Whether a function of that name makes several rows of one."""
-    return name in FUNCTIONS and FUNCTIONS[name].kind == "table"
+def function_of(call: Call) -> Function | None:
+    """What is called: the Python function that the call was bound to, or the one of the table."""
+    return call.function or FUNCTIONS.get(call.name)
 
 
-def is_aggregate(name: str) -> bool:
-    """Whether a function of that name is an aggregate."""
-    return name in FUNCTIONS and FUNCTIONS[name].kind == "aggregate"
+def is_table_function(call: Call) -> bool:
+    """Whether it makes several rows of one."""
+    function = function_of(call)
+    return function is not None and function.kind == "table"
+
+
+def is_aggregate(call: Call) -> bool:
+    function = function_of(call)
+    return function is not None and function.kind == "aggregate"
+
+
+def steps_of(call: Call) -> Steps:
+    """How the aggregate that is called is kept."""
+    function = function_of(call)
+    assert function is not None
+    if function.prepare is not None and call.type is not None:
+        prepared: Steps = function.prepare(argument_types(call), call.type)
+        return prepared
+    assert function.steps is not None
+    return function.steps
+
+
+def argument_types(call: Call) -> tuple[DataType, ...]:
+    return tuple(argument.type for argument in call.arguments if argument.type is not None)

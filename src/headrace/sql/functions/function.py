@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headrace.sql.functions.signatures import Signature, signature
@@ -11,6 +11,8 @@ from headrace.types import DataType
 
 # The result's type, from the arguments' types, where a signature cannot say it.
 TypeRule = Callable[[tuple[DataType, ...]], DataType]
+# Types of the arguments and of the result → what is called with values; of an aggregate `Steps`.
+Prepare = Callable[[tuple[DataType, ...], DataType], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Function:
     summary: str
     example: str
     """An expression without columns (for an aggregate: over the columns of the documentation's examples)."""
-    evaluate: Callable[..., Any]
+    evaluate: Callable[..., Any] = field(compare=False)
     nulls: bool = False
     """Whether it is called when an argument is null. Otherwise the result is null."""
     clock: bool = False
@@ -53,8 +55,20 @@ class Function:
     type_rule: TypeRule | None = None
     typed: bool = False
     """Whether its first argument is the tuple of its arguments' types, which the evaluator adds."""
-    steps: Steps | None = None
+    steps: Steps | None = field(default=None, compare=False)
     """Of an aggregate."""
+    origin: str = ""
+    """Of a Python function: the file it is from."""
+    version: str = ""
+    """Of a Python function: another text, another version. Two queries that differ in it are two queries."""
+    undo: bool = False
+    """Of a Python aggregate: whether a row can be taken away again."""
+    prepare: Prepare | None = field(default=None, compare=False, repr=False)
+    """Of a Python function: what computes it, for the types of a call; of an aggregate its steps."""
+
+    @property
+    def can_undo(self) -> bool:
+        return self.undo or (self.steps is not None and self.steps.undo is not None)
 
 
 def scalar(
