@@ -87,7 +87,7 @@ def resolve_over(over: Over, resolver: Resolver) -> Over:
 
 
 def _aggregate(over: Over, inside: Resolver) -> tuple[tuple[Expression, ...], DataType | None]:
-    if not is_aggregate(over.name):
+    if not is_aggregate(Call(over.name, ())):
         if over.name in FUNCTIONS:
             raise inside.error(f"{over.name} is no function of several rows", over, "leave out OVER")
         hint = did_you_mean(over.name, [*WINDOW_FUNCTIONS, *FUNCTIONS], "docs/reference/sql.md lists those for OVER")
