@@ -7,9 +7,9 @@ import threading
 from collections import Counter, deque
 from typing import Any
 
-from headrace.collect.dead_letters import DEAD_LETTERS_TOPIC
 from headrace.errors import CorruptFrame, OffsetOutOfRange
 from headrace.log.base import TIME, Log
+from headrace.log.dead_letters import DEAD_LETTERS_TOPIC
 
 logger = logging.getLogger("headrace.server")
 
