@@ -18,6 +18,7 @@ STOREYS = (
     {"views", "deliver"},
     {"process", "collect", "spark"},
     {"store"},
+    {"functions"},
     {"log"},
     {"sql", "client"},
     {"types", "errors", "config", "clock"},

@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.client import AsyncClient, Client
+    from headrace.functions.decorator import function
 
 __version__ = "0.1.0"
-__all__ = ["AsyncClient", "Client", "__version__"]
+__all__ = ["AsyncClient", "Client", "__version__", "function"]
 
 
 def __getattr__(name: str) -> Any:
-    """The clients are loaded when somebody asks: a command that needs none should not wait for them."""
+    """Loaded when somebody asks: a command that needs none should not wait for them."""
     if name in ("AsyncClient", "Client"):
         from headrace import client
 
         return getattr(client, name)
+    if name == "function":
+        from headrace.functions.decorator import function
+
+        return function
     raise AttributeError(f"module `headrace` has no attribute `{name}`")

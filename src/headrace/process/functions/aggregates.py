@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from headrace.process.arrow_values import from_values, to_values
+from headrace.functions.arrow_values import from_values, to_values
 from headrace.process.spark_types import spark_type
 from headrace.sql.expressions import Call
 from headrace.sql.functions import FUNCTIONS

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from headrace.process.arrow_values import from_values, to_values
+from headrace.functions.arrow_values import from_values, to_values
 from headrace.process.functions.arguments import Arguments
 from headrace.process.spark_types import spark_type
 from headrace.sql.evaluate import compile_expression
