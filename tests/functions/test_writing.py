@@ -7,7 +7,6 @@ from decimal import Decimal
 
 import pytest
 
-from headrace.functions.compiled import FunctionFailed
 from headrace.functions.direct import take_failures
 from tests.functions.support import call, described, function_file, problems, steps
 
@@ -47,7 +46,8 @@ def test_annotations_are_types(annotations: str, signature: str) -> None:
 
 def test_a_name_a_description_a_version_and_several_signatures_can_be_said() -> None:
     text = """
-    @function(name="twice", description="Both of it.", version="2", signatures=["(BIGINT) -> BIGINT", "(VARCHAR) -> VARCHAR"])
+    both = ["(BIGINT) -> BIGINT", "(VARCHAR) -> VARCHAR"]
+    @function(name="twice", description="Both of it.", version="2", signatures=both)
     def double(x): return x + x
     """
     found = described(text)["TWICE"]
@@ -247,8 +247,3 @@ def test_a_neighbour_can_be_imported_and_belongs_to_the_version() -> None:
     one, other = (function_file(text, rates=rates).version for rates in ("RATE = 0.5", "RATE = 1"))
     assert one != other
     assert function_file(text, rates="RATE = 0.5  # half").version == one
-
-
-def test_failing_is_an_error_that_carries_its_failure() -> None:
-    take_failures()
-    assert issubclass(FunctionFailed, Exception)
