@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import shutil
 import tempfile
@@ -16,7 +17,7 @@ from headrace.config import LogSettings, SparkSettings
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.planning import query_spec
 from headrace.coordinate.statements import StatementExecutor
-from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Append
+from headrace.log.base import HEADERS, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Append
 from headrace.log.codecs.event_time import EventTimes
 from headrace.log.local.open import LocalLog
 from headrace.log.schema import arrow_type
@@ -32,6 +33,7 @@ SYSTEM_TYPES = {
     WINDOW_START: pa.int64(),
     WINDOW_END: pa.int64(),
     "$rest": pa.string(),
+    HEADERS: pa.map_(pa.string(), pa.binary()),
 }
 MEMORY = Path("/dev/shm")
 
@@ -97,7 +99,10 @@ def _readable(format_: TopicFormat, record: Record) -> Row | None:
         times = _event_times(format_, row)
     except Unreadable:
         return None
-    return None if times is None else row | {TIME: times}
+    if times is None:
+        return None
+    headers = [(one["KEY"], base64.b64decode(one["VALUE"])) for one in record.get("headers") or ()]
+    return row | {TIME: times} | ({HEADERS: headers} if headers else {})
 
 
 def _event_times(format_: TopicFormat, row: Row) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -16,6 +16,7 @@ from headrace.deliver.push import push, push_from_topic
 from headrace.errors import HeadraceError
 from headrace.server.ksql.queries import _keys
 from headrace.server.ksql.schemas import schema_text
+from headrace.server.ksql.values import row_converter
 from headrace.server.query import plan_one
 from headrace.sql.plan import PullQuery, PushQuery
 from headrace.store.follow import Followers
@@ -75,7 +76,8 @@ def _ask(engine: Engine, sql: str, properties: dict[str, Any]) -> Answer:
 
 def _pulled(delivery: Delivery, query: PullQuery) -> Answer:
     answer = pull(delivery, query)
-    rows: Answer = [{"row": {"columns": row}} for row in answer.rows]
+    convert = row_converter(answer.columns)
+    rows: Answer = [{"row": {"columns": convert(row)}} for row in answer.rows]
     end: Answer = [{"finalMessage": "Query Completed"}] if query.source.kind == "stream" else []
     return [{"header": {"schema": schema_text(answer.columns, _keys(query))}}, *rows, *end]
 
@@ -91,15 +93,15 @@ async def _pushed(engine: Engine, delivery: Delivery, query: PushQuery, sql: str
         sink = engine.catalog.source(definition.sink)
         assert sink is not None
         events = push_from_topic(delivery, sink, query.root.columns, limit=query.limit, heartbeat_s=IDLE_SECONDS)
-    return header + await _collected(events)
+    return header + await _collected(events, row_converter(query.root.columns))
 
 
-async def _collected(events: AsyncIterator[FeedEvent]) -> Answer:
+async def _collected(events: AsyncIterator[FeedEvent], convert: Callable[[list[Any]], list[Any]]) -> Answer:
     found: Answer = []
     async for event in events:
         if event.event == "row":
             tombstone = {"tombstone": True} if event.data.get("tombstone") else {}
-            found.append({"row": {"columns": event.data["row"]} | tombstone})
+            found.append({"row": {"columns": convert(event.data["row"])} | tombstone})
         elif event.event == "end":
             return [*found, {"finalMessage": "Limit Reached"}]
         elif event.event == "heartbeat":

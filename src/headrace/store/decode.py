@@ -16,14 +16,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.log.base import ARRIVAL, REST, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Records, Topic
+from headrace.log.base import ARRIVAL, HEADERS, REST, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Records, Topic
 from headrace.log.codecs.base import Codec, Schemas, Side
 from headrace.log.codecs.json_values import Mismatch, Reader
 from headrace.log.codecs.of_source import source_codec
 from headrace.log.schema import RAW_KEY, RAW_VALUE, arrow_type
 from headrace.sql.evaluate import compile_expression
 from headrace.sql.expressions import Cast, ColumnRef
-from headrace.sql.source import Source
+from headrace.sql.source import Header, Source
 from headrace.store.columns import python_values
 from headrace.types import BigInt, Column, DataType, Double, Integer, Timestamp, Varchar
 
@@ -43,7 +43,7 @@ class SourceDecoder:
         self._stored = {column.name: self._find(column) for column in source.key + source.value}
         self.columns = self._columns()
         """What to ask the log for."""
-        self._plain = set(self._stored) == {stored.name for stored in self._stored.values() if stored} and all(
+        self._plain = not source.headers and set(self._stored) == {stored.name for stored in self._stored.values() if stored} and all(
             self._stored[column.name] == column for column in source.key + source.value
         )
 
@@ -63,6 +63,8 @@ class SourceDecoder:
         names = [ARRIVAL, TIME, TOMBSTONE]
         if self.source.window:
             names += [WINDOW_START, WINDOW_END]
+        if self.source.headers and spec.role == "events":
+            names.append(HEADERS)
         if self._raw:
             return [*names, RAW_KEY.name, RAW_VALUE.name]
         if None in self._stored.values() and spec.role == "events":
@@ -86,6 +88,7 @@ class SourceDecoder:
         for column in self.source.key + self.source.value:
             if column.name not in own:
                 own[column.name] = self._column(batch, column, fields)
+        own |= {header.name: _header(batch, header) for header in self.source.headers}
         return pa.record_batch(system | own)
 
     def _from_codecs(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -131,6 +134,17 @@ class SourceDecoder:
         moments = values.cast(pa.int64())
         times = pc.if_else(pc.greater_equal(moments, 0), moments, None)
         return batch.set_column(batch.schema.get_field_index(TIME), TIME, pc.coalesce(times, batch.column(TIME)))
+
+
+def _header(batch: pa.RecordBatch, header: Header) -> pa.Array:
+    """All headers, none if there are none; or the last one of that name. What a query writes has no headers."""
+    kept = HEADERS in batch.schema.names
+    pairs = [entries or [] for entries in (batch.column(HEADERS).to_pylist() if kept else [None] * batch.num_rows)]
+    if header.key is None:
+        values: list[Any] = [[{"KEY": name, "VALUE": value} for name, value in entries] for entries in pairs]
+    else:
+        values = [next((value for name, value in reversed(one) if name == header.key), None) for one in pairs]
+    return pa.array(values, arrow_type(header.column.type))
 
 
 def _object(text: str | bytes | None) -> dict[str, Any]:

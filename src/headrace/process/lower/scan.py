@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from headrace.errors import UsageError
 from headrace.log.base import (
     ARRIVAL,
+    HEADERS,
     OFFSET,
     PARTITION,
     REST,
@@ -29,7 +30,7 @@ from headrace.process.lower.rows import Rows, column
 from headrace.process.raw_keys import raw_key
 from headrace.process.spark_types import spark_type
 from headrace.sql.plan import Scan
-from headrace.sql.source import WINDOW_COLUMNS, Source
+from headrace.sql.source import WINDOW_COLUMNS, Header, Source
 from headrace.types import Column, display_name
 
 FIELDS = "$fields"
@@ -57,12 +58,15 @@ def lower_scan(node: Scan, inputs: Inputs, needed: Collection[str], min_lag: int
     keys = source.key if source.kind == "table" else ()
     declared = [column_ for column_ in source.key + source.value if column_.name in needed or column_ in keys]
     bounds = (WINDOW_START, WINDOW_END) if source.window is not None else ()
-    frame = inputs.read(topic, [*_stored_names(topic, declared), *SYSTEM, *bounds], min_lag)
+    wanted = [header for header in source.headers if header.name in needed]
+    headers = (HEADERS,) if wanted and topic.role == "events" else ()
+    frame = inputs.read(topic, [*_stored_names(topic, declared), *SYSTEM, *headers, *bounds], min_lag)
     if topic.kind == "raw":
         frame = _decode_raw(frame, source)
     elif REST in frame.columns:
         frame = frame.withColumn(FIELDS, json_fields(column(REST)))
     found = [_find(topic, source, column_).alias(column_.name) for column_ in declared]
+    found += [_header(header, HEADERS in headers).alias(header.name) for header in wanted]
     found += [column(ours).alias(theirs.name) for ours, theirs in zip(bounds, WINDOW_COLUMNS, strict=False)]
     pseudo = {"ROWTIME": column(TIME), "ROWPARTITION": column(PARTITION).cast("int"), "ROWOFFSET": column(OFFSET)}
     found += [value.alias(name) for name, value in pseudo.items()]
@@ -104,6 +108,18 @@ def _find(topic: TopicSpec, source: Source, declared: Column) -> SparkColumn:
     if topic.role == "events":
         return json_field(column(FIELDS), declared)
     return F.lit(None).cast(spark_type(declared.type))
+
+
+def _header(header: Header, kept: bool) -> SparkColumn:
+    """All headers, none if there are none; or the last one of that name. What a query writes has no headers."""
+    if not kept:
+        return (F.array() if header.key is None else F.lit(None)).cast(spark_type(header.column.type))
+    entries = F.coalesce(F.map_entries(column(HEADERS)), F.array())
+    if header.key is None:
+        pair = F.transform(entries, lambda entry: F.struct(entry["key"].alias("KEY"), entry["value"].alias("VALUE")))
+        return pair.cast(spark_type(header.column.type))
+    named = F.filter(entries, lambda entry: entry["key"] == F.lit(header.key))
+    return F.try_element_at(F.transform(named, lambda entry: entry["value"]), F.lit(-1))
 
 
 def _decode_raw(frame: DataFrame, source: Source) -> DataFrame:
