@@ -118,7 +118,7 @@ def test_comparisons_and_choices(text: str, row: dict[str, Any], expected: Any) 
         ("-1.50", Decimal("-1.50")),
         ("1 + 1.5E0", 2.5),
         ("'a' + 'b' || 'c'", "abc"),
-        ("NULL + 1", None),
+        ("CAST(NULL AS INTEGER) + 1", None),
         ("-CAST(NULL AS INT)", None),
     ],
 )

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+
 from headrace.deliver.base import Delivery, FeedEvent
 from headrace.deliver.values import to_json_rows
 from headrace.errors import NotFound, OffsetOutOfRange, UsageError
@@ -131,7 +133,10 @@ def read_rows(
     kept: list[tuple[Row, int, bool]] = []
     rows = source_rows(batch, source, source.all_columns)
     times, tombstones = batch.column(TIME).to_pylist(), batch.column(TOMBSTONE).to_pylist()
-    for row, time_ms, dead in zip(rows, times, tombstones, strict=True):
+    keyless = keyless_rows(batch, source) if table else [False] * len(rows)
+    for row, time_ms, dead, without_key in zip(rows, times, tombstones, keyless, strict=True):
+        if without_key:
+            continue
         # In a stream a record without a value is no row; in a table it says that the row is gone.
         answer = evaluate(row) if table or not dead else None
         if answer is not None:
@@ -142,6 +147,12 @@ def read_rows(
         for row, (_, time_ms, dead) in zip(shown, kept, strict=True)
     )
     return Pushed(tuple(events), stretch.position)
+
+
+def keyless_rows(batch: pa.RecordBatch, source: Source) -> list[bool]:
+    """Which records have a null in their key: they are no rows of a table."""
+    keys = [batch.column(column.name).is_null().to_pylist() for column in source.key]
+    return [any(nulls) for nulls in zip(*keys, strict=True)] or [False] * batch.num_rows
 
 
 def compile_plan(node: PlanNode) -> Evaluate:

@@ -63,8 +63,9 @@ def _expand_star(
 
 
 def _of_side(side: Side, scope: Scope, span: Span | None, persistent: bool) -> list[Item]:
-    """Of a join's side, under the names `ALIAS_COLUMN`."""
-    return [_of_column(side, column, scope, span) for column in side.columns(persistent)]
+    """Of a join's side, under the names `ALIAS_COLUMN`: the bounds of its window, too, which then are columns like
+    others."""
+    return [_of_column(side, column, scope, span) for column in side.columns(persistent and not scope.joined)]
 
 
 def _of_column(side: Side, column: Column, scope: Scope, span: Span | None) -> Item:

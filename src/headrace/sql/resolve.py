@@ -201,10 +201,10 @@ class Resolver:
         left, right = self.resolve(node.left), self.resolve(node.right)
         if node.operator == "+" and left.type == VARCHAR and right.type == VARCHAR:
             return Call("CONCAT", (left, right), type=VARCHAR, span=node.span)
-        left = left if left.type else convert(left, right.type or INTEGER)
-        right = right if right.type else convert(right, left.type or INTEGER)
-        assert left.type is not None
-        assert right.type is not None
+        if left.type is None or right.type is None:
+            message = f"`{node.operator}` is not defined for {left.type or 'NULL'} and {right.type or 'NULL'}"
+            hint = f"say which type it has:  CAST(NULL AS {left.type or right.type or INTEGER})"
+            raise self.scope.error(message, (right if right.type is None else left).span, hint)
         result = arithmetic_type(node.operator, left.type, right.type)
         if result is None:
             wrong = left if not is_number(left.type) else right

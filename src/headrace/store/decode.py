@@ -43,8 +43,10 @@ class SourceDecoder:
         self._stored = {column.name: self._find(column) for column in source.key + source.value}
         self.columns = self._columns()
         """What to ask the log for."""
-        self._plain = not source.headers and set(self._stored) == {stored.name for stored in self._stored.values() if stored} and all(
-            self._stored[column.name] == column for column in source.key + source.value
+        self._plain = (
+            not source.headers
+            and set(self._stored) == {stored.name for stored in self._stored.values() if stored}
+            and all(self._stored[column.name] == column for column in source.key + source.value)
         )
 
     def _codec(self, side: Side, format_: str, schemas: Schemas | None) -> Codec | None:
