@@ -18,8 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.functions.arrow_values import to_values
 from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START, TopicSpec
-from headrace.process.arrow_values import to_values
 from headrace.sql.numeric import double_text
 from headrace.types import (
     Array,

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.process.arrow_values import from_values, to_values
+from headrace.functions.arrow_values import from_values, to_values
 from headrace.process.expressions import lower_expression
 from headrace.process.session import query_session
 from headrace.sql.evaluate import compile_expression
