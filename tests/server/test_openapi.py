@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from starlette.routing import Route
 
-from headrace.server import groups, models, models_log, registry_models
+from headrace.server import groups, models, models_log, models_trust, registry_models
 from headrace.server.app import API, ENDPOINTS
 from headrace.server.endpoint import routes_of
 from tests.server.running import Running
@@ -94,6 +94,7 @@ ANSWERS: list[tuple[str, str, Any, int, Any]] = [
     ("GET", "/v1/views", None, 200, models.Views),
     ("GET", "/v1/views/users", None, 200, models.ViewModel),
     ("GET", "/v1/views/users/rows", None, 200, models.QueryAnswer),
+    ("GET", "/v1/views/users/why?id=a", None, 200, models_trust.WhyAnswer),
     ("GET", "/v1/overview", None, 200, models.Overview),
     ("GET", "/v1/overview/history", None, 200, models.RatesHistory),
     ("GET", "/registry", None, 200, dict[str, str]),

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import bench, dlq, doctor, group, init, log, query, queue, schema, sql, test, topic, up, view
+from headrace.cli import bench, dlq, doctor, group, init, log, query, queue, schema, sql, test, topic, trust, up, view
 from headrace.cli.output import exit_code, print_error
 from headrace.errors import HeadraceError
 
@@ -26,6 +26,7 @@ app = typer.Typer(
 
 for module in (init, up, sql, test, doctor, bench):
     module.register(app)
+trust.register(view.app)
 for commands in (topic, group, queue, log, schema, query, view, dlq):
     app.add_typer(commands.app)
 

@@ -29,6 +29,7 @@ from headrace.server import (
     statements,
     topics,
     views,
+    why,
 )
 from headrace.server.endpoint import Endpoint, routes_of
 from headrace.server.errors import JSON, http_exception, unexpected
@@ -58,6 +59,7 @@ API: tuple[Endpoint, ...] = (
     *query.ENDPOINTS,
     *queries.ENDPOINTS,
     *views.ENDPOINTS,
+    *why.ENDPOINTS,
     *registry.ENDPOINTS,
     *registry_settings.ENDPOINTS,
     *overview.ENDPOINTS,

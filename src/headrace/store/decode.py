@@ -49,6 +49,12 @@ class SourceDecoder:
             and all(self._stored[column.name] == column for column in source.key + source.value)
         )
 
+    def stored(self, name: str) -> Column | None:
+        """The topic's column that a declared one is, unconverted; None if it has to be made from something."""
+        declared = next((column for column in self.source.key + self.source.value if column.name == name), None)
+        found = self._stored.get(name)
+        return found if found is not None and declared is not None and found.type == declared.type else None
+
     def _codec(self, side: Side, format_: str, schemas: Schemas | None) -> Codec | None:
         columns = self.source.key if side == "key" else self.source.value
         plain = format_.upper() == "JSON" or (side == "key" and format_.upper() == "KAFKA")

@@ -9,7 +9,7 @@ from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START
 from headrace.process.aggregates import Decomposed, decompose, order_of
 from headrace.process.expressions import lower_expression
 from headrace.process.lower.changes import SIGN, signed_changes
-from headrace.process.lower.rows import Rows, column
+from headrace.process.lower.rows import LATE_ROW, Rows, column
 from headrace.process.lower.window import CLOSES, expand_windows, forget_closed_windows, is_late
 from headrace.sql.plan import Aggregate, Named
 from headrace.sql.source import WINDOW_COLUMNS, Window
@@ -51,8 +51,11 @@ def lower_aggregate_node(node: Aggregate, rows: Rows, final: bool = False, floor
 
 
 def groupable(node: Aggregate, rows: Rows) -> Rows:
-    """The rows that take part: no tombstones, no null in a key. The late ledger is made of the same ones."""
+    """The rows that take part: no tombstones, no null in a key. The late ledger is made of the same ones. What came too
+    late for a join below is no row of it."""
     frame = rows.frame
+    if rows.late:
+        frame = frame.filter(column(LATE_ROW).isNull())
     if rows.tombstones:
         frame = frame.filter(~column(TOMBSTONE))
     for key in node.keys:

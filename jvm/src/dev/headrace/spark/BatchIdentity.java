@@ -28,7 +28,10 @@ record BatchIdentity(String query, int version, String checkpoint, long batch, S
     }
   }
 
-  /** A digest of all that Spark wrote, and, for people and for `headrace query list`, where the first source ended. */
+  /**
+   * A digest of all that Spark wrote; for people and for `headrace query list`, where the first source ended; and the
+   * arrival number that all sources were read up to, which is what the batch's rows include.
+   */
   private static String describe(String text) throws IOException {
     ObjectNode found = JSON.createObjectNode();
     // Two lines of Spark's own, then one per source: its offset as JSON, after its name and a colon if it has one.
@@ -36,6 +39,9 @@ record BatchIdentity(String query, int version, String checkpoint, long batch, S
       JsonNode offset = JSON.readTree(line.substring(Math.max(0, line.indexOf('{'))));
       if (offset.has("partitions")) {
         found.set("partitions", offset.get("partitions"));
+        if (offset.has("arrival")) {
+          found.set("arrival", offset.get("arrival"));
+        }
         break;
       }
     }

@@ -1,0 +1,82 @@
+"""What the API answers about whether a number is right."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from headrace.server.models import Count, Model, Optional
+
+
+class BoundsModel(Model, frozen=True):
+    start_ms: int
+    end_ms: int
+
+
+class RecordModel(Optional, frozen=True, kw_only=True):
+    """A record that a row is made of. `below`: of a record that a query wrote, what that one is made of."""
+
+    source: str
+    topic: str
+    partition: int
+    offset: int
+    arrival: int
+    time_ms: int
+    value: dict[str, Any]
+    below: BelowModel | None = None
+
+
+class BelowModel(Model, frozen=True):
+    query_id: str
+    records: Count
+    newest: list[RecordModel]
+    same: bool
+
+
+class LateModel(Model, frozen=True):
+    topic: str
+    partition: int | None
+    offset: int | None
+    time_ms: int
+    stream_time_ms: int
+    late_by_ms: int
+    row: Any
+
+
+class DeadModel(Model, frozen=True):
+    offset: Count
+    time_ms: int
+    topic: str
+    reason: str
+    text: str
+
+
+class IncludedModel(Model, frozen=True):
+    """The row's address: what of the log it includes."""
+
+    arrival: Count
+    inputs: dict[str, dict[str, int]]
+    changelog: dict[str, int]
+
+
+class WhyAnswer(Model, frozen=True, kw_only=True):
+    view: str
+    version: int
+    query_id: str | None
+    key: dict[str, Any]
+    window: BoundsModel | None
+    row: dict[str, Any] | None
+    recomputed: dict[str, Any] | None
+    verdict: Literal["equal", "different", "unknown"]
+    differs: list[str]
+    records: Count
+    first: RecordModel | None
+    last: RecordModel | None
+    page: list[RecordModel]
+    late: list[LateModel]
+    late_total: Count
+    dead: list[DeadModel]
+    dead_total: Count
+    through: IncludedModel
+    looked_at: Count
+    missing: list[str]
+    took_ms: float

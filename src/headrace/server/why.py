@@ -1,0 +1,184 @@
+"""Why this number?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.coordinate.subjects import source_subject, view_subject
+from headrace.deliver.values import to_json_rows
+from headrace.errors import UsageError
+from headrace.server.endpoint import Endpoint, Parameter
+from headrace.server.errors import json_response
+from headrace.server.models_trust import (
+    BelowModel,
+    BoundsModel,
+    DeadModel,
+    IncludedModel,
+    LateModel,
+    RecordModel,
+    WhyAnswer,
+)
+from headrace.server.names import resolve
+from headrace.server.parameters import choice, integer, moment
+from headrace.server.services import Services
+from headrace.server.views import find_view
+from headrace.sql.casting import caster
+from headrace.sql.source import Source
+from headrace.types import VARCHAR, Column, Varchar, display_name
+from headrace.views.ledger import LateEntry
+from headrace.views.origins import Below
+from headrace.views.traced import Bounds, Origin, Values
+from headrace.views.why import Page, Why, why
+
+MOST_SHOWN = 1000
+OURS = ("limit", "skip", "order", "window", "version")
+
+
+async def explain_row(request: Request, services: Services) -> Response:
+    view = find_view(request, services)
+    version = integer(request, "version", view.version)
+    subject = view_subject(services.catalog, view, version)
+    key = _key(request, subject.source, services)
+    window = request.query_params.get("window")
+    order = choice(request, "order", "newest", "newest", "oldest", "largest")
+    page = Page(integer(request, "limit", 20, 0, MOST_SHOWN), integer(request, "skip", 0), order)  # type: ignore[arg-type]
+    found = await services.run_query(
+        partial(
+            why,
+            services.log,
+            subject,
+            services.followers.view(view.name),
+            key,
+            None if window is None else moment(window, "window"),
+            page,
+            partial(source_subject, services.catalog),
+        )
+    )
+    return json_response(why_model(found, services))
+
+
+def _key(request: Request, source: Source, services: Services) -> dict[str, Any]:
+    """The key's columns by name, as text, in the types they have."""
+    ours = {*OURS, "key"} if services.auth.keys_set else set(OURS)
+    columns = {column.name: column for column in source.key}
+    given = {}
+    for name, text in request.query_params.multi_items():
+        if name not in ours:
+            found = columns[resolve(name, columns, "key column", "the key's columns say which row is meant")]
+            given[found.name] = key_value(found, text)
+    missing = [display_name(name) for name in columns if name not in given]
+    if missing:
+        raise UsageError(f"`{missing[0]}` is missing", hint="all of the key's columns say which row is meant")
+    return {name: given[name] for name in columns}
+
+
+def key_value(column: Column, text: str) -> Any:
+    if isinstance(column.type, Varchar):
+        return text
+    try:
+        value = caster(VARCHAR, column.type)(text)
+    except (ValueError, ArithmeticError):
+        value = None
+    if value is None:
+        raise UsageError(f"`{display_name(column.name)}` is {column.type}, got `{text[:40]}`")
+    return value
+
+
+def why_model(found: Why, services: Services) -> WhyAnswer:
+    source = found.subject.source
+    sources = services.catalog.source
+    return WhyAnswer(
+        view=display_name(source.name),
+        version=found.subject.version,
+        query_id=found.subject.query_id,
+        key=row_json(source.key, found.key),
+        window=bounds_model(found.window),
+        row=None if found.row is None else row_json(source.value, found.row),
+        recomputed=None if found.again is None else row_json(source.value, found.again),
+        verdict=found.verdict,
+        differs=[display_name(name) for name in found.differs],
+        records=found.records,
+        first=None if found.first is None else record_model(found.first, sources),
+        last=None if found.last is None else record_model(found.last, sources),
+        page=[record_model(one, sources, found.below) for one in found.page],
+        late=[late_model(entry) for entry in found.late[:MOST_SHOWN]],
+        late_total=len(found.late),
+        dead=[DeadModel(d.offset, d.time_ms, d.topic, d.reason, d.text[:2000]) for d in found.dead[-MOST_SHOWN:]],
+        dead_total=len(found.dead),
+        through=IncludedModel(found.cut, _texts(found.inputs), _offsets(found.position.offsets)),
+        looked_at=found.looked_at,
+        missing=sorted(found.missing),
+        took_ms=round(found.took_ms, 1),
+    )
+
+
+def _texts(inputs: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, int]]:
+    return {topic: _offsets(offsets) for topic, offsets in inputs.items()}
+
+
+def _offsets(offsets: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in offsets.items()}
+
+
+def bounds_model(window: Bounds | None) -> BoundsModel | None:
+    return None if window is None else BoundsModel(*window)
+
+
+def row_json(columns: tuple[Column, ...], values: Values) -> dict[str, Any]:
+    """By the names people see."""
+    [row] = to_json_rows(columns, [[values.get(column.name) for column in columns]])
+    return dict(zip((display_name(column.name) for column in columns), row, strict=True))
+
+
+def record_model(origin: Origin, sources: Any, below: Mapping[Origin, Below] | None = None) -> RecordModel:
+    source = sources(origin.source)
+    columns = source.key + source.value if source is not None else ()
+    under = (below or {}).get(origin)
+    return RecordModel(
+        source=display_name(origin.source),
+        topic=origin.topic,
+        partition=origin.partition,
+        offset=origin.offset,
+        arrival=origin.arrival,
+        time_ms=origin.time_ms,
+        value=row_json(columns, origin.values),
+        below=None
+        if under is None
+        else BelowModel(
+            under.query_id,
+            under.records,
+            [record_model(one, sources, under.below) for one in under.newest],
+            under.same,
+        ),
+    )
+
+
+def late_model(entry: LateEntry) -> LateModel:
+    row = msgspec.json.decode(entry.row)
+    return LateModel(
+        entry.topic, entry.partition, entry.offset, entry.time_ms, entry.stream_time, entry.late_by_ms, row
+    )
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/v1/views/{view}/why",
+        handler=explain_row,
+        summary="The records that made a row, and the row computed again; the key's columns are parameters",
+        answers={200: WhyAnswer},
+        parameters=(
+            Parameter("window", "a moment: the window that begins then, or contains it; the newest by default"),
+            Parameter("version", "of the view; the one that serves by default", {"type": "integer"}),
+            Parameter("limit", "how many records to show", {"type": "integer", "default": 20}),
+            Parameter("skip", "how many to leave out before those", {"type": "integer", "default": 0}),
+            Parameter("order", "which come first", {"enum": ["newest", "oldest", "largest"]}),
+        ),
+    ),
+)

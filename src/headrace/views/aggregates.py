@@ -1,0 +1,258 @@
+"""GROUP BY over rows that know their records: plain, in time windows, in sessions, over a stream and over a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.sql.evaluate import compile_expression
+from headrace.sql.expressions import Call
+from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions.function import Steps
+from headrace.sql.plan import Aggregate, Named, primary_key
+from headrace.sql.source import Window
+from headrace.types import BigInt, Integer
+from headrace.views.reading import Reader
+from headrace.views.traced import Bounds, Origin, Traced, Values, Wanted, key_of
+
+# As `process.lower.window` and `process.aggregates` have them.
+LAST_TIME_MS = 253_402_300_799_999
+MOST_COLLECTED = 1000
+_BLOCK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A row that came too late for a window."""
+
+    row: Traced
+    window: Bounds
+
+
+@dataclass(slots=True)
+class _Group:
+    values: dict[str, Any]
+    window: Bounds | None
+    rows: list[Traced] = field(default_factory=list)
+
+
+def aggregate_stream(
+    node: Aggregate, rows: Iterable[Traced], wanted: Wanted, late: list[Late], reader: Reader
+) -> list[Traced]:
+    """One row per group, as it is after all rows; in order of the last one that changed it."""
+    compute_keys = [(named.name, compile_expression(named.expression)) for named in node.keys]
+    names = tuple(named.name for named in node.keys)
+    groups: dict[tuple[Any, ...], _Group] = {}
+    by_key: dict[tuple[Any, ...], list[tuple[dict[str, Any], Traced]]] = {}
+    for row in rows:
+        if row.gone:
+            continue
+        keys = {name: compute(row.values) for name, compute in compute_keys}
+        if None in keys.values() or not wanted.admits(keys):
+            continue
+        key = key_of(keys, names)
+        if node.window is None:
+            groups.setdefault(key, _Group(keys, None)).rows.append(row)
+        elif node.window.kind == "session":
+            by_key.setdefault(key, []).append((keys, row))
+        else:
+            for window in windows_of(node.window, row.time):
+                if wanted.since is not None and window != (wanted.since, wanted.until):
+                    continue
+                if is_late(node.window, window, row) and not _admitted(reader, row):
+                    late.append(Late(row, window))
+                else:
+                    groups.setdefault((key, window), _Group(keys, window)).rows.append(row)
+    for same in by_key.values():
+        for group in _sessions(node.window, same, late, reader):
+            groups[key_of(group.values, names), group.window] = group
+    found = [_result(node, group) for group in groups.values()]
+    return sorted(found, key=lambda row: row.arrival)
+
+
+def windows_of(window: Window, time: int) -> list[Bounds]:
+    """Oldest first."""
+    time = min(time, LAST_TIME_MS)
+    newest = time - time % window.advance_ms
+    starts = range(newest, newest - window.size_ms, -window.advance_ms)
+    return [
+        (start, start + window.size_ms) for start in reversed(starts) if start >= 0 and start + window.size_ms > time
+    ]
+
+
+def is_late(window: Window, bounds: Bounds, row: Traced) -> bool:
+    return bounds[1] + window.grace_ms <= row.stream_time
+
+
+def _admitted(reader: Reader, row: Traced) -> bool:
+    """Whether a late row is to be counted all the same: every record it is made of is among those."""
+    return bool(reader.late) and all(
+        one.offset in reader.late.get((one.topic, one.partition), ()) for one in row.origins
+    )
+
+
+def _sessions(
+    window: Window | None, rows: list[tuple[dict[str, Any], Traced]], late: list[Late], reader: Reader
+) -> list[_Group]:
+    """Of one key. A row joins the sessions within the gap of it that are not closed yet."""
+    assert window is not None
+    gap, sessions = window.size_ms, list[_Group]()
+    for keys, row in rows:
+        closed = max(row.time, row.stream_time) - gap - window.grace_ms
+        if _admitted(reader, row):
+            closed = -1
+        start = end = row.time
+        joined = []
+        for session in sessions:
+            assert session.window is not None
+            if session.window[1] >= max(row.time - gap, closed) and session.window[0] <= row.time + gap:
+                start, end = min(start, session.window[0]), max(end, session.window[1])
+                joined.append(session)
+        if end < closed:
+            late.append(Late(row, (row.time, row.time + gap)))
+            continue
+        merged = sorted((one for session in joined for one in session.rows), key=lambda one: one.arrival)
+        sessions = [session for session in sessions if session not in joined]
+        sessions.append(_Group(keys, (start, end), [*merged, row]))
+    return sessions
+
+
+def _result(node: Aggregate, group: _Group) -> Traced:
+    values = dict(group.values)
+    if group.window is not None:
+        values["WINDOWSTART"], values["WINDOWEND"] = group.window
+    for named in node.aggregates:
+        values[named.name] = aggregate_rows(named, group.rows)
+    last = max(row.arrival for row in group.rows)
+    # A session's time is that of its last row, which is the largest too.
+    moment = max(row.time for row in group.rows)
+    return Traced(values, moment, -1, last, _origins(group.rows), window=group.window)
+
+
+def _origins(rows: Sequence[Traced]) -> tuple[Origin, ...]:
+    """Each record once, by arrival."""
+    found = {(one.topic, one.partition, one.offset): one for row in rows for one in row.origins}
+    return tuple(found.values())
+
+
+def aggregate_rows(named: Named, rows: Sequence[Traced]) -> Any:
+    """The aggregate's value over rows in order of arrival. States are made in blocks and merged like digits are
+    carried: adding one by one would copy what some functions keep each time."""
+    call = named.expression
+    assert isinstance(call, Call)
+    steps = _steps(call)
+    arguments = [compile_expression(argument) for argument in call.arguments]
+    waiting: list[tuple[int, Any]] = []
+    try:
+        for begin in range(0, len(rows), _BLOCK):
+            size, state = 1, _block(steps, arguments, rows[begin : begin + _BLOCK])
+            while waiting and waiting[-1][0] == size:
+                size, state = size * 2, steps.merge(waiting.pop()[1], state)
+            waiting.append((size, state))
+        whole = steps.init() if not waiting else waiting.pop()[1]
+        while waiting:
+            whole = steps.merge(waiting.pop()[1], whole)
+        return finished(call, steps.result(whole))
+    except Exception:
+        # What a function cannot do with the values it got is null, here as in Spark.
+        return None
+
+
+def _steps(call: Call) -> Steps:
+    steps = FUNCTIONS[call.name].steps
+    assert steps is not None
+    return steps
+
+
+def _block(steps: Steps, arguments: Sequence[Callable[[Values], Any]], rows: Sequence[Traced]) -> Any:
+    state = steps.init()
+    for row in rows:
+        given = [argument(row.values) for argument in arguments]
+        if steps.nulls or not given or given[0] is not None:
+            state = steps.add(state, *((row.arrival,) if steps.ordered else ()), *given)
+    return state
+
+
+def finished(call: Call, value: Any) -> Any:
+    """As Spark hands it out: integers wrap, lists have an end."""
+    if call.name in ("COLLECT_LIST", "COLLECT_SET") and isinstance(value, list):
+        return value[:MOST_COLLECTED]
+    if isinstance(value, int) and not isinstance(value, bool) and isinstance(call.type, Integer | BigInt):
+        half = 2**31 if isinstance(call.type, Integer) else 2**63
+        return (value + half) % (2 * half) - half
+    return value
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A group over a table: what it has come to, and the rows that are in it now."""
+
+    values: dict[str, Any]
+    states: list[Any]
+    members: dict[tuple[Any, ...], Traced] = field(default_factory=dict)
+    time: int = 0
+    arrival: int = 0
+
+
+def aggregate_table(node: Aggregate, rows: Iterable[Traced], wanted: Wanted) -> list[Traced]:
+    """A row that changes is taken from its group and added to its new one."""
+    names = primary_key(node.input)
+    compute_keys = [(named.name, compile_expression(named.expression)) for named in node.keys]
+    calls = [_Aggregated(named) for named in node.aggregates]
+    groups: dict[tuple[Any, ...], _Kept] = {}
+    before: dict[tuple[Any, ...], Traced] = {}
+
+    def change(row: Traced, at: Traced, primary: tuple[Any, ...], sign: int) -> None:
+        keys = {name: compute(row.values) for name, compute in compute_keys}
+        if None in keys.values() or not wanted.admits(keys):
+            return
+        key = key_of(keys, tuple(keys))
+        group = groups.setdefault(key, _Kept(keys, [call.steps.init() for call in calls]))
+        group.states = [call.step(state, row, at, sign) for call, state in zip(calls, group.states, strict=True)]
+        group.time, group.arrival = max(group.time, at.time), at.arrival
+        if sign > 0:
+            group.members[primary] = row
+        else:
+            group.members.pop(primary, None)
+
+    for row in rows:
+        if any(row.values[name] is None for name in names):
+            continue
+        primary = key_of(row.values, names)
+        old = before.pop(primary, None)
+        if old is not None:
+            change(old, row, primary, -1)
+        if not row.gone:
+            before[primary] = row
+            change(row, row, primary, 1)
+    found = []
+    for group in groups.values():
+        values = group.values | {call.name: call.result(state) for call, state in zip(calls, group.states, strict=True)}
+        found.append(Traced(values, group.time, -1, group.arrival, _origins(list(group.members.values()))))
+    return sorted(found, key=lambda one: one.arrival)
+
+
+class _Aggregated:
+    """One aggregate over a table."""
+
+    def __init__(self, named: Named) -> None:
+        call = named.expression
+        assert isinstance(call, Call)
+        self.name, self.call, self.steps = named.name, call, _steps(call)
+        self.arguments = [compile_expression(argument) for argument in call.arguments]
+
+    def step(self, state: Any, row: Traced, at: Traced, sign: int) -> Any:
+        given = [argument(row.values) for argument in self.arguments]
+        if given and given[0] is None and not self.steps.nulls:
+            return state
+        step = self.steps.add if sign > 0 else self.steps.undo
+        if step is None:
+            return state
+        return step(state, *((at.arrival,) if self.steps.ordered else ()), *given)
+
+    def result(self, state: Any) -> Any:
+        try:
+            return finished(self.call, self.steps.result(state))
+        except Exception:
+            return None

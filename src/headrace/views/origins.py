@@ -1,0 +1,88 @@
+"""Records that a query wrote, followed down to what they are made of, to the topics that were sent to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headrace.errors import DeadlineExceeded
+from headrace.log.base import Log
+from headrace.sql.functions.arrays import hashable
+from headrace.sql.plan import Aggregate, Join, walk
+from headrace.views.compare import differences
+from headrace.views.evaluate import Evaluation, Question, answer
+from headrace.views.reading import Reader
+from headrace.views.subject import Subject, SubjectOf
+from headrace.views.traced import Bounds, Origin, Traced
+
+SAMPLES = 3
+DEEPEST = 8
+TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """What a derived record is made of: how many records, the newest of them, and whether they give the same again."""
+
+    query_id: str
+    records: int
+    newest: tuple[Origin, ...]
+    same: bool
+    below: Mapping[Origin, Below] = field(default_factory=dict, compare=False, hash=False)
+
+
+def trace_down(
+    log: Log, origins: Sequence[Origin], subject_of: SubjectOf, deadline: float, depth: int = 0
+) -> dict[Origin, Below]:
+    """For those of the records that a query wrote. What there is no time for is left out."""
+    found: dict[Origin, Below] = {}
+    for origin in origins:
+        subject = subject_of(origin.source)
+        if subject is None or subject.query_id is None or depth >= DEEPEST or time.monotonic() > deadline:
+            continue
+        try:
+            row = _reproduced(log, subject, origin, deadline)
+        except DeadlineExceeded:
+            continue
+        newest = sorted(row.origins, key=lambda one: one.arrival, reverse=True)[:SAMPLES] if row else []
+        deeper = trace_down(log, newest, subject_of, deadline, depth + 1)
+        found[origin] = Below(
+            subject.query_id, len(row.origins) if row else 0, tuple(newest), _same(subject, origin, row), deeper
+        )
+    return found
+
+
+def _reproduced(log: Log, subject: Subject, origin: Origin, deadline: float) -> Traced | None:
+    """The row again. What its batch had read is not written down: it is what had arrived when the row did, or a little
+    less. So a little less is tried."""
+    cut, found = origin.arrival, None
+    for _ in range(TRIES):
+        again = _computed(log, subject, origin, cut, deadline)
+        if again is None:
+            break
+        found = found or again
+        if _same(subject, origin, again) or subject.source.kind == "stream":
+            return again
+        cut = max((one.arrival for one in again.origins), default=0)
+    return found
+
+
+def _computed(log: Log, subject: Subject, origin: Origin, cut: int, deadline: float) -> Traced | None:
+    key = tuple(hashable(origin.values[column.name]) for column in subject.source.key)
+    stateless = not any(isinstance(node, Aggregate | Join) for node in walk(subject.query.root))
+    window: Bounds | None = None
+    if subject.source.window is not None:
+        window = origin.window
+    elif stateless and subject.source.timestamp is None:
+        # A projection keeps the time: only records of that very moment can have made it.
+        window = (origin.time_ms, origin.time_ms + 1)
+    rows = answer(Evaluation(Reader(log, cut, deadline=deadline)), Question(subject.query, key, window))
+    if subject.source.kind == "table":
+        return rows[-1] if rows else None
+    alike = [row for row in rows if row.time == origin.time_ms and _same(subject, origin, row)]
+    return alike[-1] if alike else None
+
+
+def _same(subject: Subject, origin: Origin, row: Traced | None) -> bool:
+    return row is not None and not differences(subject.query, origin.values, row.values)

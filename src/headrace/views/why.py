@@ -1,0 +1,226 @@
+"""Why this number? The records that made a row, those that came too late for it, the dead letters that would have
+counted, and the row computed again from the log, which must be equal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from headrace.errors import NotFound, UsageError
+from headrace.log.base import Log
+from headrace.sql.evaluate import compile_expression
+from headrace.sql.expressions import Call, ColumnRef, Comparison, Expression, Logical
+from headrace.sql.expressions import Literal as Constant
+from headrace.sql.functions.arrays import hashable
+from headrace.sql.plan import scanned
+from headrace.sql.source import Source
+from headrace.store.base import Position, ViewStore
+from headrace.types import BIGINT, BOOLEAN, display_name
+from headrace.views.aggregates import windows_of
+from headrace.views.compare import differences
+from headrace.views.dead import DeadRecord, dead_records
+from headrace.views.evaluate import Evaluation, Question, answer
+from headrace.views.ledger import LateEntry, places_of, read_ledger
+from headrace.views.origins import Below, trace_down
+from headrace.views.reading import Offsets, Reader
+from headrace.views.subject import Subject, SubjectOf, row_predicate, served_rows
+from headrace.views.traced import Bounds, Origin, key_of
+
+Order = Literal["newest", "oldest", "largest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Which of a row's records to show."""
+
+    limit: int = 20
+    skip: int = 0
+    order: Order = "newest"
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """A row explained. Values are the evaluator's."""
+
+    subject: Subject
+    key: Mapping[str, Any]
+    window: Bounds | None
+    row: Mapping[str, Any] | None
+    """As served."""
+    again: Mapping[str, Any] | None
+    """As computed again."""
+    differs: list[str]
+    """The columns in which both differ: none."""
+    records: int
+    page: list[Origin]
+    below: Mapping[Origin, Below]
+    """Of those on the page that a query wrote: what they are made of."""
+    first: Origin | None
+    last: Origin | None
+    late: list[LateEntry]
+    dead: list[DeadRecord]
+    cut: int
+    """Everything that arrived before this number is included."""
+    inputs: Mapping[str, Mapping[int, int]]
+    """The same as offsets: by topic and partition, the next one."""
+    position: Position
+    looked_at: int
+    missing: frozenset[str] = field(default_factory=frozenset)
+    """Topics that no longer hold everything: the row cannot be computed again."""
+    took_ms: float = 0.0
+
+    @property
+    def verdict(self) -> Literal["equal", "different", "unknown"]:
+        if self.missing:
+            return "unknown"
+        return "different" if self.differs else "equal"
+
+
+def why(
+    log: Log,
+    subject: Subject,
+    store: ViewStore,
+    key: Mapping[str, Any],
+    at: int | None = None,
+    page: Page | None = None,
+    subject_of: SubjectOf = lambda name: None,
+    seconds: float = 30.0,
+) -> Why:
+    """Explain the row with that key: in the window that begins at or contains `at`, or in the newest."""
+    started = time.monotonic()
+    page = page or Page()
+    window = _choose_window(log, subject, store, key, at)
+    served = served_rows(log, subject, store, row_predicate(subject.source, key, window))
+    row = next(iter(served.rows), None)
+    asked = tuple(hashable(key[column.name]) for column in subject.source.key)
+    reader = Reader(log, served.cut, deadline=started + seconds)
+    found = answer(Evaluation(reader), Question(subject.query, asked, window))
+    again = found[-1] if found else None
+    late = late_records(log, subject, asked, window)
+    ordered = _ordered(subject, again.origins if again else (), page.order)
+    shown = ordered[page.skip : page.skip + page.limit]
+    oldest = _ordered(subject, again.origins if again else (), "oldest")
+    return Why(
+        subject,
+        key,
+        window,
+        row,
+        again.values if again else None,
+        differences(subject.query, row, again.values if again else None),
+        len(ordered),
+        shown,
+        trace_down(log, shown, subject_of, started + seconds),
+        oldest[0] if oldest else None,
+        oldest[-1] if oldest else None,
+        late,
+        dead_records(log, subject, asked, window),
+        served.cut,
+        input_offsets(log, scanned(subject.query.root), served.cut),
+        served.position,
+        reader.looked_at,
+        frozenset(reader.missing),
+        (time.monotonic() - started) * 1000,
+    )
+
+
+def _choose_window(
+    log: Log, subject: Subject, store: ViewStore, key: Mapping[str, Any], at: int | None
+) -> Bounds | None:
+    window = subject.source.window
+    if window is None:
+        if at is not None:
+            raise UsageError(f"`{display_name(subject.source.name)}` has no windows", hint="leave the window out")
+        return None
+    predicate = row_predicate(subject.source, key)
+    if at is not None:
+        starts = ColumnRef("WINDOWSTART", type=BIGINT)
+        before = Comparison("<=", starts, Constant(at, type=BIGINT), type=BOOLEAN)
+        predicate = Logical("AND", predicate, before, type=BOOLEAN)
+    newest = served_rows(log, subject, store, predicate, (("WINDOWSTART", True),), 1000)
+    bounds = [(row["WINDOWSTART"], row["WINDOWEND"]) for row in newest.rows]
+    if at is None and bounds:
+        return bounds[0]
+    inside = [one for one in bounds if at is not None and (one[0] == at or at < one[1] + (window.kind == "session"))]
+    if inside:
+        return inside[0]
+    if at is None or window.kind == "session" or window.size_ms <= 0:
+        name = display_name(subject.source.name)
+        raise NotFound(f"`{name}` has no window of this key{'' if at is None else ' then'}", hint="see its rows")
+    # There is no row; perhaps all that belongs there came too late.
+    return windows_of(replace(window, advance_ms=window.advance_ms or window.size_ms), at)[-1]
+
+
+def late_records(log: Log, subject: Subject, key: tuple[Any, ...], window: Bounds | None) -> list[LateEntry]:
+    """What came too late for this row."""
+    aggregate = subject.aggregate
+    if aggregate is None or aggregate.window is None or window is None:
+        return []
+    entries = read_ledger(log, subject.late_topic, between=window)
+    if aggregate.window.kind != "session":
+        entries = [entry for entry in entries if entry.window == window]
+    places = places_of(entries)
+    if not places:
+        return []
+    own = _with_key(log, subject, places, key)
+    return [entry for entry in entries if (entry.topic, entry.partition, entry.offset) in own]
+
+
+def _with_key(log: Log, subject: Subject, places: Offsets, key: tuple[Any, ...]) -> set[tuple[str, int, int]]:
+    return {place for place, found in late_keys(log, subject, places).items() if key in found}
+
+
+def late_keys(log: Log, subject: Subject, places: Offsets) -> dict[tuple[str, int, int], set[tuple[Any, ...]]]:
+    """The keys, as the sink has them, of the groups that records would have belonged to."""
+    aggregate = subject.aggregate
+    assert aggregate is not None
+    reader = Reader(log, log.snapshot().arrival, only=places)
+    computed = {named.name: compile_expression(named.expression) for named in aggregate.keys}
+    # The sink's key columns are the aggregate's keys, in the order of the sink.
+    names = tuple(named.expression.name for named in subject.query.root.key if isinstance(named.expression, ColumnRef))
+    found: dict[tuple[str, int, int], set[tuple[Any, ...]]] = {}
+    for row in Evaluation(reader).rows(aggregate.input):
+        values = {name: compute(row.values) for name, compute in computed.items()}
+        for origin in row.origins:
+            place = (origin.topic, origin.partition, origin.offset)
+            found.setdefault(place, set()).add(key_of(values, names))
+    return found
+
+
+def _ordered(subject: Subject, origins: Iterable[Origin], order: Order) -> list[Origin]:
+    """By arrival, or by what a record adds to the first aggregate that adds numbers up."""
+    found = sorted(origins, key=lambda origin: origin.arrival, reverse=order != "oldest")
+    measure = _measure(subject) if order == "largest" else None
+    if measure is not None:
+        found.sort(key=lambda origin: _size(measure, origin), reverse=True)
+    return found
+
+
+def _measure(subject: Subject) -> Expression | None:
+    aggregate = subject.aggregate
+    calls = [named.expression for named in aggregate.aggregates] if aggregate is not None else []
+    for call in calls:
+        if isinstance(call, Call) and call.name in ("SUM", "AVG", "MAX", "MIN") and call.arguments:
+            return call.arguments[0]
+    return None
+
+
+def _size(measure: Expression, origin: Origin) -> float:
+    try:
+        value = compile_expression(measure)({"ROWTIME": origin.time_ms, **origin.values})
+        return abs(float(value))
+    except (KeyError, TypeError, ValueError):
+        return -1.0
+
+
+def input_offsets(log: Log, sources: Iterable[Source], cut: int) -> dict[str, dict[int, int]]:
+    """An arrival number as offsets of the topics that are read."""
+    ends = log.snapshot().ends
+    return {
+        source.topic: {
+            number: min(end.end, log.offset_at_arrival(source.topic, number, cut))
+            for number, end in enumerate(ends.get(source.topic, ()))
+        }
+        for source in sources
+    }
