@@ -10,9 +10,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.collect.dead_letters import DEAD_LETTERS_TOPIC
 from headrace.log.base import TIME, Log
 from headrace.log.codecs.json_values import Mismatch, Reader
+from headrace.log.dead_letters import DEAD_LETTERS_TOPIC
 from headrace.sql.evaluate import compile_expression
 from headrace.sql.plan import PersistentQuery, scanned
 from headrace.sql.source import Source
