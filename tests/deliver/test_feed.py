@@ -322,7 +322,7 @@ def test_a_dropped_view_ends_its_feeds(serving: Serving) -> None:
     assert (event.event, event.data) == ("cut", {"reason": "`counts` was dropped"})
 
 
-def test_a_new_version_ends_feeds_of_the_old(serving: Serving) -> None:
+def test_a_new_version_ends_feeds_of_the_old_if_that_is_gone(serving: Serving) -> None:
     async def story() -> list[FeedEvent]:
         events = feed(serving.delivery, "COUNTS", options=FeedOptions(heartbeat_s=0.05))
         await anext(events)
@@ -330,7 +330,10 @@ def test_a_new_version_ends_feeds_of_the_old(serving: Serving) -> None:
         return await take_all(events)
 
     [event] = asyncio.run(story())
-    assert (event.event, event.data) == ("cut", {"reason": "`counts` has a new version, 2"})
+    assert (event.event, event.data) == (
+        "cut",
+        {"reason": "`counts` has a new version, 2, and the one before is gone: begin again"},
+    )
 
 
 def test_stopping_ends_all_feeds_at_once(serving: Serving) -> None:

@@ -3,11 +3,14 @@ nothing else does."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 CATALOG_TOPIC = "_catalog"
 DEAD_LETTERS_TOPIC = "_dead_letters"
+TRANSIENT_PREFIX = "_transient."
+"""Begins the topics of push queries that run in the engine."""
 
 
 def late_topic(query_id: str) -> str:
@@ -28,6 +31,16 @@ class QueryDefinition:
     wanted: Literal["running", "stopped"] = "running"
     transient: bool = False
     created_ms: int = 0
+    sink_topic: str = ""
+    """Which version of the sink: the one with this topic. Filled in when the event is read, if it does not say."""
+    reads: Mapping[str, str] = field(default_factory=dict)
+    """By source: the topic of the version it reads. What it reads stays when another version begins to serve."""
+    starts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """By topic and partition: where a build begins; from the log's start where it does not say."""
+    rows_per_second: int = 0
+    """How much it may read; 0 is as much as it can."""
+    until: int | None = None
+    """The arrival number it must not read beyond, while it is compared."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,118 +6,34 @@ immutable value that is replaced as a whole, so readers need no lock.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import pyarrow as pa
 
 from headrace.coordinate.base import CATALOG_TOPIC, QueryDefinition, ViewDefinition
-from headrace.coordinate.events import (
-    Event,
-    QueryCreated,
-    QueryDropped,
-    QueryWanted,
-    SourceCreated,
-    SourceDropped,
-    TopicDeleted,
-    TypeCreated,
-    TypeDropped,
-    ViewCreated,
-    ViewDropped,
-    decode_event,
-    encode_event,
-)
+from headrace.coordinate.events import Event, decode_event, encode_event
+from headrace.coordinate.fold import BUILT_IN, DEAD_LETTERS, CatalogState, fold, fold_all, query_number
 from headrace.log.base import Append, Log, TopicSpec
 from headrace.log.dead_letters import DEAD_LETTERS_SPEC
 from headrace.sql.functions.function import Function
 from headrace.sql.source import Source
 from headrace.types import VARCHAR, Column, DataType
+from headrace.views.versions import Deployment, Version
 
-T = TypeVar("T")
+__all__ = [
+    "BUILT_IN",
+    "DEAD_LETTERS",
+    "Catalog",
+    "CatalogState",
+    "create_internal_topics",
+    "fold",
+    "fold_all",
+    "query_number",
+]
 
 EVENT_COLUMN = "EVENT"
 CATALOG_SPEC = TopicSpec(CATALOG_TOPIC, value=(Column(EVENT_COLUMN, VARCHAR),), role="derived")
-
-# Every project can query what was rejected.
-DEAD_LETTERS = Source(
-    name="DEAD_LETTERS",
-    kind="stream",
-    topic=DEAD_LETTERS_SPEC.name,
-    key=(),
-    value=DEAD_LETTERS_SPEC.value,
-    statement="-- built in",
-)
-BUILT_IN = (DEAD_LETTERS,)
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogState:
-    """Everything that is defined, after the first `events` events."""
-
-    sources: Mapping[str, Source] = field(default_factory=lambda: {source.name: source for source in BUILT_IN})
-    queries: Mapping[str, QueryDefinition] = field(default_factory=dict)
-    views: Mapping[str, ViewDefinition] = field(default_factory=dict)
-    last_query_number: int = 0
-    """Numbers of dropped queries are not used again: their checkpoints and ledgers may still be lying about."""
-    view_versions: Mapping[str, int] = field(default_factory=dict)
-    """The newest version a view of this name ever had, dropped or not, for the same reason."""
-    doomed_topics: frozenset[str] = frozenset()
-    """Topics dropped with their source that may not be deleted yet: somebody may have been killed in between."""
-    types: Mapping[str, DataType] = field(default_factory=dict)
-    events: int = 0
-
-
-def fold(state: CatalogState, event: Event) -> CatalogState:
-    """The state after `event`. Pure: the same events give the same catalog anywhere."""
-    state = replace(state, events=state.events + 1)
-    match event:
-        case SourceCreated(source):
-            return replace(state, sources={**state.sources, source.name: source})
-        case SourceDropped(name, doomed):
-            topics = state.doomed_topics | ({doomed} if doomed else set())
-            return replace(state, sources=_without(state.sources, name), doomed_topics=topics)
-        case TopicDeleted(name):
-            return replace(state, doomed_topics=state.doomed_topics - {name})
-        case QueryCreated(query):
-            number = max(state.last_query_number, query_number(query.id))
-            return replace(state, queries={**state.queries, query.id: query}, last_query_number=number)
-        case QueryWanted(id_, wanted):
-            if id_ not in state.queries:
-                return state
-            return replace(state, queries={**state.queries, id_: replace(state.queries[id_], wanted=wanted)})
-        case QueryDropped(id_):
-            return replace(state, queries=_without(state.queries, id_))
-        case ViewCreated(view):
-            versions = {**state.view_versions, view.name: max(view.version, state.view_versions.get(view.name, 0))}
-            return replace(state, views={**state.views, view.name: view}, view_versions=versions)
-        case ViewDropped(name):
-            return replace(state, views=_without(state.views, name))
-        case TypeCreated(name, type_):
-            return replace(state, types={**state.types, name: type_})
-        case TypeDropped(name):
-            return replace(state, types=_without(state.types, name))
-
-
-def fold_all(state: CatalogState, events: Iterable[Event]) -> CatalogState:
-    for event in events:
-        state = fold(state, event)
-    return state
-
-
-def query_number(query_id: str) -> int:
-    """
-    >>> query_number("CTAS_VIEWS_BY_PAGE_12")
-    12
-    """
-    found = re.search(r"_(\d+)$", query_id)
-    return int(found.group(1)) if found else 0
-
-
-def _without(mapping: Mapping[str, T], name: str) -> dict[str, T]:
-    return {key: value for key, value in mapping.items() if key != name}
 
 
 class Catalog:
@@ -195,13 +111,49 @@ class Catalog:
         """The queries that read a stream or table."""
         return [query for query in self.queries() if source_name in query.sources]
 
-    def writers(self, source_name: str) -> list[QueryDefinition]:
-        """The queries that write a stream or table: its own, and those of INSERT INTO … SELECT."""
-        return [query for query in self.queries() if query.sink == source_name]
+    def writers(self, source: Source) -> list[QueryDefinition]:
+        """The queries that write a version of a stream or table: its own, and those of INSERT INTO … SELECT."""
+        return [query for query in self.queries() if (query.sink, query.sink_topic) == (source.name, source.topic)]
 
     def over_topic(self, topic: str) -> list[Source]:
-        """The streams and tables declared over a topic."""
-        return [source for source in self._state.sources.values() if source.topic == topic]
+        """The streams and tables declared over a topic, in any version."""
+        over = {source.name: source for source in self._state.sources.values() if source.topic == topic}
+        for versions in self._state.versions.values():
+            for version in versions.values():
+                if version.source.topic == topic:
+                    over.setdefault(version.name, version.source)
+        return list(over.values())
+
+    def source_at(self, name: str, topic: str) -> Source | None:
+        """The version of a stream or table that has this topic."""
+        for version in self._state.versions.get(name, {}).values():
+            if version.source.topic == topic:
+                return version.source
+        source = self._state.sources.get(name)
+        return source if source is not None and source.topic == topic else None
+
+    def versions(self, name: str) -> list[Version]:
+        """All versions of a stream or table, the oldest first."""
+        found = self._state.versions.get(name, {})
+        return [found[number] for number in sorted(found)]
+
+    def version_of(self, query: QueryDefinition) -> Version | None:
+        """The version that a query writes."""
+        return next((v for v in self.versions(query.sink) if v.source.topic == query.sink_topic), None)
+
+    def beside(self) -> list[Version]:
+        """Versions that do not serve: being built, or kept."""
+        state = self._state
+        return [
+            version
+            for name, versions in sorted(state.versions.items())
+            for number, version in sorted(versions.items())
+            if state.serving.get(name) != number
+        ]
+
+    def deployments(self) -> list[Deployment]:
+        """The oldest first."""
+        return [self._state.deployments[number] for number in sorted(self._state.deployments)]
 
     def _read(self, start: int, end: int) -> Iterable[Event]:
         for records in self._log.read(CATALOG_TOPIC, 0, start, end, [EVENT_COLUMN]):

@@ -11,10 +11,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
 from headrace.coordinate.base import CATALOG_TOPIC, QueryDefinition, ViewDefinition
 from headrace.errors import LogError
 from headrace.sql.source import Header, Source, Window
 from headrace.types import Column, DataType, type_from_json, type_to_json
+from headrace.views.versions import Deployment, Version
 
 EVENT_VERSION = 1
 
@@ -74,6 +77,45 @@ class TypeDropped:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class QueryPaced:
+    """How much a query may read per second (0: all it can), and up to which arrival number (None: no bound)."""
+
+    id: str
+    rows_per_second: int = 0
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionCreated:
+    """A version that is to be built beside the one that serves."""
+
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class VersionDropped:
+    name: str
+    number: int
+    doomed_topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionsSwitched:
+    """From now on these versions serve, all at once; 0 takes a name away. Those that served are kept as retired."""
+
+    versions: dict[str, int]
+    time_ms: int
+    deployment: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentSaved:
+    """A deployment as it is from now on: it began, or came into another stage."""
+
+    deployment: Deployment
+
+
 Event: TypeAlias = (
     SourceCreated
     | SourceDropped
@@ -85,6 +127,11 @@ Event: TypeAlias = (
     | ViewDropped
     | TypeCreated
     | TypeDropped
+    | QueryPaced
+    | VersionCreated
+    | VersionDropped
+    | VersionsSwitched
+    | DeploymentSaved
 )
 
 
@@ -119,7 +166,7 @@ def _body(event: Event) -> tuple[str, dict[str, Any]]:
         case TopicDeleted(name):
             return "topic_deleted", {"name": name}
         case QueryCreated(query):
-            return "query_created", {"query": asdict(query)}
+            return "query_created", {"query": _query_to_json(query)}
         case QueryWanted(id_, wanted):
             return "query_wanted", {"id": id_, "wanted": wanted}
         case QueryDropped(id_):
@@ -132,10 +179,44 @@ def _body(event: Event) -> tuple[str, dict[str, Any]]:
             return "type_created", {"name": name, "type_of": type_to_json(type_)}
         case TypeDropped(name):
             return "type_dropped", {"name": name}
+        case QueryPaced(id_, rows_per_second, until):
+            return "query_paced", {"id": id_, "rows_per_second": rows_per_second, "until": until}
+        case VersionCreated(version):
+            return "version_created", {"version": _version_to_json(version)}
+        case VersionDropped(name, number, doomed_topic):
+            return "version_dropped", {"name": name, "number": number, "doomed_topic": doomed_topic}
+        case VersionsSwitched(versions, time_ms, deployment):
+            return "versions_switched", {"versions": versions, "time_ms": time_ms, "deployment": deployment}
+        case DeploymentSaved(saved):
+            return "deployment_saved", {"deployment": msgspec.to_builtins(saved)}
+
+
+_QUERY_SINCE = {"sink_topic": "", "reads": {}, "starts": {}, "rows_per_second": 0, "until": None}
+"""Fields that came later, and what they are where an older catalog has none."""
+
+
+def _query_to_json(query: QueryDefinition) -> dict[str, Any]:
+    body = asdict(query)
+    return {name: value for name, value in body.items() if name not in _QUERY_SINCE or value != _QUERY_SINCE[name]}
 
 
 def _query_from_json(body: dict[str, Any]) -> QueryDefinition:
-    return QueryDefinition(**body | {"sources": tuple(body["sources"])})
+    starts = {
+        topic: {int(partition): offset for partition, offset in offsets.items()}
+        for topic, offsets in body.get("starts", {}).items()
+    }
+    return QueryDefinition(**body | {"sources": tuple(body["sources"]), "starts": starts})
+
+
+def _version_to_json(version: Version) -> dict[str, Any]:
+    return {name: getattr(version, name) for name in _VERSION_FIELDS} | {"source": source_to_json(version.source)}
+
+
+def _version_from_json(body: dict[str, Any]) -> Version:
+    return Version(**body | {"source": source_from_json(body["source"])})
+
+
+_VERSION_FIELDS = [field.name for field in fields(Version)]
 
 
 _DECODERS: dict[str, Callable[[dict[str, Any]], Event]] = {
@@ -149,6 +230,11 @@ _DECODERS: dict[str, Callable[[dict[str, Any]], Event]] = {
     "view_dropped": lambda body: ViewDropped(body["name"]),
     "type_created": lambda body: TypeCreated(body["name"], type_from_json(body["type_of"])),
     "type_dropped": lambda body: TypeDropped(body["name"]),
+    "query_paced": lambda body: QueryPaced(body["id"], body["rows_per_second"], body["until"]),
+    "version_created": lambda body: VersionCreated(_version_from_json(body["version"])),
+    "version_dropped": lambda body: VersionDropped(body["name"], body["number"], body["doomed_topic"]),
+    "versions_switched": lambda body: VersionsSwitched(body["versions"], body["time_ms"], body["deployment"]),
+    "deployment_saved": lambda body: DeploymentSaved(msgspec.convert(body["deployment"], Deployment)),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.coordinate.base import QueryDefinition, late_topic
@@ -10,21 +12,48 @@ from headrace.errors import QueryFailed
 from headrace.process.base import QuerySpec
 from headrace.sql.api import parse, plan_insert_select, plan_query, plan_select
 from headrace.sql.plan import PersistentQuery, PushQuery, may_be_late
+from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect, InsertSelect, SelectStatement
+from headrace.types import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedSources:
+    """The catalog as one query sees it: of what it reads and writes, its own versions, whichever serves."""
+
+    catalog: Catalog
+    topics: Mapping[str, str]
+
+    def source(self, name: str) -> Source | None:
+        topic = self.topics.get(name)
+        found = self.catalog.source_at(name, topic) if topic is not None else None
+        return found or self.catalog.source(name)
+
+    def sources(self) -> Iterable[Source]:
+        return self.catalog.sources()
+
+    def types(self) -> Mapping[str, DataType]:
+        return self.catalog.types()
+
+
+def pinned_sources(query: QueryDefinition, catalog: Catalog) -> PinnedSources:
+    sink = {query.sink: query.sink_topic} if query.sink_topic else {}
+    return PinnedSources(catalog, {**sink, **query.reads})
 
 
 def plan_definition(query: QueryDefinition, catalog: Catalog) -> PersistentQuery:
     [statement] = parse(query.statement)
-    sink = catalog.source(query.sink)
+    sources = pinned_sources(query, catalog)
+    sink = catalog.source_at(query.sink, query.sink_topic) or catalog.source(query.sink)
     if sink is None:
         raise QueryFailed(f"query `{query.id}` writes `{query.sink}`, which does not exist")
     if isinstance(statement, CreateAsSelect):
-        plan = plan_query(statement, catalog)
+        plan = plan_query(statement, sources)
         return PersistentQuery(sink, plan.root, plan.emit)
     if isinstance(statement, InsertSelect):
-        return plan_insert_select(statement, catalog)
+        return plan_insert_select(statement, sources)
     assert isinstance(statement, SelectStatement)
-    push = plan_select(statement, catalog)
+    push = plan_select(statement, sources)
     assert isinstance(push, PushQuery)
     return PersistentQuery(sink, push.root, push.emit)
 
@@ -37,6 +66,9 @@ def query_spec(query: QueryDefinition, catalog: Catalog, checkpoints: Path) -> Q
         plan=plan,
         checkpoint=checkpoints / checkpoint_name(query),
         late_topic=late_topic(query.id) if may_be_late(plan.root) and not query.transient else None,
+        starts=query.starts,
+        rows_per_second=query.rows_per_second,
+        until=query.until,
     )
 
 

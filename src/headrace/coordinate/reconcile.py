@@ -44,8 +44,8 @@ class Reconciler:
             elif query.wanted == "stopped" and known.wanted == "running":
                 self._stop(query)
                 done = True
-            elif query.statement != known.statement and known.wanted == "running":
-                # CREATE OR REPLACE: it goes on from where it was, as another one.
+            elif _runs_differently(query, known) and known.wanted == "running":
+                # CREATE OR REPLACE, or another pace: it goes on from where it was, as another one.
                 self._stop(replace(query, wanted="stopped"))
                 done = True
         for query in wanted.values():
@@ -100,6 +100,13 @@ class Reconciler:
         failed = QueryStatus(query.id, "failed", last_error=QueryError(error.message, now, detail), updated_ms=now)
         with self._lock:
             self._refused[query.id] = failed
+
+
+def _runs_differently(query: QueryDefinition, known: QueryDefinition) -> bool:
+    def how(query: QueryDefinition) -> tuple[object, ...]:
+        return query.statement, query.rows_per_second, query.until
+
+    return how(query) != how(known)
 
 
 def sweep_checkpoints(catalog: Catalog, folder: Path) -> None:

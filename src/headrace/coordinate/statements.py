@@ -14,7 +14,7 @@ from typing import Literal
 
 from headrace.clock import Clock
 from headrace.config import ProjectSettings
-from headrace.coordinate.base import QueryDefinition, ViewDefinition, late_topic
+from headrace.coordinate.base import TRANSIENT_PREFIX, QueryDefinition, ViewDefinition, late_topic
 from headrace.coordinate.catalog import BUILT_IN, Catalog, create_internal_topics
 from headrace.coordinate.definitions import drop_text, same_definition, substitute
 from headrace.coordinate.events import (
@@ -25,6 +25,7 @@ from headrace.coordinate.events import (
     SourceCreated,
     SourceDropped,
     TopicDeleted,
+    VersionDropped,
     ViewCreated,
     ViewDropped,
 )
@@ -68,11 +69,18 @@ from headrace.sql.statements import (
     Terminate,
 )
 from headrace.types import display_name
+from headrace.views.versions import Version
 
 __all__ = ["StatementExecutor", "StatementResult"]
 
-TRANSIENT_PREFIX, LATE_PREFIX = "_transient.", late_topic("")
+LATE_PREFIX = late_topic("")
 INSERT_PREFIX = "INSERTQUERY_"
+
+
+def dropped_version(version: Version) -> list[Event]:
+    """A version that does not serve, its query and its topic, which is its own."""
+    query = [QueryDropped(version.source.query)] if version.source.query else []
+    return [*query, VersionDropped(version.name, version.number, version.source.topic)]
 
 
 class StatementExecutor:
@@ -325,6 +333,9 @@ class StatementExecutor:
         events: list[Event] = []
         for reader in self._catalog.readers(source.name):
             events += self._dropped(reader)
+        for version in self._catalog.versions(source.name):
+            if version.source.topic != source.topic:
+                events += dropped_version(version)
         doomed = source.topic if statement.delete_topic else None
         events.append(SourceDropped(source.name, doomed))
         if source.query:
@@ -351,13 +362,22 @@ class StatementExecutor:
             raise refuse(f"`{name}` is a {source.kind}", drop_text(source))
         if source.read_only and statement.delete_topic:
             raise refuse(f"`{name}` is a SOURCE: its topic is not deleted with it", "leave out DELETE TOPIC")
+        self._check_not_building(source)
         self._check_unused(source, statement.delete_topic)
         return source
+
+    def _check_not_building(self, source: Source) -> None:
+        for deployment in self._catalog.deployments():
+            if not deployment.over and source.name in deployment.switches():
+                raise Conflict(
+                    f"deployment {deployment.id} is changing `{display_name(source.name)}`",
+                    hint=f"headrace deploy cancel {deployment.id}",
+                )
 
     def _check_unused(self, source: Source, delete_topic: bool) -> None:
         """A push query does not hold anything up: it ends. What others were made of does."""
         readers = [query for query in self._catalog.readers(source.name) if not query.transient]
-        writers = [query.id for query in self._catalog.writers(source.name) if query.id != source.query]
+        writers = [query.id for query in self._catalog.writers(source) if query.id != source.query]
         if writers:
             name = display_name(source.name)
             raise Conflict(
@@ -365,11 +385,9 @@ class StatementExecutor:
                 hint=f"first:  TERMINATE {writers[0]};",
             )
         if readers:
-            who = ", ".join(f"{query.id} (writes `{display_name(query.sink)}`)" for query in readers)
-            first = self._catalog.source(readers[0].sink)
+            who = ", ".join(f"{query.id} ({self._writes(query)})" for query in readers)
             raise Conflict(
-                f"{source.kind} `{display_name(source.name)}` is read by {who}",
-                hint=f"first:  {drop_text(first)}" if first else None,
+                f"{source.kind} `{display_name(source.name)}` is read by {who}", hint=self._freed_by(readers[0])
             )
         others = [display_name(o.name) for o in self._catalog.over_topic(source.topic) if o.name != source.name]
         if delete_topic and others:
@@ -377,6 +395,18 @@ class StatementExecutor:
                 f"topic `{source.topic}` is also under `{', '.join(others)}`",
                 hint="drop those first, or keep the topic",
             )
+
+    def _writes(self, query: QueryDefinition) -> str:
+        version = self._catalog.version_of(query)
+        kept = f", version {version.number}, {version.state}" if version and version.state != "serving" else ""
+        return f"writes `{display_name(query.sink)}`{kept}"
+
+    def _freed_by(self, query: QueryDefinition) -> str | None:
+        """What to do about a reader that is in the way."""
+        version, source = self._catalog.version_of(query), self._catalog.source(query.sink)
+        if version is not None and version.state == "retired":
+            return f"it is kept for a rollback; give that up:  headrace view forget {display_name(query.sink)}"
+        return f"first:  {drop_text(source)}" if source else None
 
     def _dropped(self, query: QueryDefinition) -> list[Event]:
         return [SourceDropped(query.sink), QueryDropped(query.id)]

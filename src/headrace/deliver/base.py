@@ -42,6 +42,12 @@ class Views(Protocol):
     def view(self, name: str) -> ViewStore:
         """The serving version, by exact SQL name. `NotFound` if there is none."""
 
+    def version(self, name: str, version: int) -> ViewStore:
+        """A version that serves, is being built or is kept. `NotFound` if there is none."""
+
+    def of_source(self, source: Source) -> ViewStore:
+        """The version that a plan was made for, even if another has begun to serve since."""
+
     def names(self) -> list[str]: ...
 
 

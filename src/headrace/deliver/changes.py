@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from headrace.deliver.base import FeedEvent
 from headrace.deliver.ids import ids_of
-from headrace.deliver.values import to_json_rows
 from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Log, Snapshot
 from headrace.sql.source import WINDOW_COLUMNS, Source
 from headrace.store.arrivals import merge, read_stretch
 from headrace.store.base import Position
 from headrace.store.columns import source_rows
 from headrace.store.decode import SourceDecoder
+from headrace.store.json_rows import to_json_rows
 from headrace.types import BIGINT, Column, display_name
 
 ROWTIME = Column("ROWTIME", BIGINT)

@@ -17,12 +17,12 @@ from typing import Any, TypeAlias
 
 from headrace.deliver.base import Answer, Delivery
 from headrace.deliver.records import stream_rows
-from headrace.deliver.values import to_json_rows
 from headrace.errors import NotFound
 from headrace.sql.expressions import ColumnRef, Expression
 from headrace.sql.plan import Ordering, PullQuery
 from headrace.sql.walk import walk
 from headrace.store.base import Position, ViewStore
+from headrace.store.json_rows import to_json_rows
 from headrace.store.readers import too_late
 from headrace.store.rows import names_of, over_rows, project_rows
 from headrace.types import Column
@@ -143,12 +143,12 @@ class Descending(Ascending):
 
 
 def _pull_table(delivery: Delivery, prepared: Prepared, seconds: float, most: int) -> tuple[list[Row], Position, int]:
-    view = delivery.views.view(prepared.query.source.name)
+    view = delivery.views.of_source(prepared.query.source)
     try:
         return _scan(view, prepared, seconds, most)
     except NotFound:
         # Closed under us: if it was replaced (filled again, a new version), the answer is there.
-        serving = delivery.views.view(prepared.query.source.name)
+        serving = delivery.views.of_source(prepared.query.source)
         if serving is view:
             raise
         return _scan(serving, prepared, seconds, most)

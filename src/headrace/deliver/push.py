@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from headrace.deliver.base import Delivery, FeedEvent
-from headrace.deliver.values import to_json_rows
 from headrace.errors import NotFound, OffsetOutOfRange, UsageError
 from headrace.log.base import TIME, TOMBSTONE, Log, Snapshot
 from headrace.sql.expressions import ColumnRef
@@ -24,6 +23,7 @@ from headrace.store.arrivals import behind, merge, position_at_end, position_at_
 from headrace.store.base import Position
 from headrace.store.columns import source_rows
 from headrace.store.decode import SourceDecoder
+from headrace.store.json_rows import to_json_rows
 from headrace.store.rows import names_of, over_rows, project_rows
 from headrace.types import Column, display_name
 

@@ -59,6 +59,12 @@ class Tails:
                 timer.cancel()
                 self._forget(topic, woken)
 
+    def wake(self, topics: Iterable[str]) -> None:
+        """Whoever waits for these is to look again: something else than their records has changed."""
+        with self._lock:
+            waiting = [waiter for topic in topics for waiter in self._waiting.get(topic, ())]
+        wake_all(waiting, None)
+
     async def _now(self) -> Snapshot:
         """The local log is asked at once; one elsewhere must not keep everybody waiting."""
         return self._log.snapshot() if has_arrivals(self._log) else await asyncio.to_thread(self._log.snapshot)
@@ -81,6 +87,10 @@ class Tails:
         except Exception:
             self._reads.pop(key, None)
             raise
+
+    def forget(self, what: Hashable) -> None:
+        """The next who ask load it anew."""
+        self._reads.pop((asyncio.get_running_loop(), what), None)
 
     def close(self) -> None:
         """Everybody who waits is woken; feeds then end by themselves."""

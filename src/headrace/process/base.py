@@ -8,7 +8,8 @@ its own back-off; a query that fails is started again, others go on. Results are
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -41,6 +42,12 @@ class QuerySpec:
     plan: PersistentQuery
     checkpoint: Path
     late_topic: str | None = None
+    starts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """By topic and partition: where to begin without a checkpoint; from the log's start where it does not say."""
+    rows_per_second: int = 0
+    """How much it may read; 0 is as much as it can."""
+    until: int | None = None
+    """The arrival number it must not read beyond. It rests there."""
 
 
 class QueryError(msgspec.Struct, frozen=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,7 @@ from headrace.process.lower.lower import lower_node
 from headrace.process.lower.rows import column
 from headrace.process.lower.scan import Inputs
 from headrace.process.session import query_session
-from headrace.process.streaming import FORMAT, columns_option
+from headrace.process.streaming import FORMAT, columns_option, offsets_json
 from headrace.sql.plan import Aggregate, PersistentQuery, walk
 from headrace.sql.source import WINDOW_COLUMNS
 
@@ -48,9 +47,9 @@ class RangeInputs:
             .option("columns", columns_option(columns))
         )
         if topic.name in self.starts:
-            reader = reader.option("startingOffsets", _offsets_json(self.starts[topic.name]))
+            reader = reader.option("startingOffsets", offsets_json(self.starts[topic.name]))
         if topic.name in self.ends:
-            reader = reader.option("endingOffsets", _offsets_json(self.ends[topic.name]))
+            reader = reader.option("endingOffsets", offsets_json(self.ends[topic.name]))
         return (reader if min_lag is None else reader.option("minLag", min_lag)).load()
 
     def floor(self, topic: TopicSpec) -> None:
@@ -101,7 +100,3 @@ def _last_by_key(query: PersistentQuery, frame: DataFrame) -> DataFrame:
     keys += [WINDOW_START, WINDOW_END] if query.sink.window else []
     newest = F.max_by(F.struct(*(column(name) for name in frame.columns)), column(ARRIVAL)).alias("$newest")
     return frame.groupBy(*(column(name) for name in keys)).agg(newest).select("`$newest`.*")
-
-
-def _offsets_json(offsets: Offsets) -> str:
-    return json.dumps({"partitions": {str(partition): offset for partition, offset in offsets.items()}})

@@ -48,6 +48,13 @@ def parse_offsets(value: Any) -> dict[int, int]:
     return {int(partition): int(end) for partition, end in partitions.items()}
 
 
+def parse_arrival(value: str) -> int | None:
+    """The arrival number at which a batch of the local log ended; None where that is not known."""
+    body = json.loads(value)
+    arrival = body.get("arrival") if isinstance(body, dict) else None
+    return arrival if isinstance(arrival, int) else None
+
+
 def topic_end(snapshot: Snapshot, topic: str) -> int:
     """How many records the topic has had."""
     return sum(ends.end for ends in snapshot.ends.get(topic, ()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 FORMAT = "headrace"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+PACED_MS = 1000
+"""Between two batches of a query that may only read so many rows a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class StreamInputs:
     topics: Callable[[str], TopicSpec]
     cut: str
     max_rows: int
+    starts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    until: int | None = None
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def topic(self, name: str) -> TopicSpec:
@@ -51,6 +55,10 @@ class StreamInputs:
             .option("cut", self.cut)
             .option("maxRowsPerTrigger", self.max_rows)
         )
+        if topic.name in self.starts:
+            reader = reader.option("startingOffsets", offsets_json(self.starts[topic.name]))
+        if self.until is not None:
+            reader = reader.option("maxArrival", self.until)
         return (reader if min_lag is None else reader.option("minLag", min_lag)).load()
 
     def floor(self, topic: TopicSpec) -> None:
@@ -76,7 +84,7 @@ def start_query(
     `available_now` it ends by itself when it has read what is there."""
     session = _session_for(spark, spec)
     if isinstance(log, Path):
-        inputs = StreamInputs(session, log, topics, spec.id, settings.max_rows_per_batch)
+        inputs = StreamInputs(session, log, topics, spec.id, max_rows(settings, spec), spec.starts, spec.until)
         writer = to_local_log(lower_query(spec.plan, inputs, spec.late_topic), log, spec)
     else:
         # Only those who use Kafka have its packages.
@@ -86,10 +94,17 @@ def start_query(
     writer = writer.queryName(f"{spec.id}-v{spec.version}").option("checkpointLocation", str(spec.checkpoint))
     if available_now:
         writer = writer.trigger(availableNow=True)
-    elif settings.trigger_ms > 0:
-        writer = writer.trigger(processingTime=f"{settings.trigger_ms} milliseconds")
+    elif (pause_ms := max(settings.trigger_ms, PACED_MS if spec.rows_per_second else 0)) > 0:
+        writer = writer.trigger(processingTime=f"{pause_ms} milliseconds")
     started: StreamingQuery = writer.start()
     return started
+
+
+def max_rows(settings: SparkSettings, spec: QuerySpec) -> int:
+    """Of a micro-batch. A query with a pace has one batch a second, of a second's rows."""
+    if not spec.rows_per_second:
+        return settings.max_rows_per_batch
+    return min(settings.max_rows_per_batch, max(1, spec.rows_per_second * PACED_MS // 1000))
 
 
 def to_local_log(lowered: Lowered, log_folder: Path, spec: QuerySpec) -> Any:
@@ -125,6 +140,11 @@ def columns_option(columns: Sequence[str]) -> str:
     """The connector's list is separated by commas; a name that has one makes it read all columns."""
     plain = all("," not in name and name == name.strip() for name in columns)
     return ",".join(columns) if plain else ""
+
+
+def offsets_json(offsets: Mapping[int, int]) -> str:
+    """As the connector takes them."""
+    return json.dumps({"partitions": {str(partition): offset for partition, offset in offsets.items()}})
 
 
 def routes_json(routes: tuple[Route, ...]) -> str:

@@ -80,7 +80,8 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         closing.callback(query_workers.shutdown)
 
         def follow_views() -> None:
-            followers.sync(catalog.views(), catalog.source)
+            moved = follow_catalog(catalog, followers)
+            delivery.tails.wake(moved)
 
         follow_views()
         catalog.on_change(follow_views)
@@ -109,6 +110,15 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             started=clock.monotonic(),
             applying=[PIPELINES],
         )
+
+
+def follow_catalog(catalog: Catalog, followers: Followers) -> list[str]:
+    """Serve what the catalog says, and fill what it has beside; the topics of views that another version serves now."""
+    before = {name: followers.view(name).source.topic for name in followers.names()}
+    beside = [(version.number, version.source) for version in catalog.beside() if version.source.kind == "table"]
+    followers.sync(catalog.views(), catalog.source, beside)
+    serving = {view.name: view.topic for view in catalog.views()}
+    return [topic for name, topic in before.items() if serving.get(name) != topic]
 
 
 def apply_pipelines(services: Services) -> None:

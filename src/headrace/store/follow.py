@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import HeadraceError, NotFound, StoreDamaged
@@ -29,6 +29,9 @@ WAIT_SECONDS = 0.1
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 RATE_SECONDS = 5.0
 OPEN_AGAIN_SECONDS = 5.0
+
+Address: TypeAlias = tuple[str, int]
+"""A view's name and a version's number."""
 
 logger = logging.getLogger("headrace.store")
 
@@ -185,78 +188,105 @@ def _from_start(position: Position, snapshot: Snapshot, topic: str) -> Position:
 
 @dataclass(frozen=True, slots=True)
 class Unopened:
-    view: ViewLike
     source: Source | None
     reason: str
 
 
 class Followers:
-    """All views being served. Implements `deliver.base.Views`."""
+    """All views, in every version there is. Implements `deliver.base.Views`.
+
+    One version of a view serves. Which one is changed for all views by one assignment, so whoever looks sees all of a
+    switch or nothing."""
 
     def __init__(self, log: Log, store: Store, clock: Clock | None = None) -> None:
         self._log, self._store, self._clock = log, store, clock or SystemClock()
-        self._followers: dict[str, Follower] = {}
-        self._unopened: dict[str, Unopened] = {}
+        self._followers: dict[Address, Follower] = {}
+        self._unopened: dict[Address, Unopened] = {}
+        self._serving: dict[str, int] = {}
         self._next_try = 0.0
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-followers", daemon=True)
         self._thread.start()
 
-    def sync(self, views: Iterable[ViewLike], sources: Callable[[str], Source | None]) -> None:
-        """Follow exactly these. What is no longer among them is closed and its rows are removed, also those another
-        process left."""
-        wanted = {view.name: view for view in views}
+    def sync(
+        self,
+        views: Iterable[ViewLike],
+        sources: Callable[[str], Source | None],
+        beside: Iterable[tuple[int, Source]] = (),
+    ) -> None:
+        """Follow exactly these: `views` serve, those `beside` them (a version's number and source) do not. What is no
+        longer among them is closed and its rows are removed, also those another process left."""
+        serving = {view.name: view.version for view in views}
+        wanted = {(name, version): sources(name) for name, version in serving.items()}
+        wanted |= {(source.name, version): source for version, source in beside}
         with self._lock:
-            for name, follower in list(self._followers.items()):
-                if name not in wanted or not _same(follower, wanted[name], sources(name)):
-                    del self._followers[name]
+            before = self._followers
+            kept = {at: follower for at, follower in before.items() if at in wanted and follower.source == wanted[at]}
+            for at, follower in before.items():
+                if at not in kept:
                     follower.close(drop=True)
-            self._store.keep_only({(view.name, view.version) for view in wanted.values()})
+            self._store.keep_only(wanted)
             self._unopened = {}
-            for name, view in wanted.items():
-                if name not in self._followers:
-                    self._open(view, sources(name))
+            self._followers = kept
+            for (name, version), source in wanted.items():
+                if (name, version) not in kept:
+                    self._open(name, version, source)
+            self._serving = serving
 
-    def _open(self, view: ViewLike, source: Source | None) -> None:
+    def _open(self, name: str, version: int, source: Source | None) -> None:
+        at = (name, version)
         try:
             if source is None:
-                raise NotFound(f"view `{display_name(view.name)}` has no definition")
-            follower = Follower(self._store, source, view.version, self._clock)
+                raise NotFound(f"view `{display_name(name)}` has no definition")
+            follower = Follower(self._store, source, version, self._clock)
             follower.verify(self._log, self._log.snapshot())
-            self._followers[view.name] = follower
-            self._unopened.pop(view.name, None)
+            self._followers = {**self._followers, at: follower}
+            self._unopened.pop(at, None)
         except (HeadraceError, OSError) as error:
             # One view that cannot be opened must not keep the others from being served. It is tried again.
-            if view.name not in self._unopened:
-                logger.error("view `%s` cannot be opened: %s", view.name, error)
-            self._unopened[view.name] = Unopened(view, source, str(error))
+            if at not in self._unopened:
+                logger.error("view `%s` v%d cannot be opened: %s", name, version, error)
+            self._unopened[at] = Unopened(source, str(error))
             self._next_try = self._clock.monotonic() + OPEN_AGAIN_SECONDS
 
     def _open_again(self) -> None:
         if self._unopened and self._clock.monotonic() >= self._next_try:
             with self._lock:
-                for waiting in list(self._unopened.values()):
-                    self._open(waiting.view, waiting.source)
+                for (name, version), waiting in list(self._unopened.items()):
+                    self._open(name, version, waiting.source)
 
     def view(self, name: str) -> ViewStore:
         return self._follower(name).view
 
-    def names(self) -> list[str]:
-        return sorted(self._followers)
+    def version(self, name: str, version: int) -> ViewStore:
+        return self._follower(name, version).view
 
-    def lag(self, name: str) -> int:
+    def of_source(self, source: Source) -> ViewStore:
+        """The version that a plan was made for, even if another has begun to serve since; else the one that serves."""
+        serving = self._followers.get(self._address(source.name, None))
+        if serving is not None and serving.source.topic == source.topic:
+            return serving.view
+        for follower in self._followers.values():
+            if follower.source.topic == source.topic and follower.source.name == source.name:
+                return follower.view
+        return self.view(source.name)
+
+    def names(self) -> list[str]:
+        return sorted(name for name, version in self._serving.items() if (name, version) in self._followers)
+
+    def lag(self, name: str, version: int | None = None) -> int:
         """Records of its topic that are not applied yet."""
-        follower = self._follower(name)
+        follower = self._follower(name, version)
         return behind(self._log.snapshot(), follower.source.topic, follower.view.position())
 
     def rate(self, name: str) -> float:
         return self._follower(name).rate
 
-    def error(self, name: str) -> str | None:
+    def error(self, name: str, version: int | None = None) -> str | None:
         """Why a view is not getting on; None if it is."""
-        unopened = self._unopened.get(name)
-        return unopened.reason if unopened else self._follower(name).error
+        unopened = self._unopened.get(self._address(name, version))
+        return unopened.reason if unopened else self._follower(name, version).error
 
     def close(self) -> None:
         """Stops following and closes the views. The store is its owner's to close."""
@@ -265,14 +295,19 @@ class Followers:
         with self._lock:
             for follower in self._followers.values():
                 follower.close()
-            self._followers.clear()
+            self._followers = {}
 
-    def _follower(self, name: str) -> Follower:
-        follower = self._followers.get(name)
+    def _address(self, name: str, version: int | None) -> Address:
+        return (name, self._serving.get(name, 0) if version is None else version)
+
+    def _follower(self, name: str, version: int | None = None) -> Follower:
+        at = self._address(name, version)
+        follower = self._followers.get(at)
         if follower is None:
-            unopened = self._unopened.get(name)
+            unopened = self._unopened.get(at)
+            which = f"version {version} of table" if version is not None else "table"
             raise NotFound(
-                f"table `{display_name(name)}` is not served",
+                f"{which} `{display_name(name)}` is not served",
                 detail=unopened.reason if unopened else None,
                 hint="SHOW TABLES lists what is",
             )
@@ -294,7 +329,3 @@ class Followers:
     def _turn(self, snapshot: Snapshot) -> bool:
         more = [follower.advance(self._log, snapshot) for follower in list(self._followers.values())]
         return any(more)
-
-
-def _same(follower: Follower, view: ViewLike, source: Source | None) -> bool:
-    return follower.version == view.version and follower.source == source

@@ -27,6 +27,8 @@ def to_kafka(
     spec: QuerySpec,
 ) -> Any:
     """The writer of the query's results, ready to be started."""
+    from headrace.process.streaming import max_rows
+
     check_supported(spec.plan)
     windowed = windowed_aggregate(spec.plan.root)
     # A query that was moved here has results up to these offsets already; its state is made again from the records.
@@ -36,7 +38,7 @@ def to_kafka(
         place,
         topics,
         f"{spec.id}-v{spec.version}",
-        min(settings.max_rows_per_batch, MAX_ROWS),
+        min(max_rows(settings, spec), MAX_ROWS),
         spec.checkpoint,
         windowed.window.grace_ms if windowed is not None and windowed.window is not None else 0,
         stops,

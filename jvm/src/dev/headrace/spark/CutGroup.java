@@ -105,7 +105,7 @@ final class CutGroup {
       TopicOffset known = entry.getValue();
       starts.put(entry.getKey(), known != null ? known : start(entry.getKey(), asked.arrival(), moment));
     }
-    long cut = unlimited ? moment.arrival() : cut(starts, moment);
+    long cut = Math.min(bound(), unlimited ? moment.arrival() : cut(starts, moment));
     boolean anyNew = false;
     Map<TopicStream, TopicOffset> ends = new HashMap<>();
     for (Map.Entry<TopicStream, TopicOffset> entry : starts.entrySet()) {
@@ -119,6 +119,11 @@ final class CutGroup {
       // What comes meanwhile is found when Spark asks again, at once: so the wait does not count as a batch's time.
       stable.awaitAfter(moment);
     }
+  }
+
+  /** All of a query rest where the first of them has to. */
+  private long bound() {
+    return members.keySet().stream().mapToLong(TopicStream::maxArrival).min().orElse(Long.MAX_VALUE);
   }
 
   /** Where a source will start that Spark has not asked yet: where the one that was asked is. */

@@ -18,6 +18,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param endingOffsets of a batch: `latest` or JSON
  * @param maxRowsPerTrigger most rows of a micro-batch; 0 means no limit
  * @param cut sources of a query that name the same group read up to the same arrival number; null means alone
+ * @param maxArrival a stream reads no record with this arrival number or a larger one; null means no bound
  * @param minLag read only frames that may hold records more than this many milliseconds late; null means all
  */
 record ReadOptions(
@@ -28,9 +29,12 @@ record ReadOptions(
     String endingOffsets,
     long maxRowsPerTrigger,
     String cut,
+    Long maxArrival,
     Long minLag) {
   private static final Set<String> KNOWN =
-      Set.of("path", "topic", "columns", "startingOffsets", "endingOffsets", "maxRowsPerTrigger", "cut", "minLag");
+      Set.of(
+          "path", "topic", "columns", "startingOffsets", "endingOffsets", "maxRowsPerTrigger", "cut", "maxArrival",
+          "minLag");
 
   static ReadOptions parse(Map<String, String> given) {
     CaseInsensitiveStringMap options = new CaseInsensitiveStringMap(given);
@@ -44,6 +48,7 @@ record ReadOptions(
         options.getOrDefault("endingOffsets", "latest"),
         options.containsKey("maxRowsPerTrigger") ? number(options, "maxRowsPerTrigger", 1) : 0,
         options.get("cut"),
+        options.containsKey("maxArrival") ? number(options, "maxArrival", 0) : null,
         minLag);
   }
 

@@ -46,6 +46,12 @@ final class TopicStream implements MicroBatchStream, SupportsTriggerAvailableNow
     return scan.options().maxRowsPerTrigger();
   }
 
+  /** The arrival number this source must not reach. */
+  long maxArrival() {
+    Long bound = scan.options().maxArrival();
+    return bound == null ? Long.MAX_VALUE : bound;
+  }
+
   @Override
   public TopicOffset initialOffset() {
     LogMoment moment = group.firstMoment();

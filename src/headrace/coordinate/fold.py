@@ -1,0 +1,227 @@
+"""What the catalog's events mean: a pure fold of events into one immutable state."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from headrace.collect.dead_letters import DEAD_LETTERS_SPEC
+from headrace.coordinate.base import TRANSIENT_PREFIX, QueryDefinition, ViewDefinition
+from headrace.coordinate.events import (
+    DeploymentSaved,
+    Event,
+    QueryCreated,
+    QueryDropped,
+    QueryPaced,
+    QueryWanted,
+    SourceCreated,
+    SourceDropped,
+    TopicDeleted,
+    TypeCreated,
+    TypeDropped,
+    VersionCreated,
+    VersionDropped,
+    VersionsSwitched,
+    ViewCreated,
+    ViewDropped,
+)
+from headrace.sql.source import Source
+from headrace.types import DataType
+from headrace.views.versions import NONE, Deployment, Version, version_state
+
+T = TypeVar("T")
+
+# Every project can query what was rejected.
+DEAD_LETTERS = Source(
+    name="DEAD_LETTERS",
+    kind="stream",
+    topic=DEAD_LETTERS_SPEC.name,
+    key=(),
+    value=DEAD_LETTERS_SPEC.value,
+    statement="-- built in",
+)
+BUILT_IN = (DEAD_LETTERS,)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogState:
+    """Everything that is defined, after the first `events` events."""
+
+    sources: Mapping[str, Source] = field(default_factory=lambda: {source.name: source for source in BUILT_IN})
+    queries: Mapping[str, QueryDefinition] = field(default_factory=dict)
+    views: Mapping[str, ViewDefinition] = field(default_factory=dict)
+    last_query_number: int = 0
+    """Numbers of dropped queries are not used again: their checkpoints and ledgers may still be lying about."""
+    view_versions: Mapping[str, int] = field(default_factory=dict)
+    """The newest version a name ever had, dropped or not, for the same reason."""
+    doomed_topics: frozenset[str] = frozenset()
+    """Topics dropped with their source that may not be deleted yet: somebody may have been killed in between."""
+    types: Mapping[str, DataType] = field(default_factory=dict)
+    versions: Mapping[str, Mapping[int, Version]] = field(default_factory=dict)
+    """By name and number: all that are not dropped."""
+    serving: Mapping[str, int] = field(default_factory=dict)
+    """The pointer: `sources` and `views` are what these versions are."""
+    deployments: Mapping[int, Deployment] = field(default_factory=dict)
+    events: int = 0
+
+
+def fold(state: CatalogState, event: Event) -> CatalogState:
+    """The state after `event`. Pure: the same events give the same catalog anywhere."""
+    state = replace(state, events=state.events + 1)
+    match event:
+        case SourceCreated(source):
+            return _source_created(state, source)
+        case SourceDropped(name, doomed):
+            state = _doom(state, doomed)
+            return replace(
+                state,
+                sources=_without(state.sources, name),
+                versions=_without(state.versions, name),
+                serving=_without(state.serving, name),
+            )
+        case TopicDeleted(name):
+            return replace(state, doomed_topics=state.doomed_topics - {name})
+        case QueryCreated(query):
+            number = max(state.last_query_number, query_number(query.id))
+            query = _pinned(state, query)
+            return replace(state, queries={**state.queries, query.id: query}, last_query_number=number)
+        case QueryWanted(id_, wanted):
+            if id_ not in state.queries:
+                return state
+            return replace(state, queries={**state.queries, id_: replace(state.queries[id_], wanted=wanted)})
+        case QueryDropped(id_):
+            return replace(state, queries=_without(state.queries, id_))
+        case ViewCreated(view):
+            state = _numbered(state, view)
+            return replace(state, views={**state.views, view.name: view})
+        case ViewDropped(name):
+            return replace(state, views=_without(state.views, name))
+        case TypeCreated(name, type_):
+            return replace(state, types={**state.types, name: type_})
+        case TypeDropped(name):
+            return replace(state, types=_without(state.types, name))
+        case QueryPaced(id_, rows_per_second, until):
+            if id_ not in state.queries:
+                return state
+            paced = replace(state.queries[id_], rows_per_second=rows_per_second, until=until)
+            return replace(state, queries={**state.queries, id_: paced})
+        case VersionCreated(version):
+            return _with_version(state, version)
+        case VersionDropped(name, number, doomed):
+            left = {n: v for n, v in state.versions.get(name, {}).items() if n != number}
+            return replace(
+                _doom(state, doomed), versions={**_without(state.versions, name), **({name: left} if left else {})}
+            )
+        case VersionsSwitched(versions, time_ms, _):
+            for name, number in versions.items():
+                state = _switched(state, name, number, time_ms)
+            return state
+        case DeploymentSaved(deployment):
+            return _deployment_saved(state, deployment)
+
+
+def _source_created(state: CatalogState, source: Source) -> CatalogState:
+    """New, or another definition of the version that serves."""
+    state = replace(state, sources={**state.sources, source.name: source})
+    if source.topic.startswith(TRANSIENT_PREFIX):
+        return state
+    known = state.versions.get(source.name, {}).get(state.serving.get(source.name, NONE))
+    if known is not None:
+        return _with_version(state, replace(known, source=source))
+    number = state.view_versions.get(source.name, 0) + 1
+    state = _with_version(state, Version(source.name, number, source))
+    return replace(state, serving={**state.serving, source.name: number})
+
+
+def _with_version(state: CatalogState, version: Version) -> CatalogState:
+    name = version.name
+    newest = max(version.number, state.view_versions.get(name, 0))
+    return replace(
+        state,
+        versions={**state.versions, name: {**state.versions.get(name, {}), version.number: version}},
+        view_versions={**state.view_versions, name: newest},
+    )
+
+
+def _numbered(state: CatalogState, view: ViewDefinition) -> CatalogState:
+    """A view's own number counts: a catalog of before streams had versions may have numbered it differently."""
+    number = state.serving.get(view.name, NONE)
+    version = state.versions.get(view.name, {}).get(number)
+    newest = max(view.version, state.view_versions.get(view.name, 0))
+    state = replace(state, view_versions={**state.view_versions, view.name: newest})
+    if version is None or number == view.version:
+        return state
+    others = {n: v for n, v in state.versions[view.name].items() if n != number}
+    return replace(
+        state,
+        versions={**state.versions, view.name: {**others, view.version: replace(version, number=view.version)}},
+        serving={**state.serving, view.name: view.version},
+    )
+
+
+def _pinned(state: CatalogState, query: QueryDefinition) -> QueryDefinition:
+    """With the versions that it reads and writes, which an older catalog does not name: those of now."""
+    if not query.sink_topic and query.sink in state.sources:
+        query = replace(query, sink_topic=state.sources[query.sink].topic)
+    missing = [name for name in query.sources if name not in query.reads and name in state.sources]
+    if missing:
+        query = replace(query, reads={**query.reads, **{name: state.sources[name].topic for name in missing}})
+    return query
+
+
+def _switched(state: CatalogState, name: str, number: int, time_ms: int) -> CatalogState:
+    before = state.versions.get(name, {}).get(state.serving.get(name, NONE))
+    after = state.versions.get(name, {}).get(number)
+    if before is not None and before.number != number:
+        state = _with_version(state, replace(before, state="retired", since_ms=time_ms))
+    if after is None:
+        return replace(
+            state,
+            sources=_without(state.sources, name),
+            views=_without(state.views, name),
+            serving=_without(state.serving, name),
+        )
+    state = _with_version(state, replace(after, state="serving", since_ms=time_ms))
+    source = after.source
+    views = _without(state.views, name)
+    if source.kind == "table":
+        views[name] = ViewDefinition(name, number, source.query, source.topic)
+    return replace(state, sources={**state.sources, name: source}, views=views, serving={**state.serving, name: number})
+
+
+def _deployment_saved(state: CatalogState, deployment: Deployment) -> CatalogState:
+    """Versions it is making share its stage, until they serve."""
+    state = replace(state, deployments={**state.deployments, deployment.id: deployment})
+    if deployment.over and deployment.stage != "failed":
+        return state
+    for item in deployment.items:
+        version = state.versions.get(item.name, {}).get(item.number)
+        if version is not None and state.serving.get(item.name) != item.number:
+            changed = replace(version, state=version_state(deployment.stage), since_ms=deployment.changed_ms)
+            state = _with_version(state, changed)
+    return state
+
+
+def _doom(state: CatalogState, topic: str | None) -> CatalogState:
+    return replace(state, doomed_topics=state.doomed_topics | {topic}) if topic else state
+
+
+def fold_all(state: CatalogState, events: Iterable[Event]) -> CatalogState:
+    for event in events:
+        state = fold(state, event)
+    return state
+
+
+def query_number(query_id: str) -> int:
+    """
+    >>> query_number("CTAS_VIEWS_BY_PAGE_12")
+    12
+    """
+    found = re.search(r"_(\d+)$", query_id)
+    return int(found.group(1)) if found else 0
+
+
+def _without(mapping: Mapping[str, T], name: str) -> dict[str, T]:
+    return {key: value for key, value in mapping.items() if key != name}

@@ -1,0 +1,108 @@
+"""Versions of streams and tables, and the deployments that make them.
+
+A name has one version that serves and others beside it: being built, kept for a rollback, failed. Each has its own
+query, checkpoint, topic and, if it is a table, its own rows. All of it is folded from the catalog's events
+(`coordinate.catalog`), so it is the same for whoever looks, and after any kill.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from headrace.sql.source import Source
+
+VersionState = Literal["building", "caught up", "serving", "retired", "failed"]
+Stage = Literal["building", "comparing", "waiting", "switching", "switched", "cancelled", "failed", "rolled back"]
+Strategy = Literal["kappa", "lambda"]
+
+RUNNING: tuple[Stage, ...] = ("building", "comparing", "waiting", "switching")
+"""A deployment in one of these is not over."""
+
+NONE = 0
+"""The number of no version: what a name is switched from when it is new, and to when it is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a stream or table. `source` has its topic and its query."""
+
+    name: str
+    number: int
+    source: Source
+    state: VersionState = "serving"
+    deployment: int = 0
+    """The one that made it; 0 for a statement."""
+    since_ms: int = 0
+    """When it came into its state, as far as that is known."""
+
+
+class Item(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a deployment does to one name."""
+
+    name: str
+    verdict: str
+    """As `views.plan` says it."""
+    number: int = NONE
+    """Of the version it makes; 0 if it drops the name."""
+    before: int = NONE
+    """Of the version that served when it began; 0 if there was none."""
+    statement: str = ""
+    old_statement: str = ""
+
+
+class Deployment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One change of what runs: who wanted it, what it does, how far it is."""
+
+    id: int
+    items: list[Item]
+    started_ms: int
+    who: str = ""
+    strategy: Strategy = "kappa"
+    max_changed: float | None = None
+    """The gate: the share of rows that may differ, 0 to 1; None asks a person, unless `approved`."""
+    approved: bool = False
+    stage: Stage = "building"
+    paused: bool = False
+    rows_per_second: int = 0
+    """What a build may read; 0 is as much as it can."""
+    detail: str = ""
+    """Why it is in this stage, where that is not plain."""
+    changed_ms: int = 0
+    cut: int | None = None
+    """The arrival number up to which both versions were compared."""
+    comparisons: list[dict[str, Any]] = []
+    """By view: what `views.compare` found."""
+
+    @property
+    def over(self) -> bool:
+        return self.stage not in RUNNING
+
+    def switches(self) -> dict[str, int]:
+        """The version of each name that serves once it is switched."""
+        return {item.name: item.number for item in self.items}
+
+    def switches_back(self) -> dict[str, int]:
+        return {item.name: item.before for item in self.items}
+
+
+def version_topic(topic: str, number: int) -> str:
+    """The topic of a version that is built beside another: the name's own topic belongs to its first version.
+
+    >>> version_topic("PAGE_VIEWS", 3)
+    'PAGE_VIEWS.v3'
+    """
+    return f"{topic}.v{number}"
+
+
+def version_state(stage: Stage) -> VersionState:
+    """Of a version that a deployment is making."""
+    match stage:
+        case "comparing" | "waiting" | "switching":
+            return "caught up"
+        case "failed":
+            return "failed"
+        case _:
+            return "building"
