@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from headrace.collect.dead_letters import DEAD_LETTERS_SPEC
 from headrace.coordinate.base import TRANSIENT_PREFIX, QueryDefinition, ViewDefinition
 from headrace.coordinate.events import (
     DeploymentSaved,
@@ -27,6 +26,7 @@ from headrace.coordinate.events import (
     ViewCreated,
     ViewDropped,
 )
+from headrace.log.dead_letters import DEAD_LETTERS_SPEC
 from headrace.sql.source import Source
 from headrace.types import DataType
 from headrace.views.versions import NONE, Deployment, Version, version_state

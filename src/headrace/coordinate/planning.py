@@ -11,6 +11,7 @@ from headrace.coordinate.catalog import Catalog
 from headrace.errors import QueryFailed
 from headrace.process.base import QuerySpec
 from headrace.sql.api import parse, plan_insert_select, plan_query, plan_select
+from headrace.sql.functions.function import Function
 from headrace.sql.plan import PersistentQuery, PushQuery, may_be_late
 from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect, InsertSelect, SelectStatement
@@ -34,6 +35,9 @@ class PinnedSources:
 
     def types(self) -> Mapping[str, DataType]:
         return self.catalog.types()
+
+    def functions(self) -> Mapping[str, Function]:
+        return self.catalog.functions()
 
 
 def pinned_sources(query: QueryDefinition, catalog: Catalog) -> PinnedSources:
