@@ -16,6 +16,7 @@ from headrace.config import SparkSettings
 from headrace.log.base import Route, TopicSpec
 from headrace.process.base import QuerySpec
 from headrace.process.lower.lower import Lowered, has_clocks_in_a_row, lower_query, waits_for_time
+from headrace.process.pace import max_rows, pause_ms
 from headrace.process.session import query_session
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 FORMAT = "headrace"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-PACED_MS = 1000
-"""Between two batches of a query that may only read so many rows a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +93,10 @@ def start_query(
     writer = writer.queryName(f"{spec.id}-v{spec.version}").option("checkpointLocation", str(spec.checkpoint))
     if available_now:
         writer = writer.trigger(availableNow=True)
-    elif (pause_ms := max(settings.trigger_ms, PACED_MS if spec.rows_per_second else 0)) > 0:
-        writer = writer.trigger(processingTime=f"{pause_ms} milliseconds")
+    elif (least_ms := pause_ms(settings, spec)) > 0:
+        writer = writer.trigger(processingTime=f"{least_ms} milliseconds")
     started: StreamingQuery = writer.start()
     return started
-
-
-def max_rows(settings: SparkSettings, spec: QuerySpec) -> int:
-    """Of a micro-batch. A query with a pace has one batch a second, of a second's rows."""
-    if not spec.rows_per_second:
-        return settings.max_rows_per_batch
-    return min(settings.max_rows_per_batch, max(1, spec.rows_per_second * PACED_MS // 1000))
 
 
 def to_local_log(lowered: Lowered, log_folder: Path, spec: QuerySpec) -> Any:

@@ -16,6 +16,7 @@ from headrace.process.kafka.inputs import KafkaStreamInputs
 from headrace.process.kafka.place import MAX_ROWS, KafkaPlace
 from headrace.process.kafka.sink import write_batches
 from headrace.process.lower.lower import lower_query, windowed_aggregate
+from headrace.process.pace import max_rows
 from headrace.sql.plan import Aggregate, Join, PersistentQuery, walk
 
 
@@ -27,8 +28,6 @@ def to_kafka(
     spec: QuerySpec,
 ) -> Any:
     """The writer of the query's results, ready to be started."""
-    from headrace.process.streaming import max_rows
-
     check_supported(spec.plan)
     windowed = windowed_aggregate(spec.plan.root)
     # A query that was moved here has results up to these offsets already; its state is made again from the records.
