@@ -32,7 +32,7 @@ def source_subject(catalog: Catalog, name: str) -> Subject | None:
     """A stream or table that a query writes; None if none does, or several do."""
     source = catalog.source(name)
     query = catalog.query(source.query) if source is not None and source.query is not None else None
-    if source is None or query is None or len(catalog.writers(name)) != 1:
+    if source is None or query is None or len(catalog.writers(source)) != 1:
         return None
     view = catalog.view(name)
     version = view.version if view is not None else query.version
