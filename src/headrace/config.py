@@ -128,6 +128,8 @@ class ServerSettings(Settings, frozen=True):
     """Deadline of a pull query."""
     query_rows: int = 10_000
     """Most rows of a pull query's answer."""
+    query_bytes: int = 256 * 1024 * 1024
+    """Memory that a pull query may hold at once: groups, sorted rows, the smaller side of a join."""
     max_push_queries: int = 32
     """Push queries that may run at once."""
 

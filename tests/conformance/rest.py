@@ -18,6 +18,7 @@ from headrace.server.ksql.queries import _keys
 from headrace.server.ksql.schemas import schema_text
 from headrace.server.ksql.values import row_converter
 from headrace.server.query import plan_one
+from headrace.sql.ask_plan import AskQuery
 from headrace.sql.plan import PullQuery, PushQuery
 from headrace.store.follow import Followers
 from headrace.store.memory import MemoryStore
@@ -66,7 +67,7 @@ def _ask(engine: Engine, sql: str, properties: dict[str, Any]) -> Answer:
         deadline = time.monotonic() + SECONDS
         while any(followers.lag(name) for name in followers.names()) and time.monotonic() < deadline:
             engine.log.wait(engine.log.snapshot().arrival, 0.01)
-        if isinstance(query, PullQuery):
+        if not isinstance(query, PushQuery):
             return _pulled(delivery, query)
         return asyncio.run(_pushed(engine, delivery, query, sql, properties))
     finally:
@@ -74,11 +75,11 @@ def _ask(engine: Engine, sql: str, properties: dict[str, Any]) -> Answer:
         followers.close()
 
 
-def _pulled(delivery: Delivery, query: PullQuery) -> Answer:
+def _pulled(delivery: Delivery, query: PullQuery | AskQuery) -> Answer:
     answer = pull(delivery, query)
     convert = row_converter(answer.columns)
     rows: Answer = [{"row": {"columns": convert(row)}} for row in answer.rows]
-    end: Answer = [{"finalMessage": "Query Completed"}] if query.source.kind == "stream" else []
+    end: Answer = [{"finalMessage": "Query Completed"}] if any(read.version is None for read in answer.reads) else []
     return [{"header": {"schema": schema_text(answer.columns, _keys(query))}}, *rows, *end]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from headrace.deliver.base import Answer, Delivery, FeedEvent
 from headrace.deliver.pull import pull
 from headrace.sql.api import parse, plan_select
+from headrace.sql.ask_plan import AskQuery
 from headrace.sql.functions.function import Function
 from headrace.sql.plan import PullQuery, PushQuery
 from headrace.sql.source import Source
@@ -34,14 +35,14 @@ class Serving(Project):
             self.known[source.name] = source
         self.serve(*(source for source in self.known.values() if source.kind == "table"))
 
-    def plan(self, sql: str) -> PullQuery | PushQuery:
+    def plan(self, sql: str) -> PullQuery | AskQuery | PushQuery:
         [statement] = parse(sql)
         assert isinstance(statement, SelectStatement)
         return plan_select(statement, _Sources(self.known))
 
     def query(self, sql: str, **options: Any) -> Answer:
         plan = self.plan(sql)
-        assert isinstance(plan, PullQuery)
+        assert not isinstance(plan, PushQuery)
         return pull(self.delivery, plan, **options)
 
     def rows(self, sql: str) -> list[list[Any]]:

@@ -14,8 +14,18 @@ from headrace.types import Column
 
 
 @dataclass(frozen=True, slots=True)
+class Address:
+    """Which rows of a source an answer is made of. A stream has no version."""
+
+    name: str
+    version: int | None
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """A pull query's answer. Values are JSON-able."""
+    """A pull query's answer. Values are JSON-able. `view`, `version` and `position` are those of the only source;
+    `reads` has them of all."""
 
     columns: tuple[Column, ...]
     rows: list[list[Any]]
@@ -24,6 +34,7 @@ class Answer:
     position: Position | None
     truncated: bool
     took_ms: float
+    reads: tuple[Address, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,13 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from headrace.deliver.base import Answer, Delivery
+from headrace.deliver.ask.budget import Budget
+from headrace.deliver.ask.ordering import sort_key
+from headrace.deliver.ask.run import ask_rows
+from headrace.deliver.base import Address, Answer, Delivery
 from headrace.deliver.records import stream_rows
 from headrace.errors import NotFound
+from headrace.sql.ask_plan import AskQuery
 from headrace.sql.expressions import ColumnRef, Expression
 from headrace.sql.plan import Ordering, PullQuery
 from headrace.sql.walk import walk
@@ -30,31 +34,70 @@ from headrace.types import Column
 Row: TypeAlias = tuple[Any, ...]
 Compute: TypeAlias = Callable[[Row], Any]
 
+MAX_BYTES = 256 * 1024 * 1024
+"""For what a question holds at once, unless somebody says otherwise."""
 ROWS_PER_LOOK = 256
 """Rows between two looks at the clock."""
 
 
-def pull(delivery: Delivery, query: PullQuery, deadline_s: float = 10.0, max_rows: int = 10_000) -> Answer:
+def pull(
+    delivery: Delivery,
+    query: PullQuery | AskQuery,
+    deadline_s: float = 10.0,
+    max_rows: int = 10_000,
+    max_bytes: int = MAX_BYTES,
+) -> Answer:
     """At most `max_rows` rows; `truncated` if there are more. `DeadlineExceeded` after `deadline_s` seconds."""
     started = time.monotonic()
-    prepared = prepare(query)
-    # One more than may be shown tells whether there are more.
-    most = max_rows + 1 if query.limit is None else min(query.limit, max_rows + 1)
-    if query.source.kind == "table":
-        version: int | None
-        rows, position, version = _pull_table(delivery, prepared, deadline_s, most)
-    else:
-        rows, position = _pull_stream(delivery, prepared, started + deadline_s, most)
-        version = None
+    found = pull_rows(delivery, query, deadline_s, max_rows, max_bytes)
+    alone = found.reads[0] if len(found.reads) == 1 else None
     return Answer(
-        columns=prepared.answer,
-        rows=to_json_rows(prepared.answer, rows[:max_rows]),
-        view=None if version is None else query.source.name,
-        version=version,
-        position=position,
-        truncated=len(rows) > max_rows,
+        columns=found.columns,
+        rows=to_json_rows(found.columns, found.rows),
+        view=alone.name if alone is not None and alone.version is not None else None,
+        version=alone.version if alone is not None else None,
+        position=alone.position if alone is not None else None,
+        truncated=found.truncated,
         took_ms=(time.monotonic() - started) * 1000,
+        reads=found.reads,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """An answer before it is JSON: values are the evaluator's."""
+
+    columns: tuple[Column, ...]
+    rows: list[Row]
+    truncated: bool
+    reads: tuple[Address, ...]
+
+
+def pull_rows(
+    delivery: Delivery, query: PullQuery | AskQuery, deadline_s: float, max_rows: int, max_bytes: int = MAX_BYTES
+) -> Pulled:
+    # One more than may be shown tells whether there are more.
+    most = max_rows + 1
+    if isinstance(query, AskQuery):
+        columns = query.columns
+        rows, found = ask_rows(delivery, query, Budget(deadline_s, max_bytes), most)
+        reads = tuple(found)
+    else:
+        prepared = prepare(query)
+        columns = prepared.answer
+        most = most if query.limit is None else min(query.limit, most)
+        rows, address = _look(delivery, prepared, deadline_s, most)
+        reads = (address,)
+    return Pulled(columns, rows[:max_rows], len(rows) > max_rows, reads)
+
+
+def _look(delivery: Delivery, prepared: Prepared, seconds: float, most: int) -> tuple[list[Row], Address]:
+    name = prepared.query.source.name
+    if prepared.query.source.kind == "table":
+        rows, position, version = _pull_table(delivery, prepared, seconds, most)
+        return rows, Address(name, version, position)
+    rows, position = _pull_stream(delivery, prepared, time.monotonic() + seconds, most)
+    return rows, Address(name, None, position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +131,7 @@ def prepare(query: PullQuery) -> Prepared:
         needed=needed,
         project=_projection([item.expression for item in query.items], needed),
         store_order=_store_order(query.order),
-        sort_key=_sort_key(query.order, needed) if query.order else None,
+        sort_key=sort_key(query.order, names_of(needed)) if query.order else None,
     )
 
 
@@ -112,34 +155,6 @@ def _projection(items: Sequence[Expression], needed: tuple[Column, ...]) -> Call
 def _store_order(order: tuple[Ordering, ...]) -> tuple[tuple[str, bool], ...] | None:
     by_column = [(o.expression.name, o.descending) for o in order if isinstance(o.expression, ColumnRef)]
     return tuple(by_column) if len(by_column) == len(order) else None
-
-
-def _sort_key(order: tuple[Ordering, ...], needed: tuple[Column, ...]) -> Compute:
-    compute = project_rows([ordering.expression for ordering in order], names_of(needed))
-    kinds = [Descending if ordering.descending else Ascending for ordering in order]
-    return lambda row: tuple(kind(value) for kind, value in zip(kinds, compute(row), strict=True))
-
-
-class Ascending:
-    """Nulls first, then values; NaN above all, as in Spark and SQLite."""
-
-    __slots__ = ("rank",)
-
-    def __init__(self, value: Any) -> None:
-        self.rank = (0, 0) if value is None else (1, value) if value == value else (2, 0)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ascending) and self.rank == other.rank
-
-    def __lt__(self, other: Ascending) -> bool:
-        return self.rank < other.rank
-
-
-class Descending(Ascending):
-    __slots__ = ()
-
-    def __lt__(self, other: Ascending) -> bool:
-        return other.rank < self.rank
 
 
 def _pull_table(delivery: Delivery, prepared: Prepared, seconds: float, most: int) -> tuple[list[Row], Position, int]:

@@ -245,6 +245,14 @@ class Through(Model, frozen=True):
     id: str | None
 
 
+class ReadModel(Model, frozen=True):
+    """A stream or table that an answer is made of, and how far it was read."""
+
+    name: str
+    version: int | None
+    through: Through
+
+
 class QueryAnswer(Model, frozen=True):
     columns: list[ColumnModel]
     rows: list[list[Any]]
@@ -253,6 +261,7 @@ class QueryAnswer(Model, frozen=True):
     through: Through | None
     truncated: bool
     took_ms: float
+    reads: list[ReadModel]
 
 
 class ValidateRequest(Model, frozen=True):

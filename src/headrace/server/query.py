@@ -14,15 +14,18 @@ from headrace.deliver.pull import pull
 from headrace.errors import UsageError
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint
 from headrace.server.errors import json_response
-from headrace.server.models import ColumnModel, QueryAnswer, QueryRequest, Through
+from headrace.server.models import ColumnModel, QueryAnswer, QueryRequest, ReadModel, Through
 from headrace.server.parameters import body_of
 from headrace.server.services import Services
 from headrace.server.sse import stream
 from headrace.sql.api import parse, plan_select
+from headrace.sql.ask_plan import AskQuery
 from headrace.sql.plan import PullQuery, PushQuery
 from headrace.sql.statements import SelectStatement
 from headrace.store.base import Position
 from headrace.types import display_name
+
+SelectPlan = PullQuery | AskQuery | PushQuery
 
 KEPT_SQL = 4000
 """Nobody asks something longer than this again and again."""
@@ -34,9 +37,9 @@ class Plans:
     def __init__(self, catalog: Catalog, size: int = 512) -> None:
         self._catalog, self._size = catalog, size
         self._events = -1
-        self._plans: dict[str, PullQuery | PushQuery] = {}
+        self._plans: dict[str, SelectPlan] = {}
 
-    async def plan(self, sql: str, services: Services) -> PullQuery | PushQuery:
+    async def plan(self, sql: str, services: Services) -> SelectPlan:
         events = self._catalog.state.events
         if events != self._events or len(self._plans) >= self._size:
             self._events, self._plans = events, {}
@@ -50,7 +53,7 @@ class Plans:
         return found
 
 
-def plan_one(sql: str, catalog: Catalog) -> PullQuery | PushQuery:
+def plan_one(sql: str, catalog: Catalog) -> SelectPlan:
     statements = parse(sql)
     if len(statements) != 1:
         raise UsageError(f"one SELECT at a time, got {len(statements)} statements")
@@ -63,7 +66,7 @@ def plan_one(sql: str, catalog: Catalog) -> PullQuery | PushQuery:
 async def run_query(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, QueryRequest)
     plan = await request.app.state.plans.plan(wanted.sql, services)
-    if isinstance(plan, PullQuery):
+    if not isinstance(plan, PushQuery):
         return json_response(await pull_plan(services, plan, wanted.limit, wanted.deadline_ms))
     if wanted.limit is not None:
         plan = replace(plan, limit=wanted.limit if plan.limit is None else min(wanted.limit, plan.limit))
@@ -72,12 +75,13 @@ async def run_query(request: Request, services: Services) -> Response:
 
 
 async def pull_plan(
-    services: Services, plan: PullQuery, limit: int | None = None, deadline_ms: int | None = None
+    services: Services, plan: PullQuery | AskQuery, limit: int | None = None, deadline_ms: int | None = None
 ) -> QueryAnswer:
     server = services.project.settings.server
     seconds = server.query_seconds if deadline_ms is None else min(server.query_seconds, deadline_ms / 1000)
     rows = server.query_rows if limit is None else min(server.query_rows, limit)
-    return answer_model(await services.run_query(pull, services.delivery, plan, seconds, rows), services)
+    answer = await services.run_query(pull, services.delivery, plan, seconds, rows, server.query_bytes)
+    return answer_model(answer, services)
 
 
 def answer_model(answer: Answer, services: Services) -> QueryAnswer:
@@ -89,6 +93,10 @@ def answer_model(answer: Answer, services: Services) -> QueryAnswer:
         through=None if answer.position is None else through_model(answer.position, answer.version, services),
         truncated=answer.truncated,
         took_ms=round(answer.took_ms, 3),
+        reads=[
+            ReadModel(display_name(read.name), read.version, through_model(read.position, read.version, services))
+            for read in answer.reads
+        ],
     )
 
 

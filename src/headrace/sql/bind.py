@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from headrace.sql.expressions import Call
+from headrace.sql.expressions import Call, Over
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.function import Function
 from headrace.sql.script import Script, did_you_mean
@@ -30,6 +30,8 @@ def _bind(script: Script, tree: Any, functions: Mapping[str, Function]) -> Any:
         return tree
     if isinstance(tree, Call):
         return _bind_call(script, tree, functions)
+    if isinstance(tree, Over) and tree.name in functions and tree.function is None:
+        return _bind(script, replace(tree, function=functions[tree.name]), functions)
     changed: dict[str, Any] = {}
     for one in fields(tree):
         old = getattr(tree, one.name)

@@ -5,6 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headrace.sql.ask_plan import (
+    Around,
+    AskNode,
+    AskQuery,
+    Cut,
+    Expand,
+    Group,
+    Pair,
+    Read,
+    Select,
+    Sort,
+    Unique,
+    Where,
+    ask_inputs,
+)
 from headrace.sql.bind import python_functions
 from headrace.sql.clauses import UNIT_MS
 from headrace.sql.plan import (
@@ -13,6 +28,7 @@ from headrace.sql.plan import (
     FlatMap,
     Join,
     Named,
+    Ordering,
     PartitionBy,
     PersistentQuery,
     PlanNode,
@@ -23,11 +39,12 @@ from headrace.sql.plan import (
     Scan,
     node_inputs,
 )
+from headrace.sql.print_statements import print_range
 from headrace.sql.printer import print_expression, print_name
 from headrace.sql.source import Source, Window
 from headrace.types import Column
 
-Plan = PersistentQuery | PushQuery | PullQuery
+Plan = PersistentQuery | PushQuery | PullQuery | AskQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +65,8 @@ def explain(plan: Plan) -> str:
             top = _Branch([f"PUSH QUERY  runs {runs}" + _limit(plan.limit)], (_branch(plan.root),))
         case PullQuery():
             top = _pull(plan)
+        case AskQuery():
+            top = _Branch(["PULL QUERY", "columns " + _columns(plan.columns)], (_ask(plan.root),))
     return "\n".join([*_tree(top), *_functions(plan)])
 
 
@@ -146,9 +165,44 @@ def _pull(plan: PullQuery) -> _Branch:
     if plan.predicate is not None:
         branch = _Branch(["FILTER rows", print_expression(plan.predicate)], (branch,))
     if plan.order:
-        by = ", ".join(print_expression(one.expression) + (" DESC" if one.descending else "") for one in plan.order)
-        branch = _Branch([f"SORT by {by}"], (branch,))
+        branch = _Branch([f"SORT by {_orderings(plan.order)}"], (branch,))
     return _Branch(["PULL QUERY" + _limit(plan.limit), "columns " + _named_list(plan.items)], (branch,))
+
+
+def _ask(node: AskNode) -> _Branch:
+    return _Branch(_describe_ask(node), tuple(_ask(below) for below in ask_inputs(node)))
+
+
+def _describe_ask(node: AskNode) -> list[str]:
+    match node:
+        case Read():
+            lines = [f"READ {node.source.kind} {print_name(node.source.name)}", "columns " + _columns(node.wanted)]
+            lines += [f"range   {print_range(node.range)}"] if node.range is not None else []
+            return lines + ([f"where   {print_expression(node.predicate)}"] if node.predicate is not None else [])
+        case Where():
+            return ["FILTER rows", print_expression(node.predicate)]
+        case Pair():
+            return [f"PAIR {node.kind}", f"on      {print_expression(node.condition)}"]
+        case Expand():
+            return ["FLAT MAP one row per element", "rows of " + _named_list(node.functions)]
+        case Group():
+            window = [f"window  {window_text(node.window)}"] if node.window else []
+            lines = ["GROUP", "by      " + (_named_list(node.keys) or "nothing: one group")]
+            return [*lines, "compute " + _named_list(node.aggregates), *window]
+        case Around():
+            return ["OVER", "compute " + _named_list(node.functions)]
+        case Select():
+            return ["SELECT", "columns " + _named_list(node.items)]
+        case Unique():
+            return ["DISTINCT"]
+        case Sort():
+            return [f"SORT by {_orderings(node.order)}"]
+        case Cut():
+            return [f"CUT{_limit(node.limit)}" + (f", after {node.offset}" if node.offset else "")]
+
+
+def _orderings(order: Sequence[Ordering]) -> str:
+    return ", ".join(print_expression(one.expression) + (" DESC" if one.descending else "") for one in order)
 
 
 def _limit(limit: int | None) -> str:

@@ -93,6 +93,13 @@ class Over(Node):
     partition_by: tuple[Expression, ...] = ()
     order_by: tuple[OrderItem, ...] = ()
     frame: Frame | None = None
+    function: Function | None = field(default=None, repr=False)
+    """As in `Call`."""
+
+    @property
+    def call(self) -> Call:
+        """What stands before OVER."""
+        return Call(self.name, self.arguments, function=self.function, type=self.type, span=self.span)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from headrace.errors import SqlError
 from headrace.sql.calls import Resolver, resolve_call
 from headrace.sql.coerce import is_ordered
-from headrace.sql.expressions import Call, Expression, Literal, Over
-from headrace.sql.functions import FUNCTIONS, is_aggregate
+from headrace.sql.expressions import Expression, Literal, Over
+from headrace.sql.functions import FUNCTIONS, function_of, is_aggregate
 from headrace.sql.implicit import convert
 from headrace.sql.script import did_you_mean
 from headrace.types import BIGINT, DOUBLE, INTEGER, DataType
@@ -87,14 +87,14 @@ def resolve_over(over: Over, resolver: Resolver) -> Over:
 
 
 def _aggregate(over: Over, inside: Resolver) -> tuple[tuple[Expression, ...], DataType | None]:
-    if not is_aggregate(Call(over.name, ())):
-        if over.name in FUNCTIONS:
+    if not is_aggregate(over.call):
+        if function_of(over.call) is not None:
             raise inside.error(f"{over.name} is no function of several rows", over, "leave out OVER")
         hint = did_you_mean(over.name, [*WINDOW_FUNCTIONS, *FUNCTIONS], "docs/reference/sql.md lists those for OVER")
         raise inside.error(f"function `{over.name}` does not exist", over, hint)
     # Its arguments may be aggregates themselves: the windows are over the groups.
     arguments = tuple(inside.resolve(argument) for argument in over.arguments)
-    resolved = resolve_call(Call(over.name, arguments, span=over.span), _Outer(inside))
+    resolved = resolve_call(replace(over.call, arguments=arguments), _Outer(inside))
     return resolved.arguments, resolved.type
 
 

@@ -7,16 +7,17 @@ from typing import Literal as Only
 
 from headrace.errors import SqlError
 from headrace.sql.aggregation import Grouping, group, has_aggregate
+from headrace.sql.ask import is_plain, ordering, plan_question
+from headrace.sql.ask_plan import AskQuery
 from headrace.sql.bind import bind
 from headrace.sql.clauses import Query, SelectItem
-from headrace.sql.expressions import Call, ColumnRef, Expression, Literal, Name, OrderItem, Span
+from headrace.sql.expressions import Call, ColumnRef, Expression, Span
 from headrace.sql.flatten import flatten, has_table_function
 from headrace.sql.functions import function_of
 from headrace.sql.keys import Keyed, all_of, of_join
 from headrace.sql.plan import (
     Filter,
     Named,
-    Ordering,
     PartitionBy,
     PersistentQuery,
     PlanNode,
@@ -64,13 +65,17 @@ def plan_insert_select(statement: InsertSelect, sources: Sources) -> PersistentQ
     return PersistentQuery(sink, check_insert(statement, sink, root, window), insert=True)
 
 
-def plan_select(statement: SelectStatement, sources: Sources) -> PullQuery | PushQuery:
-    """EMIT CHANGES makes it a push query."""
+def plan_select(statement: SelectStatement, sources: Sources) -> PullQuery | AskQuery | PushQuery:
+    """EMIT CHANGES makes it a push query. Without it, one look at one stream or table is a `PullQuery`, and anything
+    beyond that an `AskQuery`."""
     statement = bind(statement.script, statement, sources.functions())
     query = statement.query
-    refuse_pull_only(query, statement.script)
-    source = read_relation(statement.script, query.relation, sources)
-    return _plan_push(query, source) if statement.push else _plan_pull(query, source)
+    if statement.push:
+        refuse_pull_only(query, statement.script)
+        return _plan_push(query, read_relation(statement.script, query.relation, sources))
+    if is_plain(query):
+        return _plan_pull(query, read_relation(statement.script, query.relation, sources))
+    return plan_question(query, statement.script, sources)
 
 
 def transient_query(push: PushQuery, name: str) -> PersistentQuery:
@@ -128,45 +133,11 @@ def _plan_push(query: Query, source: Input) -> PushQuery:
 
 def _plan_pull(query: Query, source: Input) -> PullQuery:
     scope = source.scope
-    if problem := _not_pulled(query, scope):
-        what, span, hint = problem
-        raise scope.script.error(f"{what} without EMIT CHANGES is not supported yet", span, hint, unsupported=True)
-    _check_ungrouped(query, scope)
     items = expand_items(query, scope, persistent=False)
     predicate = resolve_predicate(query.where, scope, "WHERE", "WHERE") if query.where is not None else None
-    order = tuple(_ordering(one, items, scope) for one in query.order_by)
+    order = tuple(ordering(one, items, scope) for one in query.order_by)
     (side,) = scope.sides
     return PullQuery(side.source, tuple(item.named for item in items), predicate, order, query.limit)
-
-
-def _not_pulled(query: Query, scope: Scope) -> tuple[str, Span | None, str] | None:
-    """What a pull query cannot do yet."""
-    if _is_grouped(query):
-        hint = "CREATE TABLE … AS SELECT … GROUP BY … and select from that, or add EMIT CHANGES"
-        return "GROUP BY", query.group_span or _first_aggregate(query) or query.span, hint
-    if scope.joined:
-        hint = "CREATE … AS SELECT the join and select from that, or add EMIT CHANGES"
-        return "JOIN", query.relation.joins[0].span, hint
-    if query.partition_by:
-        return "PARTITION BY", query.group_span, "leave it out: a pull query's rows are not kept"
-    flattened = [item for item in query.items if isinstance(item, SelectItem) and has_table_function(item.expression)]
-    if flattened:
-        return "a table function", flattened[0].expression.span, "CREATE STREAM … AS SELECT it, or add EMIT CHANGES"
-    return None
-
-
-def _ordering(one: OrderItem, items: list[Item], scope: Scope) -> Ordering:
-    """By an expression, by the name of a selected column, or by its number."""
-    wanted = one.expression
-    if isinstance(wanted, Literal) and isinstance(wanted.value, int) and not isinstance(wanted.value, bool):
-        if not 1 <= wanted.value <= len(items):
-            raise scope.error(f"column {wanted.value} does not exist: the SELECT list has {len(items)}", wanted.span)
-        return Ordering(items[wanted.value - 1].expression, one.descending)
-    if isinstance(wanted, Name) and wanted.source is None:
-        found = next((item for item in items if item.name == wanted.name), None)
-        if found is not None:
-            return Ordering(found.expression, one.descending)
-    return Ordering(typed(resolve(wanted, scope, "ORDER BY"), scope), one.descending)
 
 
 def _plain(query: Query, source: Input, *, persistent: bool) -> tuple[PlanNode, list[Item]]:

@@ -146,20 +146,18 @@ def _source(read: Relation | JoinClause) -> str:
     if read.query is not None:
         return f"({print_query(read.query)}) AS {print_name(read.source.name)}"
     alias = f" AS {print_name(read.alias.name)}" if read.alias else ""
-    return print_name(read.source.name) + _range(read.range) + alias
+    return print_name(read.source.name) + (f" {print_range(read.range)}" if read.range else "") + alias
 
 
-def _range(range_: TimeRange | OffsetRange | None) -> str:
+def print_range(range_: TimeRange | OffsetRange) -> str:
     match range_:
         case TimeRange(low, high):
-            return f" BETWEEN {print_literal(low)} AND {print_literal(high)}"
+            return f"BETWEEN {print_literal(low)} AND {print_literal(high)}"
         case OffsetRange(((None, low, high),)):
-            return f" OFFSETS BETWEEN {low} AND {high}"
+            return f"OFFSETS BETWEEN {low} AND {high}"
         case OffsetRange(bounds):
             parts = ", ".join(f"{partition} BETWEEN {low} AND {high}" for partition, low, high in bounds)
-            return f" OFFSETS ({parts})"
-        case _:
-            return ""
+            return f"OFFSETS ({parts})"
 
 
 def _join(join: JoinClause) -> str:

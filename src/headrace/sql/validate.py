@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headrace.sql.ask_plan import AskQuery
 from headrace.sql.create_function import check_drop_function, check_new_function, declared_function
 from headrace.sql.declare import altered_source, check_assert, source_from, type_from
 from headrace.sql.functions import FUNCTIONS
@@ -37,7 +38,7 @@ from headrace.sql.statements import (
 from headrace.types import DataType, display_name
 
 # What a statement turns into, if anything.
-Meaning = Source | PersistentQuery | PullQuery | PushQuery | tuple[Source, list[dict[str, Any]]] | None
+Meaning = Source | PersistentQuery | PullQuery | AskQuery | PushQuery | tuple[Source, list[dict[str, Any]]] | None
 
 
 class Draft:

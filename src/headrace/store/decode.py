@@ -8,7 +8,7 @@ value that cannot be converted is null, because a record that one stream cannot 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,8 +33,9 @@ _decoder = msgspec.json.Decoder()
 class SourceDecoder:
     """Reads one source from its topic as it is defined now."""
 
-    def __init__(self, topic: Topic, source: Source, schemas: Schemas | None = None) -> None:
-        """`schemas`: for a raw topic in a format that needs a registry."""
+    def __init__(self, topic: Topic, source: Source, schemas: Schemas | None = None, also: Sequence[str] = ()) -> None:
+        """`schemas`: for a raw topic in a format that needs a registry. `also`: further system columns."""
+        self._also = also
         self.topic, self.source = topic, source
         self._raw = topic.spec.kind == "raw"
         # JSON is read field by field: what cannot be converted is null, and the record stays one.
@@ -68,7 +69,7 @@ class SourceDecoder:
 
     def _columns(self) -> list[str]:
         spec = self.topic.spec
-        names = [ARRIVAL, TIME, TOMBSTONE]
+        names = list(dict.fromkeys([ARRIVAL, TIME, TOMBSTONE, *self._also]))
         if self.source.window:
             names += [WINDOW_START, WINDOW_END]
         if self.source.headers and spec.role == "events":

@@ -23,6 +23,7 @@ from headrace.server.parameters import body_of
 from headrace.server.pump import Pump
 from headrace.server.query import plan_one
 from headrace.server.services import Services
+from headrace.sql.ask_plan import AskQuery
 from headrace.sql.expressions import ColumnRef
 from headrace.sql.plan import PullQuery, PushQuery
 
@@ -86,7 +87,7 @@ async def _answer(
     try:
         text = substitute(sql, variables)
         plan = await services.run(plan_one, text, services.catalog)
-        if isinstance(plan, PullQuery):
+        if not isinstance(plan, PushQuery):
             return await _pulled(services, plan, form)
         events = request.app.state.push_queries.listen(plan, text, from_beginning(properties))
     except HeadraceError as error:
@@ -94,20 +95,22 @@ async def _answer(
     return PushAnswer(plan, events, request.app.state.open_queries, services, form)
 
 
-async def _pulled(services: Services, plan: PullQuery, form: Format) -> Response:
+async def _pulled(services: Services, plan: PullQuery | AskQuery, form: Format) -> Response:
     server = services.project.settings.server
-    answer: Answer = await services.run_query(pull, services.delivery, plan, server.query_seconds, server.query_rows)
+    answer: Answer = await services.run_query(
+        pull, services.delivery, plan, server.query_seconds, server.query_rows, server.query_bytes
+    )
     body = [form.header(Header(f"query_{services.clock.now_ms()}", answer.columns, _keys(plan)))]
     convert = row_converter(answer.columns)
     body += [form.row(convert(row), False) for row in answer.rows]
-    if plan.source.kind == "stream":
+    if any(read.version is None for read in answer.reads):
         body.append(form.final(COMPLETED))
     return Response(b"".join(body) + form.end(), media_type=form.media_type)
 
 
-def _keys(plan: PullQuery) -> set[str]:
+def _keys(plan: PullQuery | AskQuery) -> set[str]:
     """Which columns of a table's answer are its key; those of a stream are columns like the others."""
-    if plan.source.kind == "stream":
+    if isinstance(plan, AskQuery) or plan.source.kind == "stream":
         return set()
     window = {"WINDOWSTART", "WINDOWEND"} if plan.source.window else set()
     keys = {column.name for column in plan.source.key} | window

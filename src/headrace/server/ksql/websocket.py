@@ -24,7 +24,7 @@ from headrace.server.ksql.values import row_converter
 from headrace.server.pump import Pump
 from headrace.server.query import plan_one
 from headrace.server.services import Services
-from headrace.sql.plan import PullQuery
+from headrace.sql.plan import PushQuery
 from headrace.types import Column
 
 REFUSED, MOST_REASON = 1008, 120
@@ -54,9 +54,11 @@ async def _serve(websocket: WebSocket, services: Services) -> None:
         raise UsageError(f"`request` is not as expected: {error}", hint='?request={"ksql": "SELECT …"}') from error
     text = substitute(wanted.ksql, wanted.session_variables)
     plan = await services.run(plan_one, text, services.catalog)
-    if isinstance(plan, PullQuery):
+    if not isinstance(plan, PushQuery):
         server = services.project.settings.server
-        answer = await services.run_query(pull, services.delivery, plan, server.query_seconds, server.query_rows)
+        answer = await services.run_query(
+            pull, services.delivery, plan, server.query_seconds, server.query_rows, server.query_bytes
+        )
         await websocket.send_text(_schema(answer.columns))
         convert = row_converter(answer.columns)
         for row in answer.rows:

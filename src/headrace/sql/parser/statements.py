@@ -135,7 +135,8 @@ def _parse_insert(cursor: Cursor) -> Statement:
     cursor.expect_word("INTO")
     target = cursor.identifier("a stream or table")
     if cursor.at_word("SELECT", "WITH"):
-        properties = parse_properties(cursor)
+        # Without its bracket, WITH names a part of the SELECT.
+        properties = parse_properties(cursor) if cursor.peek().text == "(" else ()
         return InsertSelect(target, parse_query(cursor), properties)
     columns = _parse_column_names(cursor)
     cursor.expect_word("VALUES")
@@ -199,7 +200,7 @@ def _parse_describe(cursor: Cursor) -> Statement:
 def _parse_explain(cursor: Cursor) -> Statement:
     cursor.advance()
     first = cursor.token
-    if not cursor.at_word("SELECT", "CREATE", "INSERT"):
+    if not cursor.at_word("SELECT", "WITH", "CREATE", "INSERT"):
         return Explain(None, cursor.identifier("a query, or the id of one"))
     explained = parse_query_statement(cursor)
     text = cursor.script.text[first.start : cursor.previous.end]
@@ -209,7 +210,7 @@ def _parse_explain(cursor: Cursor) -> Statement:
 
 def parse_query_statement(cursor: Cursor) -> SelectStatement | CreateAsSelect | InsertSelect:
     first = cursor.token
-    statement = {"SELECT": _parse_select, "CREATE": _parse_create, "INSERT": _parse_insert}[first.value](cursor)
+    statement = _PARSERS[first.value](cursor)
     if isinstance(statement, SelectStatement | CreateAsSelect | InsertSelect):
         return statement
     raise cursor.error("only a query can be explained", first, "EXPLAIN SELECT …, or EXPLAIN CREATE … AS SELECT …")
