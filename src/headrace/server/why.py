@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.coordinate.subjects import source_subject, view_subject
-from headrace.deliver.values import to_json_rows
 from headrace.errors import UsageError
 from headrace.server.endpoint import Endpoint, Parameter
 from headrace.server.errors import json_response
@@ -30,6 +29,7 @@ from headrace.server.services import Services
 from headrace.server.views import find_view
 from headrace.sql.casting import caster
 from headrace.sql.source import Source
+from headrace.store.json_rows import to_json_rows
 from headrace.types import VARCHAR, Column, Varchar, display_name
 from headrace.views.ledger import LateEntry
 from headrace.views.origins import Below

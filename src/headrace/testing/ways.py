@@ -19,7 +19,6 @@ from headrace.config import SparkSettings
 from headrace.coordinate.base import QueryDefinition, late_topic
 from headrace.deliver.base import Delivery
 from headrace.deliver.pull import pull
-from headrace.deliver.values import to_json_rows
 from headrace.errors import UsageError
 from headrace.log.schema import arrow_type
 from headrace.process.batch import run_batch
@@ -28,6 +27,7 @@ from headrace.sql.plan import PersistentQuery, PullQuery
 from headrace.sql.source import WINDOW_COLUMNS
 from headrace.sql.statements import SelectStatement
 from headrace.store.columns import python_values
+from headrace.store.json_rows import to_json_rows
 from headrace.testing.cases import Case, Expectation, Input, Row
 from headrace.testing.compare import differences
 from headrace.testing.shuffle import movable_topics, shuffled
