@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from headrace.cli.formats import Format, open_writer
+from headrace.cli.formats import Format, LiveTable, open_writer
 
 
 def test_rows_as_arrow_have_their_types(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,3 +22,13 @@ def test_rows_as_arrow_have_their_types(monkeypatch: pytest.MonkeyPatch) -> None
     writer.close()
     table = pa.ipc.open_stream(stream.getvalue()).read_all()
     assert table.to_pylist() == [{"n": Decimal("1.50"), "tags": ["a"]}, {"n": None, "tags": None}]
+
+
+def test_rows_that_come_are_in_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = [{"name": "page", "type": "VARCHAR"}, {"name": "n", "type": "BIGINT"}]
+    table = LiveTable(columns, width=40)
+    table.write([["/a", 7], ["/a/very/long/address/indeed", 123], ["two\nlines", None]])
+    table.close()
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert "page        n" in heading
+    assert lines == ["/a                   7", "/a/very/long/addr…         123", "two⏎lines"]

@@ -119,6 +119,21 @@ def test_a_push_query_ends_at_its_limit(run: Headrace) -> None:
     assert (said.code, said.out.splitlines()) == (0, ["name"])
 
 
+def test_settings_last_as_long_as_the_session(run: Headrace, server: Running) -> None:
+    run("sql", "-e", "INSERT INTO pageviews (userid, pageid) VALUES ('ann', '/set'), ('bob', '/set');")
+    earliest = "SET 'auto.offset.reset' = 'earliest'; "
+    push = run("sql", "-e", earliest + "SELECT userid FROM pageviews WHERE pageid = '/set' EMIT CHANGES LIMIT 2;")
+    assert sorted(push.out.splitlines()[-2:]) == ["ann", "bob"]
+    printed = run("sql", "-e", "PRINT pageviews FROM BEGINNING LIMIT 1;", "--json")
+    assert json.loads(printed.out)["offset"] == 0
+    thinned = run("sql", "-e", earliest + "PRINT pageviews INTERVAL 2 LIMIT 1;")
+    assert thinned.code == 0
+    run("sql", "-e", "SET 'ksql.persistence.default.format.value' = 'DELIMITED';", "-e", "CREATE STREAM d (a INT);")
+    assert "DELIMITED" in run("sql", "-e", "DESCRIBE d EXTENDED;").out
+    run("sql", "-e", "DROP STREAM d DELETE TOPIC;")
+    assert "does not exist" in run("sql", "-e", "PRINT nothing LIMIT 1;").err
+
+
 def test_an_error_points_into_the_whole_text(run: Headrace, tmp_path: Path) -> None:
     (tmp_path / "ask.sql").write_text("SHOW TABLES;\n\n  SELECT nam\n  FROM users;\n")
     said = run("sql", "-f", "ask.sql")
@@ -166,6 +181,9 @@ def test_completion_knows_columns_sources_functions_and_keywords(url: str) -> No
     assert "SELECT" in completed("sel")
     assert completed("SELECT id FROM users WHERE nam")[0] == "name"
     assert completed("") == []
+    # Where only a stream or a table can follow, nothing else is offered, and nothing need be typed.
+    assert {"pageviews", "users"} <= set(completed("SELECT * FROM "))
+    assert "COUNT" not in completed("DESCRIBE ")
 
 
 def test_the_project_s_strongest_key_is_used(headrace: Headrace, tmp_path: Path) -> None:

@@ -208,3 +208,26 @@ def test_a_topic_keeps_records_as_long_as_it_is_told(run: Run, log: LocalLog) ->
     run("CREATE STREAM shortly WITH (RETENTION_MS=60000) AS SELECT * FROM views;")
     assert log.topic("SHORTLY").spec.config.retention_ms == 60_000
     assert log.topic("views").spec.config.retention_ms == 0
+
+
+def test_explaining_a_replacement_says_what_it_would_do(run: Run, executor: StatementExecutor) -> None:
+    count = "CREATE {} TABLE n AS SELECT pageid, COUNT(*) AS n FROM views {} GROUP BY pageid;"
+    upper = "CREATE {} STREAM u AS SELECT userid, UCASE(pageid) AS p FROM views {};"
+    run(STREAM + count.format("", "") + upper.format("", ""))
+    before = executor.catalog.state
+
+    def change(sql: str) -> str:
+        [explained] = run(f"EXPLAIN {sql}")
+        assert explained.text is not None
+        return explained.text.split("CHANGE of ")[-1]
+
+    assert change(count.format("OR REPLACE", "")) == "table `n`: none, it is defined like this"
+    refused = change(count.format("OR REPLACE", "WHERE pageid <> '/'"))
+    assert refused.startswith("table `n`: refused in place, because what it has kept so far would mean something else")
+    assert "DROP TABLE n" in refused
+    assert change(upper.format("OR REPLACE", "WHERE pageid <> '/'")).startswith(
+        "stream `u`: goes on from where CSAS_U_2"
+    )
+    assert executor.catalog.state == before
+    [extended] = run("EXPLAIN EXTENDED CTAS_N_1;")
+    assert "it has not run a batch" in (extended.text or "")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace.cli.output import cell, print_rows
+from headrace.cli.output import MOMENT_COLUMNS, cell, local_time, print_rows
 from headrace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 ColumnObject = dict[str, str]
 Row = Sequence[Any]
+NUMBERS = ("INTEGER", "BIGINT", "DOUBLE", "DECIMAL")
 
 
 class Format(StrEnum):
@@ -39,7 +41,9 @@ class Writer(Protocol):
 def open_writer(format_: Format, columns: Sequence[ColumnObject], live: bool) -> Writer:
     match format_:
         case Format.table:
-            return Tabs(columns) if live else Table(columns)
+            if not live:
+                return Table(columns)
+            return LiveTable(columns) if sys.stdout.isatty() else Tabs(columns)
         case Format.vertical:
             return Vertical(columns)
         case Format.json:
@@ -62,8 +66,46 @@ class Table:
         print_rows(self._columns, self._rows)
 
 
+class LiveTable:
+    """Rows as they come, in columns: their widths are guessed from their types, and grow when a value needs more."""
+
+    def __init__(self, columns: Sequence[ColumnObject], width: int | None = None) -> None:
+        self._names = [column["name"] for column in columns]
+        self._moments = {place for place, name in enumerate(self._names) if name.lower() in MOMENT_COLUMNS}
+        self._numbers = [column["type"].partition("(")[0] in NUMBERS for column in columns]
+        most = (width or shutil.get_terminal_size().columns) // max(1, len(columns)) - 2
+        self._most = max(8, most)
+        self._widths = [min(self._most, max(len(name), 10)) for name in self._names]
+        self._print(self._names, bold=True)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            cells = [
+                local_time(value) if place in self._moments and isinstance(value, int) else cell(value)
+                for place, value in enumerate(row)
+            ]
+            self._widths = [max(old, min(self._most, len(text))) for old, text in zip(self._widths, cells, strict=True)]
+            self._print(cells)
+
+    def _print(self, cells: Sequence[str], bold: bool = False) -> None:
+        fitted = [
+            self._fit(text.replace("\n", "⏎"), width, right and not bold)
+            for text, width, right in zip(cells, self._widths, self._numbers, strict=True)
+        ]
+        line = "  ".join(fitted).rstrip()
+        print(f"\x1b[1m{line}\x1b[0m" if bold else line, flush=True)
+
+    @staticmethod
+    def _fit(text: str, width: int, right: bool) -> str:
+        short = text if len(text) <= width else text[: width - 1] + "…"
+        return short.rjust(width) if right else short.ljust(width)
+
+    def close(self) -> None:
+        """Every row is out already."""
+
+
 class Tabs:
-    """What is not complete yet cannot be aligned."""
+    """For programs: what is not complete yet cannot be aligned."""
 
     def __init__(self, columns: Sequence[ColumnObject]) -> None:
         print("\t".join(column["name"] for column in columns), flush=True)

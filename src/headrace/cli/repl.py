@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.lexers import PygmentsLexer
+from pygments.lexers.sql import SqlLexer
 
 from headrace.cli.formats import Format
 from headrace.cli.output import print_error
@@ -22,11 +25,16 @@ if TYPE_CHECKING:
     from headrace.cli.sql import SqlSession
 
 PROMPT, MORE = "headrace> ", "        > "
-HELP = """Statements end with `;`. Ctrl-C clears the line or ends a running query, Ctrl-D leaves.
+HELP = """Statements end with `;` and may have several lines. Tab completes, → takes what history suggests, ↑ goes
+back in it. Ctrl-C clears the line or ends a running query, Ctrl-D leaves.
   SHOW STREAMS;  SHOW TABLES;  SHOW QUERIES;  SHOW TOPICS;  SHOW FUNCTIONS;
   DESCRIBE name;  EXPLAIN SELECT …;  SELECT … FROM name;  SELECT … FROM name EMIT CHANGES;
+  SET 'auto.offset.reset' = 'earliest';   lets EMIT CHANGES and PRINT begin with the oldest record
+  PRINT topic [FROM BEGINNING] [LIMIT n];  RUN SCRIPT 'file.sql';  DEFINE name = 'value';  then ${name}
   format vertical   shows rows below each other; also table, json, csv"""
 COMMANDS = ("", "exit", "quit", "help")
+NAMES_FOLLOW = re.compile(r"\b(FROM|JOIN|INTO|DESCRIBE|DROP\s+(STREAM|TABLE))\s+$", re.IGNORECASE)
+"""After these there can only be a stream or a table."""
 
 
 def repl(session: SqlSession) -> None:
@@ -34,6 +42,8 @@ def repl(session: SqlSession) -> None:
         PROMPT,
         history=_history(),
         completer=SqlCompleter(session),
+        auto_suggest=AutoSuggestFromHistory(),
+        lexer=PygmentsLexer(SqlLexer),
         complete_while_typing=False,
         multiline=True,
         prompt_continuation=lambda width, number, wrapped: MORE,
@@ -126,15 +136,21 @@ class SqlCompleter(Completer):
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         word = document.get_word_before_cursor(pattern=re.compile(r"[A-Za-z_][\w]*"))
-        if not word:
+        before = document.text_before_cursor.removesuffix(word)
+        if not word and not NAMES_FOLLOW.search(before):
             return
         try:
             known = self._session.api.get("/v1/completions")
         except HeadraceError:
             return
-        for text, kind in candidates(known, document.text):
+        found = sources(known) if NAMES_FOLLOW.search(before) else candidates(known, document.text)
+        for text, kind in found:
             if text.lower().startswith(word.lower()) and text.lower() != word.lower():
                 yield Completion(text, start_position=-len(word), display_meta=kind)
+
+
+def sources(known: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(source["name"], source["kind"]) for source in known["sources"]]
 
 
 def candidates(known: dict[str, Any], text: str) -> list[tuple[str, str]]:
@@ -148,7 +164,7 @@ def candidates(known: dict[str, Any], text: str) -> list[tuple[str, str]]:
     }
     return [
         *((name, f"column of {source}") for name, source in columns.items()),
-        *((source["name"], source["kind"]) for source in known["sources"]),
+        *sources(known),
         *((function["name"], function.get("signature") or "function") for function in known["functions"]),
         *((keyword, "keyword") for keyword in known["keywords"]),
     ]

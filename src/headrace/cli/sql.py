@@ -15,7 +15,7 @@ from headrace.errors import SqlError, UsageError, error_from_json
 
 if TYPE_CHECKING:
     from headrace.cli.api import Api
-    from headrace.sql.statements import Define, SelectStatement, Statement
+    from headrace.sql.statements import Define, Print, SelectStatement, SetProperty, Statement
 
 
 def register(app: typer.Typer) -> None:
@@ -71,16 +71,22 @@ class SqlSession:
         self._as_json = as_json
         self._limit = limit
         self._variables: dict[str, str] = {}
+        self._settings: dict[str, str] = {}
+        """Of SET: for what follows, as long as the session lasts."""
         self._scripts: list[Path] = []
         """Files that are being run, the innermost last."""
 
     def run(self, text: str) -> None:
         """One statement after the other, each printed before the next runs. Raises at the first that fails."""
         from headrace.sql.api import parse
-        from headrace.sql.statements import Define, RunScript, SelectStatement, Show
+        from headrace.sql.statements import Define, Print, RunScript, SelectStatement, SetProperty, Show
 
-        for statement in parse(text, self._variables):
+        for statement in parse(text, self._variables, self._settings):
             match statement:
+                case SetProperty():
+                    self._set(statement)
+                case Print():
+                    self._print_topic(statement)
                 case SelectStatement():
                     self._select(statement)
                 case RunScript():
@@ -92,6 +98,40 @@ class SqlSession:
                     self._print_result({"columns": ["NAME", "VALUE"], "rows": variables})
                 case _:
                     self._execute(statement)
+
+    def _set(self, statement: SetProperty) -> None:
+        name = statement.property.lower()
+        self._settings.pop(name, None)
+        if statement.value is not None:
+            self._settings[name] = statement.value
+        is_now = "no longer set" if statement.value is None else f"'{statement.value}' for what follows"
+        self._print_result({"message": f"{name} is {is_now}"})
+
+    def _print_topic(self, statement: Print) -> None:
+        """Records as they come, until the limit or Ctrl-C; every n-th with INTERVAL."""
+        from headrace.cli.backend import ServerBackend
+        from headrace.cli.topic_records import Printer, pages
+
+        backend = ServerBackend(self.api)
+        plain = self.format if self.format in (Format.json, Format.csv) else Format.table
+        shown = Printer(Format.json if self._as_json else plain)
+        shown.begin(backend.topic(statement.topic))
+        place = {"from": "earliest" if statement.from_beginning or self._from_beginning else "latest"}
+        step, seen, left = statement.interval or 1, 0, statement.limit or self._limit
+        try:
+            for records, _ in pages(backend, statement.topic, None, place, None, follow=True):
+                wanted = [record for number, record in enumerate(records, seen) if number % step == 0][:left]
+                shown.print(wanted)
+                seen += len(records)
+                left = None if left is None else left - len(wanted)
+                if left == 0:
+                    return
+        except KeyboardInterrupt:
+            print("^C stopped", file=sys.stderr)
+
+    @property
+    def _from_beginning(self) -> bool:
+        return self._settings.get("auto.offset.reset", "").lower() == "earliest"
 
     def _define(self, statement: Define) -> None:
         """For what is typed next; the rest of this text has seen it already."""
@@ -114,7 +154,7 @@ class SqlSession:
 
     def _execute(self, statement: Statement) -> None:
         try:
-            body = self.api.post("/v1/statements", {"sql": terminated(statement.text)})
+            body = self.api.post("/v1/statements", {"sql": terminated(statement.text), "settings": self._settings})
         except SqlError as error:
             raise moved(error, statement) from None
         for result in body["results"]:
@@ -145,7 +185,7 @@ class SqlSession:
         """Rows as they come, until the query ends or Ctrl-C."""
         count, writer = 0, None
         try:
-            for event in self.api.stream("POST", "/v1/query", {"sql": text}):
+            for event in self.api.stream("POST", "/v1/query", {"sql": text, "settings": self._settings}):
                 if event.event == "error":
                     raise error_from_json(event.data.get("error", event.data))
                 if self._as_json:
@@ -169,6 +209,8 @@ class SqlSession:
         elif result.get("rows") is not None:
             columns = [c["name"] if isinstance(c, dict) else c for c in result.get("columns") or []]
             print_table(columns, result["rows"], empty=result.get("message") or "none")
+            if result.get("text"):
+                print(f"\n{result['text']}")
         else:
             print(result.get("text") or result.get("message") or "done")
 

@@ -10,6 +10,7 @@ import msgspec
 from headrace.config import ProjectSettings
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.replace import change_text
 from headrace.coordinate.result import StatementResult, table_result
 from headrace.coordinate.status import EngineStatus
 from headrace.log.base import Log, Topic
@@ -57,9 +58,11 @@ class Inspector:
                 kind = statement.subject[:-1].lower()
                 sources = [source for source in self._catalog.sources() if source.kind == kind]
                 columns = ["name", "topic", "format", "windowed", "written by"]
-                return table_result(
-                    text, columns, map(_source_row, sources), f"no {kind}s; CREATE {kind.upper()} makes one"
-                )
+                empty = f"no {kind}s; CREATE {kind.upper()} makes one"
+                listed = table_result(text, columns, map(_source_row, sources), empty)
+                if statement.extended and sources:
+                    return replace(listed, text="\n\n".join(self._facts_text(source, True) for source in sources))
+                return listed
             case "TOPICS":
                 topics = [topic for topic in self._log.topics() if statement.all or not topic.internal]
                 columns = ["topic", "role", "partitions", "records"]
@@ -104,13 +107,16 @@ class Inspector:
             raise statement.script.error(message, statement.target.span, hint)
         rows = [[display_name(column.name), str(column.type), _role(source, column.name)] for column in source.columns]
         described = table_result(statement.text, ["column", "type", "key"], rows)
-        text = "\n".join(f"{name:<12} {value}" for name, value in self._facts(source, statement.extended))
-        return replace(described, text=text, query_id=source.query)
+        return replace(described, text=self._facts_text(source, statement.extended), query_id=source.query)
+
+    def _facts_text(self, source: Source, extended: bool) -> str:
+        return "\n".join(f"{name:<12} {value}" for name, value in self._facts(source, extended))
 
     def _facts(self, source: Source, extended: bool) -> list[tuple[str, str]]:
         facts = [
             (source.kind, display_name(source.name)),
-            ("topic", f"{source.topic}  ({source.partitions} partitions, {source.value_format})"),
+            ("topic", f"{source.topic}, {source.partitions} partition{'s' if source.partitions != 1 else ''}"),
+            ("format", f"key {source.key_format}, value {source.value_format}"),
             ("time", f"from {display_name(source.timestamp)}" if source.timestamp else "of arrival"),
         ]
         if source.window:
@@ -152,7 +158,12 @@ class Inspector:
             return self._explain_query(statement, statement.query_id)
         inner = statement.statement
         assert inner is not None
-        return StatementResult(statement.text, "text", text=self.plan_text(inner))
+        parts = [self.plan_text(inner)]
+        if isinstance(inner, CreateAsSelect) and (change := change_text(inner, self._catalog)):
+            parts.append(change)
+        if statement.extended:
+            parts.append("Spark's own plan is made when a query runs: EXPLAIN EXTENDED and its id show it then")
+        return StatementResult(statement.text, "text", text="\n\n".join(parts))
 
     def _explain_query(self, statement: Explain, query_id: str) -> StatementResult:
         query = self._catalog.query(query_id)
@@ -163,8 +174,8 @@ class Inspector:
             raise statement.script.error(f"query `{query_id}` does not exist", span, hint)
         status = self._status.status(query_id)
         parts = [query.statement, f"{query.id} is {self._state(query)}", self.query_plan_text(query)]
-        if status and status.spark_plan:
-            parts.append(status.spark_plan)
+        if statement.extended:
+            parts.append((status and status.spark_plan) or "Spark has no plan of it yet: it has not run a batch")
         return StatementResult(statement.text, "text", text="\n\n".join(parts), query_id=query_id)
 
     def query_plan_text(self, query: QueryDefinition) -> str:

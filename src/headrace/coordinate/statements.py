@@ -111,9 +111,11 @@ class StatementExecutor:
         """Run all statements of a text. Raises at the first that fails; those before it have happened."""
         return list(self.run(sql, variables))
 
-    def run(self, sql: str, variables: Mapping[str, str] | None = None) -> Iterator[StatementResult]:
+    def run(
+        self, sql: str, variables: Mapping[str, str] | None = None, settings: Mapping[str, str] | None = None
+    ) -> Iterator[StatementResult]:
         """The same, one result at a time. Nothing runs if the text as a whole cannot be parsed."""
-        for statement in parse(substitute(sql, variables or {}), variables):
+        for statement in parse(substitute(sql, variables or {}), variables, settings):
             yield self.run_statement(statement)
 
     def run_statement(self, statement: Statement) -> StatementResult:

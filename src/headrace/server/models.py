@@ -216,6 +216,7 @@ class DeadLetters(Model, frozen=True):
 class StatementsRequest(Model, frozen=True):
     sql: Sql
     variables: dict[str, str] = {}
+    settings: dict[str, str] = {}
 
 
 class ResultModel(Optional, frozen=True, kw_only=True):
@@ -237,6 +238,7 @@ class QueryRequest(Model, frozen=True):
     sql: Sql
     limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
     deadline_ms: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    settings: dict[str, str] = {}
 
 
 class Through(Model, frozen=True):

@@ -14,6 +14,7 @@ from headrace.deliver.pull import pull
 from headrace.errors import UsageError
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint
 from headrace.server.errors import json_response
+from headrace.server.ksql.requests import from_beginning
 from headrace.server.models import ColumnModel, QueryAnswer, QueryRequest, ReadModel, Through
 from headrace.server.parameters import body_of
 from headrace.server.services import Services
@@ -70,7 +71,7 @@ async def run_query(request: Request, services: Services) -> Response:
         return json_response(await pull_plan(services, plan, wanted.limit, wanted.deadline_ms))
     if wanted.limit is not None:
         plan = replace(plan, limit=wanted.limit if plan.limit is None else min(wanted.limit, plan.limit))
-    events = request.app.state.push_queries.listen(plan, wanted.sql)
+    events = request.app.state.push_queries.listen(plan, wanted.sql, from_beginning(wanted.settings))
     return stream(events, request, services, "push")
 
 

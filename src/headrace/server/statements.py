@@ -53,7 +53,7 @@ async def run_statements(request: Request, services: Services) -> Response:
     def run() -> tuple[list[ResultModel], Exception | None]:
         results: list[ResultModel] = []
         try:
-            results.extend(map(result_model, services.statements.run(wanted.sql, wanted.variables)))
+            results.extend(map(result_model, services.statements.run(wanted.sql, wanted.variables, wanted.settings)))
         except Exception as error:
             return results, error
         return results, None

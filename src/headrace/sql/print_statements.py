@@ -295,7 +295,9 @@ def _show(statement: Show) -> str:
 
 @_print.register
 def _describe(statement: Describe) -> str:
-    return f"DESCRIBE {print_name(statement.name)}" + (" EXTENDED" if statement.extended else "")
+    # These two would be the question what streams or tables there are.
+    name = f"`{statement.name}`" if statement.name in ("STREAMS", "TABLES") else print_name(statement.name)
+    return f"DESCRIBE {name}" + (" EXTENDED" if statement.extended else "")
 
 
 @_print.register
@@ -306,7 +308,7 @@ def _describe_function(statement: DescribeFunction) -> str:
 @_print.register
 def _explain(statement: Explain) -> str:
     explained = _print(statement.statement) if statement.statement else print_name(statement.query_id or "")
-    return f"EXPLAIN {explained}"
+    return f"EXPLAIN {'EXTENDED ' if statement.extended else ''}{explained}"
 
 
 @_print.register

@@ -31,6 +31,10 @@ def replaced_query_problem(old: PersistentQuery, new: PersistentQuery) -> str | 
     return _source_problem(old.sink, new.sink)
 
 
+def has_state(query: PersistentQuery) -> bool:
+    return not _stateless(query.root)
+
+
 def _stateless(node: PlanNode) -> bool:
     return all(isinstance(below, _STATELESS) for below in walk(node))
 

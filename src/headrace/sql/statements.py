@@ -206,10 +206,11 @@ class DescribeFunction(Position):
 
 @dataclass(frozen=True, slots=True)
 class Explain(Position):
-    """EXPLAIN of a statement, or of a running query by its id: exactly one is set."""
+    """EXPLAIN of a statement, or of a running query by its id: exactly one is set. With `extended` Spark's plan too."""
 
     statement: SelectStatement | CreateAsSelect | InsertSelect | None = None
     query: Identifier | None = None
+    extended: bool = False
 
     @property
     def query_id(self) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -38,7 +39,7 @@ class CloseRequest(msgspec.Struct, rename="camel"):
     query_id: str
 
 
-def from_beginning(properties: Properties) -> bool:
+def from_beginning(properties: Mapping[str, Any]) -> bool:
     """
     >>> from_beginning({"ksql.streams.auto.offset.reset": "earliest"}), from_beginning({})
     (True, False)

@@ -35,7 +35,8 @@ def _run(wanted: KsqlRequest, services: Services) -> Response:
     try:
         if behind > 0:
             raise Overloaded("the catalog is not that far yet", retry_after=1.0)
-        for statement in parse(substitute(wanted.ksql, variables), variables):
+        settings = {name: str(value) for name, value in wanted.streams_properties.items()}
+        for statement in parse(substitute(wanted.ksql, variables), variables, settings):
             text = statement.text
             if isinstance(statement, SelectStatement | Print):
                 code = QUERY_ENDPOINT

@@ -28,8 +28,11 @@ class Piece:
     complete: bool
 
 
-def parse(text: str, variables: Mapping[str, str] | None = None) -> list[Statement]:
+def parse(
+    text: str, variables: Mapping[str, str] | None = None, settings: Mapping[str, str] | None = None
+) -> list[Statement]:
     """All statements of a text; the last semicolon may be missing. `SqlError` at the first that cannot be understood.
+    `settings` are those of SET before it.
 
     >>> [statement.text for statement in parse("SHOW STREAMS; DESCRIBE pageviews;")]
     ['SHOW STREAMS;', 'DESCRIBE pageviews;']
@@ -37,13 +40,13 @@ def parse(text: str, variables: Mapping[str, str] | None = None) -> list[Stateme
     script = Script(text)
     cursor = Cursor(script, tokenize(script, variables))
     statements: list[Statement] = []
-    settings: dict[str, str] = {}
+    known = {name.lower(): value for name, value in (settings or {}).items()}
     try:
         while cursor.token.kind != "end":
             if not cursor.accept_operator(";"):
                 first = cursor.index
-                statement = replace(parse_statement(cursor), settings=dict(settings))
-                settings = _after(statement, settings)
+                statement = replace(parse_statement(cursor), settings=dict(known))
+                known = _after(statement, known)
                 substituted = any(token.substituted for token in cursor.tokens[first : cursor.index])
                 # It will be parsed again from its text, without the variables: keep it with their values.
                 statements.append(replace(statement, text=print_statement(statement)) if substituted else statement)

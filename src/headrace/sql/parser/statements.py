@@ -190,22 +190,34 @@ def _parse_describe(cursor: Cursor) -> Statement:
         return DescribeFunction(cursor.identifier("a function name"))
     if cursor.at_word("CONNECTOR") and cursor.peek().kind in ("word", "quoted"):
         raise cursor.unsupported("DESCRIBE CONNECTOR", hint=_CONNECTORS)
-    extended = cursor.at_word("EXTENDED") and cursor.peek().kind in ("word", "quoted")
-    if extended:
-        cursor.advance()
+    if cursor.at_word("STREAMS", "TABLES") and (cursor.peek().text == ";" or cursor.peek().kind in ("word", "end")):
+        # ksqlDB's other way to say SHOW … EXTENDED.
+        subject = cast(ShowSubject, cursor.advance().value)
+        cursor.accept_word("EXTENDED")
+        return Show(subject, True)
+    extended = _accept_extended(cursor)
     target = cursor.identifier("a stream or table")
     return Describe(target, cursor.accept_word("EXTENDED") is not None or extended)
 
 
 def _parse_explain(cursor: Cursor) -> Statement:
     cursor.advance()
+    extended = _accept_extended(cursor)
     first = cursor.token
     if not cursor.at_word("SELECT", "WITH", "CREATE", "INSERT"):
-        return Explain(None, cursor.identifier("a query, or the id of one"))
+        return Explain(None, cursor.identifier("a query, or the id of one"), extended)
     explained = parse_query_statement(cursor)
     text = cursor.script.text[first.start : cursor.previous.end]
     start, end = first.start, cursor.previous.end
-    return Explain(replace(explained, text=text, start=start, end=end, script=cursor.script))
+    return Explain(replace(explained, text=text, start=start, end=end, script=cursor.script), extended=extended)
+
+
+def _accept_extended(cursor: Cursor) -> bool:
+    """Unless something is called that."""
+    extended = cursor.at_word("EXTENDED") and cursor.peek().kind in ("word", "quoted")
+    if extended:
+        cursor.advance()
+    return extended
 
 
 def parse_query_statement(cursor: Cursor) -> SelectStatement | CreateAsSelect | InsertSelect:
