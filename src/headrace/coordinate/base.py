@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from headrace.functions.files import FunctionFile
+
 CATALOG_TOPIC = "_catalog"
 DEAD_LETTERS_TOPIC = "_dead_letters"
 TRANSIENT_PREFIX = "_transient."
@@ -41,6 +43,8 @@ class QueryDefinition:
     """How much it may read; 0 is as much as it can."""
     until: int | None = None
     """The arrival number it must not read beyond, while it is compared."""
+    functions: tuple[FunctionFile, ...] = ()
+    """The Python functions it uses, as they were: it goes on with them whatever becomes of the files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,10 @@ import pyarrow as pa
 from headrace.coordinate.base import CATALOG_TOPIC, QueryDefinition, ViewDefinition
 from headrace.coordinate.events import Event, decode_event, encode_event
 from headrace.coordinate.fold import BUILT_IN, DEAD_LETTERS, CatalogState, fold, fold_all, query_number
+from headrace.functions.compiled import Runtime
+from headrace.functions.direct import DIRECT
+from headrace.functions.files import FunctionFile
+from headrace.functions.signatures import all_functions
 from headrace.log.base import Append, Log, TopicSpec
 from headrace.log.dead_letters import DEAD_LETTERS_SPEC
 from headrace.sql.functions.function import Function
@@ -39,8 +43,11 @@ CATALOG_SPEC = TopicSpec(CATALOG_TOPIC, value=(Column(EVENT_COLUMN, VARCHAR),), 
 class Catalog:
     """The catalog of one log, as of the last `refresh`. Safe to use from several threads."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, runtime: Runtime = DIRECT) -> None:
+        """`runtime`: where Python functions are called by whoever plans with this catalog."""
         self._log = log
+        self.runtime = runtime
+        self._functions: tuple[Mapping[str, FunctionFile], dict[str, Function]] | None = None
         self._lock = threading.RLock()
         self._state = CatalogState()
         self._next = 0
@@ -87,8 +94,11 @@ class Catalog:
         return sorted(shown, key=lambda source: source.name)
 
     def functions(self) -> Mapping[str, Function]:
-        """Those written in Python."""
-        return {}
+        """Those written in Python, as they are now."""
+        files = self._state.function_files
+        if self._functions is None or self._functions[0] is not files:
+            self._functions = (files, all_functions(files.values(), self.runtime))
+        return self._functions[1]
 
     def types(self) -> Mapping[str, DataType]:
         """Those of CREATE TYPE."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from headrace.coordinate.base import CATALOG_TOPIC, QueryDefinition, ViewDefinition
 from headrace.errors import LogError
+from headrace.functions.files import FunctionFile
 from headrace.sql.source import Header, Source, Window
 from headrace.types import Column, DataType, type_from_json, type_to_json
 from headrace.views.versions import Deployment, Version
@@ -116,6 +117,14 @@ class DeploymentSaved:
     deployment: Deployment
 
 
+@dataclass(frozen=True, slots=True)
+class FunctionsChanged:
+    """Files of Python functions that are new or different, and those that are gone, by name."""
+
+    files: tuple[FunctionFile, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
 Event: TypeAlias = (
     SourceCreated
     | SourceDropped
@@ -132,6 +141,7 @@ Event: TypeAlias = (
     | VersionDropped
     | VersionsSwitched
     | DeploymentSaved
+    | FunctionsChanged
 )
 
 
@@ -189,14 +199,16 @@ def _body(event: Event) -> tuple[str, dict[str, Any]]:
             return "versions_switched", {"versions": versions, "time_ms": time_ms, "deployment": deployment}
         case DeploymentSaved(saved):
             return "deployment_saved", {"deployment": msgspec.to_builtins(saved)}
+        case FunctionsChanged(files, removed):
+            return "functions_changed", {"files": msgspec.to_builtins(files), "removed": list(removed)}
 
 
-_QUERY_SINCE = {"sink_topic": "", "reads": {}, "starts": {}, "rows_per_second": 0, "until": None}
+_QUERY_SINCE = {"sink_topic": "", "reads": {}, "starts": {}, "rows_per_second": 0, "until": None, "functions": []}
 """Fields that came later, and what they are where an older catalog has none."""
 
 
 def _query_to_json(query: QueryDefinition) -> dict[str, Any]:
-    body = asdict(query)
+    body = asdict(replace(query, functions=())) | {"functions": msgspec.to_builtins(query.functions)}
     return {name: value for name, value in body.items() if name not in _QUERY_SINCE or value != _QUERY_SINCE[name]}
 
 
@@ -205,7 +217,12 @@ def _query_from_json(body: dict[str, Any]) -> QueryDefinition:
         topic: {int(partition): offset for partition, offset in offsets.items()}
         for topic, offsets in body.get("starts", {}).items()
     }
-    return QueryDefinition(**body | {"sources": tuple(body["sources"]), "starts": starts})
+    functions = _files_from_json(body.get("functions", ()))
+    return QueryDefinition(**body | {"sources": tuple(body["sources"]), "starts": starts, "functions": functions})
+
+
+def _files_from_json(body: Any) -> tuple[FunctionFile, ...]:
+    return msgspec.convert(body, tuple[FunctionFile, ...])
 
 
 def _version_to_json(version: Version) -> dict[str, Any]:
@@ -235,6 +252,7 @@ _DECODERS: dict[str, Callable[[dict[str, Any]], Event]] = {
     "version_dropped": lambda body: VersionDropped(body["name"], body["number"], body["doomed_topic"]),
     "versions_switched": lambda body: VersionsSwitched(body["versions"], body["time_ms"], body["deployment"]),
     "deployment_saved": lambda body: DeploymentSaved(msgspec.convert(body["deployment"], Deployment)),
+    "functions_changed": lambda body: FunctionsChanged(_files_from_json(body["files"]), tuple(body["removed"])),
 }
 
 

@@ -11,6 +11,7 @@ from headrace.coordinate.base import TRANSIENT_PREFIX, QueryDefinition, ViewDefi
 from headrace.coordinate.events import (
     DeploymentSaved,
     Event,
+    FunctionsChanged,
     QueryCreated,
     QueryDropped,
     QueryPaced,
@@ -26,6 +27,7 @@ from headrace.coordinate.events import (
     ViewCreated,
     ViewDropped,
 )
+from headrace.functions.files import FunctionFile
 from headrace.log.dead_letters import DEAD_LETTERS_SPEC
 from headrace.sql.source import Source
 from headrace.types import DataType
@@ -59,6 +61,8 @@ class CatalogState:
     doomed_topics: frozenset[str] = frozenset()
     """Topics dropped with their source that may not be deleted yet: somebody may have been killed in between."""
     types: Mapping[str, DataType] = field(default_factory=dict)
+    function_files: Mapping[str, FunctionFile] = field(default_factory=dict)
+    """By the file's name."""
     versions: Mapping[str, Mapping[int, Version]] = field(default_factory=dict)
     """By name and number: all that are not dropped."""
     serving: Mapping[str, int] = field(default_factory=dict)
@@ -102,6 +106,9 @@ def fold(state: CatalogState, event: Event) -> CatalogState:
             return replace(state, types={**state.types, name: type_})
         case TypeDropped(name):
             return replace(state, types=_without(state.types, name))
+        case FunctionsChanged(files, removed):
+            kept = {name: file for name, file in state.function_files.items() if name not in removed}
+            return replace(state, function_files=kept | {file.file: file for file in files})
         case QueryPaced(id_, rows_per_second, until):
             if id_ not in state.queries:
                 return state

@@ -19,28 +19,15 @@ from headrace.sql.statements import (
     AssertSchema,
     AssertSource,
     AssertTopic,
-    CreateFunction,
     CreateType,
     Define,
-    DropFunction,
     DropType,
     RunScript,
     SetProperty,
 )
 from headrace.types import display_name
 
-Other = (
-    AssertSchema
-    | AssertSource
-    | AssertTopic
-    | CreateFunction
-    | CreateType
-    | Define
-    | DropFunction
-    | DropType
-    | RunScript
-    | SetProperty
-)
+Other = AssertSchema | AssertSource | AssertTopic | CreateType | Define | DropType | RunScript | SetProperty
 
 # How often ASSERT … TIMEOUT looks again.
 _LOOK_AGAIN = 0.1
@@ -54,8 +41,6 @@ def run_other(statement: Other, log: Log, catalog: Catalog) -> StatementResult:
             return _create_type(statement, catalog)
         case DropType():
             return _drop_type(statement, catalog)
-        case CreateFunction() | DropFunction():
-            raise UsageError("CREATE FUNCTION is not supported yet")
         case Define():
             return _define(statement)
         case SetProperty():

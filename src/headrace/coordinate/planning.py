@@ -8,9 +8,11 @@ from pathlib import Path
 
 from headrace.coordinate.base import QueryDefinition, late_topic
 from headrace.coordinate.catalog import Catalog
-from headrace.errors import QueryFailed
+from headrace.errors import HeadraceError, QueryFailed
+from headrace.functions.files import FunctionFile
+from headrace.functions.signatures import all_functions
 from headrace.process.base import QuerySpec
-from headrace.sql.api import parse, plan_insert_select, plan_query, plan_select
+from headrace.sql.api import function_versions, parse, plan_insert_select, plan_query, plan_select
 from headrace.sql.functions.function import Function
 from headrace.sql.plan import PersistentQuery, PushQuery, may_be_late
 from headrace.sql.source import Source
@@ -24,6 +26,8 @@ class PinnedSources:
 
     catalog: Catalog
     topics: Mapping[str, str]
+    files: tuple[FunctionFile, ...] = ()
+    """Of Python functions, as they were when it was made."""
 
     def source(self, name: str) -> Source | None:
         topic = self.topics.get(name)
@@ -37,12 +41,26 @@ class PinnedSources:
         return self.catalog.types()
 
     def functions(self) -> Mapping[str, Function]:
-        return self.catalog.functions()
+        own = all_functions(self.files, self.catalog.runtime) if self.files else {}
+        return {**self.catalog.functions(), **own}
 
 
 def pinned_sources(query: QueryDefinition, catalog: Catalog) -> PinnedSources:
     sink = {query.sink: query.sink_topic} if query.sink_topic else {}
-    return PinnedSources(catalog, {**sink, **query.reads})
+    return PinnedSources(catalog, {**sink, **query.reads}, query.functions)
+
+
+def changed_functions(query: QueryDefinition | None, statement: CreateAsSelect, catalog: Catalog) -> list[str]:
+    """Of the functions in a query's statement, those that are not any more what the query runs with."""
+    if query is None or not (query.functions or catalog.functions()):
+        return []
+    try:
+        now = function_versions(plan_query(statement, catalog))
+        before = function_versions(plan_query(statement, pinned_sources(query, catalog)))
+    except HeadraceError:
+        # A function that is gone: what runs goes on with it.
+        return sorted(one.name for file in query.functions for one in file.functions)
+    return sorted(name for name in now | before if now.get(name) != before.get(name))
 
 
 def plan_definition(query: QueryDefinition, catalog: Catalog) -> PersistentQuery:

@@ -9,10 +9,13 @@ from typing import Literal
 
 from headrace.config import Project
 from headrace.coordinate.definitions import drop_text, same_definition
+from headrace.coordinate.functions import deploy_functions
+from headrace.coordinate.planning import changed_functions
 from headrace.coordinate.result import StatementResult
 from headrace.coordinate.statements import StatementExecutor
 from headrace.errors import HeadraceError, SqlError
 from headrace.sql.api import parse
+from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect, CreateSource, Statement
 from headrace.types import display_name
 
@@ -60,6 +63,7 @@ class _Pending:
 
 def apply_project(executor: StatementExecutor, project: Project) -> list[AppliedFile]:
     """Run the statements of pipelines/*.sql that the catalog does not have yet. Never raises for what a file says."""
+    functions = _apply_functions(executor, project)
     files = [AppliedFile(file.relative_to(project.folder)) for file in project.pipelines]
     pending = [one for applied in files for one in _read(applied, project.folder)]
     pending = _without_doubles(pending)
@@ -73,7 +77,21 @@ def apply_project(executor: StatementExecutor, project: Project) -> list[Applied
         pending = [one for one, _ in failed]
     for applied in files:
         applied.problems.sort(key=lambda problem: (problem.line, problem.column))
-    return files
+    return functions + files
+
+
+def _apply_functions(executor: StatementExecutor, project: Project) -> list[AppliedFile]:
+    """Functions first: statements call them."""
+    found = []
+    for deployed in deploy_functions(project.folder, executor.catalog, executor.describe):
+        applied = AppliedFile(deployed.file)
+        for name in deployed.changed:
+            applied.created.append(StatementResult("", "created", f"function `{name.lower()}` is there"))
+        for problem in deployed.problems:
+            hint = problem.hint or None
+            applied.problems.append(Problem("error", deployed.file, problem.line or 1, 1, problem.message, hint))
+        found.append(applied)
+    return found
 
 
 def _read(applied: AppliedFile, folder: Path) -> Iterator[_Pending]:
@@ -116,7 +134,7 @@ def _apply(executor: StatementExecutor, one: _Pending) -> HeadraceError | None:
         except HeadraceError as error:
             return error
     elif same_definition(source.statement, statement):
-        applied.unchanged += 1
+        _note_changed_functions(executor, source, one)
     else:
         applied.problems.append(
             Problem(
@@ -128,6 +146,20 @@ def _apply(executor: StatementExecutor, one: _Pending) -> HeadraceError | None:
             )
         )
     return None
+
+
+def _note_changed_functions(executor: StatementExecutor, source: Source, one: _Pending) -> None:
+    """A query goes on with the functions it was made with, until somebody says otherwise."""
+    statement, query = one.statement, executor.catalog.query(source.query) if source.query else None
+    changed = changed_functions(query, statement, executor.catalog) if isinstance(statement, CreateAsSelect) else []
+    if not changed:
+        one.applied.unchanged += 1
+        return
+    names = ", ".join(f"`{name.lower()}`" for name in changed)
+    what = f"{source.kind} `{display_name(source.name)}`"
+    message = f"{what} runs with an earlier version of {names}, and goes on with it"
+    hint = "to change it:  CREATE OR REPLACE it, or drop it and then headrace up again"
+    one.applied.problems.append(Problem("changed", one.applied.file, *_place(statement), message, hint))
 
 
 def _problem(file: Path, statement: Statement, error: HeadraceError) -> Problem:

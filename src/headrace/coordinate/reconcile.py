@@ -104,7 +104,7 @@ class Reconciler:
 
 def _runs_differently(query: QueryDefinition, known: QueryDefinition) -> bool:
     def how(query: QueryDefinition) -> tuple[object, ...]:
-        return query.statement, query.rows_per_second, query.until
+        return query.statement, query.functions, query.rows_per_second, query.until
 
     return how(query) != how(known)
 

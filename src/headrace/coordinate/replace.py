@@ -7,6 +7,7 @@ from dataclasses import replace
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.definitions import drop_text, same_definition, with_columns
 from headrace.coordinate.events import QueryCreated, SourceCreated
+from headrace.coordinate.functions import used_files
 from headrace.coordinate.planning import plan_definition
 from headrace.coordinate.result import StatementResult
 from headrace.errors import Conflict
@@ -69,7 +70,8 @@ def _replace_query(statement: CreateAsSelect, old: Source, log: Log, catalog: Ca
         raise _refused(old, problem)
     _extend_topic(plan.sink, log)
     sink = replace(plan.sink, query=query.id, statement=statement.text)
-    catalog.append([SourceCreated(sink), QueryCreated(replace(query, statement=statement.text))])
+    goes_on = replace(query, statement=statement.text, functions=used_files(plan))
+    catalog.append([SourceCreated(sink), QueryCreated(goes_on)])
     message = f"{sink.kind} `{display_name(sink.name)}` goes on as it is defined now, from where {query.id} is"
     return StatementResult(statement.text, "replaced", message, query_id=query.id)
 

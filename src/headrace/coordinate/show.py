@@ -14,7 +14,7 @@ from headrace.coordinate.replace import change_text
 from headrace.coordinate.result import StatementResult, table_result
 from headrace.coordinate.status import EngineStatus
 from headrace.log.base import Log, Topic
-from headrace.sql.api import FUNCTIONS, explain, parse, plan_insert_select, plan_query, plan_select
+from headrace.sql.api import FUNCTIONS, check_function, explain, parse, plan_insert_select, plan_query, plan_select
 from headrace.sql.script import did_you_mean
 from headrace.sql.source import Source, Window
 from headrace.sql.statements import (
@@ -72,8 +72,9 @@ class Inspector:
                 queries = map(self._query_row, self._catalog.queries())
                 return table_result(text, columns, queries, "no queries; CREATE TABLE … AS SELECT makes one")
             case "FUNCTIONS":
-                rows = [[f.name, f.kind, f.summary] for f in sorted(FUNCTIONS.values(), key=lambda f: f.name)]
-                return table_result(text, ["name", "kind", "summary"], rows)
+                known = {**FUNCTIONS, **self._catalog.functions()}
+                rows = [[f.name, f.kind, f.summary, f.origin or None] for _, f in sorted(known.items())]
+                return table_result(text, ["name", "kind", "summary", "from"], rows)
             case "TYPES":
                 types = [[name, str(type_)] for name, type_ in sorted(self._catalog.types().items())]
                 return table_result(text, ["name", "type"], types, "no types; CREATE TYPE … AS … makes one")
@@ -142,13 +143,13 @@ class Inspector:
         return f"{query_id} ({self._state(query)})" if query else query_id
 
     def _describe_function(self, statement: DescribeFunction) -> StatementResult:
-        function = FUNCTIONS.get(statement.name.upper())
-        if function is None:
-            hint = did_you_mean(statement.name, FUNCTIONS, "SHOW FUNCTIONS; lists all")
-            span = statement.function.span
-            raise statement.script.error(f"function `{statement.name.lower()}` does not exist", span, hint)
+        function = check_function(statement, self._catalog)
         signatures = "\n".join(f"  {function.name}{signature.text}" for signature in function.signatures)
-        text = f"{function.name}: {function.summary}\n{signatures}\n  for example {function.example}"
+        text = f"{function.name}: {function.summary}\n{signatures}"
+        if function.example:
+            text += f"\n  for example {function.example}"
+        if function.origin:
+            text += f"\n  {function.kind}, in Python: {function.origin}, version {function.version}"
         return StatementResult(statement.text, "text", text=text)
 
     # EXPLAIN

@@ -29,8 +29,15 @@ from headrace.coordinate.events import (
     ViewCreated,
     ViewDropped,
 )
+from headrace.coordinate.functions import (
+    DescribeFile,
+    create_function,
+    drop_function,
+    used_files,
+)
 from headrace.coordinate.insert import insert_rows
 from headrace.coordinate.other import run_other
+from headrace.coordinate.planning import changed_functions
 from headrace.coordinate.replace import alter_definition, replace_definition
 from headrace.coordinate.result import StatementResult
 from headrace.coordinate.schemas import register_schemas, with_inferred_columns
@@ -38,6 +45,7 @@ from headrace.coordinate.show import Inspector
 from headrace.coordinate.status import EngineStatus
 from headrace.coordinate.topics import ensure_declared, ensure_sink, find_topic, late_spec, sink_spec
 from headrace.errors import Conflict, NotFound, SqlError, UsageError
+from headrace.functions.describe import describe
 from headrace.log.base import Log
 from headrace.sql.api import (
     check_replace,
@@ -54,10 +62,12 @@ from headrace.sql.statements import (
     AlterSource,
     AssertTopic,
     CreateAsSelect,
+    CreateFunction,
     CreateSource,
     Describe,
     DescribeFunction,
     Drop,
+    DropFunction,
     Explain,
     InsertSelect,
     InsertValues,
@@ -93,7 +103,10 @@ class StatementExecutor:
         clock: Clock,
         settings: ProjectSettings | None = None,
         status: EngineStatus | None = None,
+        describe: DescribeFile = describe,
     ) -> None:
+        """`describe` runs a file of Python functions to see what is in it."""
+        self.describe = describe
         self._log = log
         self._catalog = catalog
         self._clock = clock
@@ -142,6 +155,10 @@ class StatementExecutor:
                     return self._pause(statement)
                 case Show() | Describe() | DescribeFunction() | Explain():
                     return self._inspector.inspect(statement)
+                case CreateFunction():
+                    return create_function(statement, self._catalog, self.describe)
+                case DropFunction():
+                    return drop_function(statement, self._catalog)
                 case SelectStatement():
                     raise UsageError("a SELECT is asked as a query", hint="POST /v1/query, or headrace sql")
                 case Print():
@@ -203,6 +220,7 @@ class StatementExecutor:
             sources=tuple(dict.fromkeys(source.name for source in plan.inputs)),
             transient=transient,
             created_ms=self._clock.now_ms(),
+            functions=used_files(plan),
         )
 
     def _created(self, plan: PersistentQuery, query_id: str, text: str, transient: bool = False) -> list[Event]:
@@ -220,7 +238,7 @@ class StatementExecutor:
             return None
         check_replace(statement, self._catalog)
         name = display_name(source.name)
-        same = same_definition(source.statement, statement)
+        same = same_definition(source.statement, statement) and not self._changed_functions(source, statement)
         if statement.if_not_exists or (statement.or_replace and same):
             message = f"{source.kind} `{name}` exists already" + ("" if same else ", defined differently")
             return StatementResult(statement.text, "exists", message, query_id=source.query)
@@ -228,6 +246,10 @@ class StatementExecutor:
             return replace_definition(statement, source, self._log, self._catalog)
         hint = f"CREATE … IF NOT EXISTS, or first {drop_text(source)}"
         raise Conflict(f"{source.kind} `{name}` exists already", hint=hint)
+
+    def _changed_functions(self, source: Source, statement: CreateSource | CreateAsSelect) -> list[str]:
+        query = self._catalog.query(source.query) if source.query else None
+        return changed_functions(query, statement, self._catalog) if isinstance(statement, CreateAsSelect) else []
 
     def _refuse_shared_topic(self, sink: Source) -> None:
         others = [display_name(source.name) for source in self._catalog.over_topic(sink.topic)]

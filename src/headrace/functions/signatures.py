@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from headrace.functions.compiled import Runtime
@@ -65,10 +65,10 @@ def _function(file: FunctionFile, place: int, runtime: Runtime) -> Function:
     )
 
 
-def all_functions(files: Mapping[str, FunctionFile], runtime: Runtime) -> dict[str, Function]:
+def all_functions(files: Iterable[FunctionFile], runtime: Runtime) -> dict[str, Function]:
     """Of several files; the first to define a name has it."""
     found: dict[str, Function] = {}
-    for file in files.values():
+    for file in files:
         found = functions_of(file, runtime) | found
     return found
 

@@ -122,7 +122,7 @@ async def completions(request: Request, services: Services) -> Response:
                     " or ".join(signature.text for signature in function.signatures),
                     function.summary,
                 )
-                for function in FUNCTIONS.values()
+                for function in {**FUNCTIONS, **services.catalog.functions()}.values()
             ],
             sources=[
                 SourceColumns(display_name(source.name), source.kind, column_models(source.columns))

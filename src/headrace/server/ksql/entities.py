@@ -45,7 +45,7 @@ def _body(statement: Statement, result: StatementResult, services: Services) -> 
                     "sourceDescription": description(source, statement.extended, services),
                 }
         case DescribeFunction():
-            return _function(statement.name)
+            return _function(statement.name, services)
         case Explain():
             return {"@type": "queryDescription", "queryDescription": _explained(statement, result, services)}
     if result.kind in ("table", "text"):
@@ -99,7 +99,7 @@ def _shown(statement: Show, result: StatementResult, services: Services) -> Enti
             return {"@type": "kafka_topics", "topics": listed}
         case "FUNCTIONS":
             kinds = {"scalar": "SCALAR", "aggregate": "AGGREGATE", "table": "TABLE"}
-            named = sorted((f.name, kinds.get(f.kind, "SCALAR")) for f in FUNCTIONS.values())
+            named = sorted((f.name, kinds.get(f.kind, "SCALAR")) for f in {**FUNCTIONS, **catalog.functions()}.values())
             return {
                 "@type": "function_names",
                 "functions": [{"name": n, "type": kind, "category": ""} for n, kind in named],
@@ -188,15 +188,15 @@ def _fields(source: Source) -> Iterator[Entity]:
         yield {"name": column.name, "schema": schema_json(column.type)}
 
 
-def _function(name: str) -> Entity:
-    function = FUNCTIONS[name.upper()]
+def _function(name: str, services: Services) -> Entity:
+    function = {**FUNCTIONS, **services.catalog.functions()}[name.upper()]
     return {
         "@type": "describe_function",
         "name": function.name,
         "description": function.summary,
         "author": "Headrace",
-        "version": "",
-        "path": "internal",
+        "version": function.version,
+        "path": function.origin or "internal",
         "functions": [
             {"arguments": [], "returnType": "", "description": f"{function.name}{signature.text}"}
             for signature in function.signatures
