@@ -27,7 +27,8 @@ from headrace.log.base import Append, TopicSpec
 from headrace.log.local.open import LocalLog
 from headrace.sql.api import parse, plan_select
 from headrace.sql.functions.function import Function
-from headrace.sql.plan import PullQuery
+from headrace.sql.ask_plan import AskQuery
+from headrace.sql.plan import PullQuery, PushQuery
 from headrace.sql.source import Source
 from headrace.sql.statements import SelectStatement
 from headrace.store.follow import Followers
@@ -72,6 +73,7 @@ def run(quick: bool = False) -> list[Measure]:
             assert bare.execute(BARE, (page,)).fetchone()
 
         measures += _pulls(log, keys, seconds, ours, by_hand)
+        measures += _questions(delivery, bare, keys)
         bare.close()
         measures += _fan_out(log, delivery, 50 if quick else 300)
     return measures
@@ -98,10 +100,16 @@ def _serving(folder: Path) -> Iterator[tuple[LocalLog, Delivery, Followers]]:
 
 def plan(page: str) -> PullQuery:
     """From the text, as a client sends it: parsing and planning are part of a pull."""
-    [statement] = parse(f"SELECT * FROM counts WHERE page = '{page}';")
+    planned = _plan(f"SELECT * FROM counts WHERE page = '{page}';")
+    assert isinstance(planned, PullQuery)
+    return planned
+
+
+def _plan(sql: str) -> PullQuery | AskQuery:
+    [statement] = parse(sql)
     assert isinstance(statement, SelectStatement)
     planned = plan_select(statement, Sources())
-    assert isinstance(planned, PullQuery)
+    assert not isinstance(planned, PushQuery)
     return planned
 
 
@@ -206,6 +214,30 @@ def _writing(log: LocalLog, keys: int) -> Iterator[None]:
     yield
     stop.set()
     writer.join()
+
+
+QUESTIONS = {
+    "GROUP BY, 100 groups": "SELECT users % 100 AS part, COUNT(*), SUM(views) FROM {} GROUP BY users % 100;",
+    "self-join by a column": "SELECT COUNT(*) FROM {} a JOIN {} b ON a.views = b.users;",
+    "RANK() OVER, the first of each": "SELECT COUNT(*) FROM (SELECT users, RANK() OVER (PARTITION BY users % 100 "
+    "ORDER BY views DESC) AS place FROM {}) x WHERE place = 1;",
+    "ORDER BY an expression, 10 rows": "SELECT page FROM {} ORDER BY users % 1000, page LIMIT 10;",
+}
+
+
+def _questions(delivery: Delivery, bare: sqlite3.Connection, keys: int) -> list[Measure]:
+    """Rows looked at per second, against SQLite's own answer to the same text."""
+    found: list[Measure] = []
+    for name, text in QUESTIONS.items():
+        started = time.perf_counter()
+        answer = pull(delivery, _plan(text.replace("{}", "counts")), 60.0, 1_000)
+        ours = keys / (time.perf_counter() - started)
+        started = time.perf_counter()
+        by_hand = bare.execute(text.replace("{}", "rows")).fetchall()
+        theirs = keys / (time.perf_counter() - started)
+        assert len(answer.rows) == len(by_hand)
+        found.append(Measure(name, ours, "rows/s", theirs, "bare sqlite3", detail=f"{keys:,} rows"))
+    return found
 
 
 def _fan_out(log: LocalLog, delivery: Delivery, batches: int) -> list[Measure]:
