@@ -26,8 +26,8 @@ from headrace.deliver.pull import pull
 from headrace.log.base import Append, TopicSpec
 from headrace.log.local.open import LocalLog
 from headrace.sql.api import parse, plan_select
-from headrace.sql.functions.function import Function
 from headrace.sql.ask_plan import AskQuery
+from headrace.sql.functions.function import Function
 from headrace.sql.plan import PullQuery, PushQuery
 from headrace.sql.source import Source
 from headrace.sql.statements import SelectStatement

@@ -12,6 +12,7 @@ PACKAGE = Path(headrace.__file__).parent
 
 # Highest first. Tiers of one storey may not import each other.
 STOREYS = (
+    {"frames"},
     {"cli", "server"},
     {"testing"},
     {"coordinate"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ def __getattr__(name: str) -> Any:
         from headrace import client
 
         return getattr(client, name)
+    if name == "sql":
+        # The package of that name, which can be called: see there.
+        return import_module("headrace.sql")
     if name == "function":
         from headrace.functions.decorator import function
 

@@ -1,0 +1,144 @@
+"""`headrace.sql("SELECT …")`: a question's answer as an Arrow table, from a running project or from a folder.
+
+While a server runs the project it is asked, over HTTP in Arrow's format. While none does, the folder is opened here:
+the views have what they had when it last ran, and nothing computes meanwhile.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pyarrow as pa
+
+from headrace.clock import SystemClock
+from headrace.config import Project, find_project, load_project
+from headrace.coordinate.local import holder
+from headrace.deliver.pull import pull_rows
+from headrace.deliver.tables import to_table
+from headrace.errors import ConfigError, HeadraceError, NotRunning, Overloaded, UsageError, error_from_json
+from headrace.server.assemble import open_services
+from headrace.server.query import ARROW_ROWS, TRUNCATED, plan_one
+from headrace.server.records import ARROW
+from headrace.server.services import Services
+from headrace.sql.parser import parse
+from headrace.sql.plan import PushQuery
+from headrace.sql.statements import SelectStatement
+
+
+def sql(
+    text: str,
+    *,
+    project: Path | str | None = None,
+    url: str | None = None,
+    key: str | None = None,
+    limit: int | None = None,
+    timeout: float = 60.0,
+) -> pa.Table:
+    """Ask tables and streams with one SELECT, or run one other statement and get what it says.
+
+    `project` is a folder, by default the nearest above the working directory; `url` (and `key`) a server instead.
+    Without `limit`, an answer of more than a million rows is an error and not the first of them."""
+    statements = parse(text)
+    if len(statements) != 1:
+        raise UsageError(f"one statement at a time, got {len(statements)}")
+    [statement] = statements
+    if isinstance(statement, SelectStatement) and statement.push:
+        hint = "leave out EMIT to ask for what there is now; Client().feed(…) follows a table's changes"
+        raise UsageError("a query with EMIT has no end, so no table", hint=hint)
+    asks = isinstance(statement, SelectStatement)
+    if url is None:
+        found = _project(project)
+        running = holder(found.data)
+        if running is None:
+            return _embedded(found, text, asks, limit, timeout)
+        url, key = running.url, key or _project_key(found)
+    return _remote(url.rstrip("/"), key, text, asks, limit, timeout)
+
+
+def _project(folder: Path | str | None) -> Project:
+    found = Path(folder) if folder is not None else find_project(Path.cwd())
+    if found is None:
+        raise ConfigError(f"no headrace.toml in `{Path.cwd()}` or above", hint="name one with project= or url=")
+    return load_project(found)
+
+
+def _project_key(project: Project) -> str | None:
+    """Any will do to read."""
+    return next((key.key for key in project.settings.auth.keys), None)
+
+
+def _remote(url: str, key: str | None, text: str, asks: bool, limit: int | None, timeout: float) -> pa.Table:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    with httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False) as http:
+        try:
+            if not asks:
+                answer = http.post("/v1/statements", json={"sql": text})
+                return _said(_checked(answer).json()["results"][-1])
+            body = {"sql": text, "limit": ARROW_ROWS if limit is None else limit}
+            answer = _checked(http.post("/v1/query", json=body, headers={"accept": ARROW}))
+        except httpx.ConnectError:
+            raise NotRunning(f"nothing answers at `{url}`", hint="start it:  headrace up") from None
+        except httpx.TransportError as error:
+            raise HeadraceError(f"the connection to `{url}` broke: {error}") from None
+    table = pa.ipc.open_stream(answer.content).read_all()
+    if limit is None and answer.headers.get(TRUNCATED) == "true":
+        raise _too_many()
+    return table
+
+
+def _checked(answer: httpx.Response) -> httpx.Response:
+    if answer.status_code < 400:
+        return answer
+    try:
+        body = answer.json()["error"]
+    except (ValueError, KeyError, TypeError):
+        raise HeadraceError(f"the server answered {answer.status_code}", detail=answer.text[:200] or None) from None
+    raise error_from_json(body)
+
+
+def _said(result: dict[str, Any]) -> pa.Table:
+    """What a statement other than SELECT says: its rows, or its message."""
+    if result.get("rows") is None:
+        return pa.table({"message": [result.get("text") or result.get("message") or "done"]})
+    names = [column["name"] if isinstance(column, dict) else column for column in result.get("columns") or []]
+    columns = list(zip(*result["rows"], strict=True)) or [()] * len(names)
+    texts = [[value if value is None or isinstance(value, str) else _json(value) for value in one] for one in columns]
+    return pa.table({name: pa.array(one, pa.utf8()) for name, one in zip(names, texts, strict=True)})
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _embedded(project: Project, text: str, asks: bool, limit: int | None, timeout: float) -> pa.Table:
+    with open_services(project, SystemClock()) as services:
+        if not asks:
+            results = services.statements.execute(text)
+            return _said(msgspec.to_builtins(results[-1]))
+        plan = plan_one(text, services.catalog)
+        assert not isinstance(plan, PushQuery)
+        _catch_up(services, timeout)
+        server = project.settings.server
+        most = ARROW_ROWS if limit is None else limit
+        found = pull_rows(services.delivery, plan, timeout, most, server.query_bytes)
+        if limit is None and found.truncated:
+            raise _too_many()
+        return to_table(found.columns, found.rows)
+
+
+def _catch_up(services: Services, seconds: float) -> None:
+    """What was committed before the project stopped may not be in its views yet."""
+    end = services.clock.monotonic() + seconds
+    followers = services.followers
+    while any(followers.lag(name) for name in followers.names()):
+        if services.clock.monotonic() > end:
+            raise Overloaded("the views are being filled", retry_after=5.0, hint="a larger timeout= waits longer")
+        services.log.wait(services.log.snapshot().arrival, 0.01)
+
+
+def _too_many() -> UsageError:
+    hint = "LIMIT in the SELECT, or limit= to get only the first"
+    return UsageError(f"the answer has more than {ARROW_ROWS:,} rows", hint=hint)
