@@ -1,7 +1,7 @@
 PYTHON ?= python3
 VENV := .venv/bin
 
-.PHONY: help setup setup-tests demo test test-fast lint types web-test wheel bench conformance chaos chaos-kafka kafka kafka-cluster kafka-jars lock clean
+.PHONY: help setup setup-tests demo test test-fast lint types web-test wheel bench conformance chaos oracle chaos-kafka kafka kafka-cluster kafka-jars lock clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -41,8 +41,13 @@ conformance: setup-tests ## KSQL cases: CASES=path.jsonl [REPORT=out.jsonl] [FIL
 
 chaos: setup-tests ## hundreds of kill -9 under load, then every fault of the log; ROUNDS=300 SCALE=1
 	@$(VENV)/python -m tests.chaos.crash --rounds $(or $(ROUNDS),300)
+	@$(VENV)/python -m tests.chaos.operators --rounds $(or $(OPERATOR_ROUNDS),30)
 	@$(VENV)/python -m tests.chaos.producers --kills $(or $(KILLS),200)
 	@$(VENV)/python -m tests.chaos.log --scale $(or $(SCALE),1)
+
+oracle: setup-tests ## random queries as streams, as batches and in DuckDB, and mutated SQL; QUERIES=2000 MUTATIONS=100000
+	@$(VENV)/python -m tests.process.oracle --queries $(or $(QUERIES),2000)
+	@$(VENV)/python -m tests.sql.mutations --count $(or $(MUTATIONS),100000)
 
 chaos-kafka: setup-tests ## three brokers killed and paused under load; KILLS=30 PAUSES=10
 	@$(VENV)/python -m tests.chaos.kafka --kills $(or $(KILLS),30) --pauses $(or $(PAUSES),10)

@@ -103,6 +103,11 @@ class SparkSettings(Settings, frozen=True):
     """State partitions of a new query. Fixed for a query once it has run."""
     max_rows_per_batch: int = 2_000_000
     """Bound of one micro-batch, so that a replay neither fills memory nor starves the others."""
+    max_state_rows: int = 0
+    """Most rows of state that one query may keep, unless its `WITH (MAX_STATE_ROWS=…)` says otherwise; 0 is no limit. A
+    query over it stops and says so; the others go on."""
+    max_state_bytes: int = 0
+    """The same in bytes: `MAX_STATE_BYTES`."""
     trigger_ms: int = 0
     """Least time between the starts of two micro-batches; 0 is as soon as there is data."""
     restart_backoff_s: float = 1.0

@@ -66,12 +66,12 @@ class Outcome:
 class Installation:
     """One project, started and killed as a user's would be."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, pipeline: str = PIPELINE) -> None:
         self.folder = folder
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         (folder / "pipelines").mkdir(parents=True)
-        (folder / "pipelines" / "clicks.sql").write_text(PIPELINE)
+        (folder / "pipelines" / "pipeline.sql").write_text(pipeline)
         (folder / "headrace.toml").write_text(f'[server]\nport = {self.port}\n[spark]\nmemory = "1g"\n')
         self.supervisor: subprocess.Popen[bytes] | None = None
 

@@ -26,11 +26,45 @@ from headrace.store.arrivals import has_arrivals
 Row = dict[str, Any]
 
 
-class Pipeline:
+class Records:
+    """What is in a log's topics."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+
+    def records(self, topic: str) -> list[Row]:
+        """All records of a topic in order of arrival."""
+        found: list[Row] = []
+        for number, ends in enumerate(self.log.snapshot().ends[topic]):
+            for records in self.log.read(topic, number, ends.start, ends.end):
+                found += records.batch.to_pylist(maps_as_pydicts="strict")
+        # Without arrival numbers a partition's order is all there is, and that is kept.
+        return sorted(found, key=lambda record: record["$arrival"]) if has_arrivals(self.log) else found
+
+    def table(self, topic: str) -> list[Row]:
+        """What the changelog adds up to: the newest row by key and window, with its event time."""
+        spec = self.log.topic(topic).spec
+        rows: dict[tuple[Any, ...], Row] = {}
+        for record in self.records(topic):
+            key = tuple(record[column.name] for column in spec.key)
+            key += (record[WINDOW_START],) if spec.windowed else ()
+            rows.pop(key, None)
+            if not record[TOMBSTONE]:
+                rows[key] = {name: value for name, value in record.items() if name in kept(spec)}
+        return sorted(rows.values(), key=lambda row: repr(list(row.values())))
+
+    def result(self, names: Sequence[str], topic: str, table: bool) -> list[tuple[Any, ...]]:
+        """The named columns of a table's rows, or of a stream's records."""
+        rows = self.table(topic) if table else self.records(topic)
+        return [tuple(row[name] for name in names) for row in rows]
+
+
+class Pipeline(Records):
     def __init__(self, folder: Path, sql: str) -> None:
         self.folder = folder
         self.log_folder = folder / "log"
-        self.log, self.where = self.open()
+        log, self.where = self.open()
+        super().__init__(log)
         self.catalog = Catalog(self.log)
         self.executor = StatementExecutor(self.log, self.catalog, SystemClock())
         self.executor.execute(sql)
@@ -62,27 +96,6 @@ class Pipeline:
         settings = SparkSettings(max_rows_per_batch=max_rows)
         query = start_query(query_session(spark), self.where, self.topic, settings, self.spec(sink), available_now=True)
         query.awaitTermination()
-
-    def records(self, topic: str) -> list[Row]:
-        """All records of a topic in order of arrival."""
-        found: list[Row] = []
-        for number, ends in enumerate(self.log.snapshot().ends[topic]):
-            for records in self.log.read(topic, number, ends.start, ends.end):
-                found += records.batch.to_pylist(maps_as_pydicts="strict")
-        # Without arrival numbers a partition's order is all there is, and that is kept.
-        return sorted(found, key=lambda record: record["$arrival"]) if has_arrivals(self.log) else found
-
-    def table(self, topic: str) -> list[Row]:
-        """What the changelog adds up to: the newest row by key and window, with its event time."""
-        spec = self.topic(topic)
-        rows: dict[tuple[Any, ...], Row] = {}
-        for record in self.records(topic):
-            key = tuple(record[column.name] for column in spec.key)
-            key += (record[WINDOW_START],) if spec.windowed else ()
-            rows.pop(key, None)
-            if not record[TOMBSTONE]:
-                rows[key] = {name: value for name, value in record.items() if name in kept(spec)}
-        return sorted(rows.values(), key=lambda row: repr(list(row.values())))
 
 
 def kept(spec: TopicSpec) -> set[str]:

@@ -102,6 +102,30 @@ def test_a_second_start_is_nothing_and_strangers_are_refused(spark: SparkSession
         runner.start(pipeline.spec("t"))
 
 
+def test_a_query_that_keeps_more_than_it_may_stops_and_the_others_go_on(spark: SparkSession, tmp_path: Path) -> None:
+    limited = count_table("greedy").replace(
+        "AS SELECT pageid", "WITH (MAX_STATE_ROWS=2, MAX_BATCH_ROWS=4) AS SELECT pageid"
+    )
+    sql = STREAM + count_table("good") + limited
+    with Pipeline(tmp_path, sql) as pipeline:
+        put(pipeline, 2)
+        with running(spark, pipeline, "good", "greedy") as runner:
+            wait_for(lambda: views(pipeline, "GREEDY") == 2, SECONDS, "what is within its limit")
+            put(pipeline, 6)
+            wait_for(lambda: status(runner, pipeline, "greedy").state == "failed", SECONDS, "the limit")
+            wait_for(lambda: views(pipeline, "GOOD") == 8, SECONDS, "the other to go on")
+            stopped = status(runner, pipeline, "greedy")
+            assert stopped.last_error is not None
+            assert stopped.last_error.message == "its state has 3 rows, more than the 2 it may have"
+            assert "MAX_STATE_ROWS=2" in (stopped.last_error.detail or "")
+            assert stopped.restarts == 0
+        # With a higher limit it goes on, and nothing was lost.
+        pipeline.executor.execute(limited.replace("CREATE", "CREATE OR REPLACE").replace("=2", "=20"))
+        with running(spark, pipeline, "greedy") as runner:
+            wait_for(lambda: views(pipeline, "GREEDY") == 8, SECONDS, "all eight")
+            assert status(runner, pipeline, "greedy").state == "running"
+
+
 def test_a_failing_query_backs_off_and_comes_back_while_another_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     sql = STREAM + count_table("good") + count_table("bad")
     with Pipeline(tmp_path, sql) as pipeline, running(spark, pipeline, "good", "bad") as runner:

@@ -8,7 +8,7 @@ from typing import get_args
 from headrace.sql.api import FUNCTIONS, Draft, parse, validate
 from headrace.sql.clauses import UNIT_MS
 from headrace.sql.parser.types import ALIASES, NESTED
-from headrace.sql.properties import SOURCE_PROPERTIES
+from headrace.sql.properties import SINK_PROPERTIES, SOURCE_PROPERTIES
 from headrace.sql.statements import ShowSubject, Statement
 from headrace.sql.validate import check
 from headrace.types import SIMPLE_TYPES
@@ -32,7 +32,7 @@ def test_every_kind_of_statement_has_an_example() -> None:
 
 def test_everything_is_mentioned() -> None:
     words = set(re.findall(r"[A-Z_]+", TEXT))
-    expected = {*SOURCE_PROPERTIES, *SIMPLE_TYPES, *ALIASES, *NESTED, *get_args(ShowSubject)}
+    expected = {*SOURCE_PROPERTIES, *SINK_PROPERTIES, *SIMPLE_TYPES, *ALIASES, *NESTED, *get_args(ShowSubject)}
     assert expected - words == set()
     assert {f"{unit}S" for unit in UNIT_MS} - words == set()
 

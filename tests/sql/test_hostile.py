@@ -2,70 +2,19 @@
 
 from __future__ import annotations
 
-import random
 import time
 
 import pytest
 
 from headrace.errors import SqlError
-from headrace.sql.api import Draft, parse, parse_expression, split, validate
+from headrace.sql.api import parse, parse_expression, validate
 from headrace.sql.walk import depth
-from tests.sql.catalog import SHOP, shop
-from tests.sql.test_parser import pairs
-
-SEEDS = [written for name in ("statements", "expressions") for written, _ in pairs(name)]
-PIECES = [
-    "(", ")", "[", "]", "<", ">", ",", ";", "'", "`", '"', "--", "/*", "*/", "->", "=>", ":=", "${x}", "\0", "é", "\n",
-    "SELECT", "FROM", "WHERE", "CASE", "END", "CAST", "NULL", "NOT", "AND", "STRUCT", "ARRAY", "MAP", "WINDOW",
-    "GROUP BY", "1e999", "9" * 40, "COUNT(*)", "x => x", "DECIMAL(99,1)", "EMIT CHANGES", "LIMIT", "-", "AS",
-]  # fmt: skip
-
-
-def mutated(seed: str, generator: random.Random) -> str:
-    text = seed
-    for _ in range(generator.randint(1, 5)):
-        at = generator.randint(0, len(text))
-        match generator.randint(0, 3):
-            case 0:
-                text = text[:at] + generator.choice(PIECES) + text[at:]
-            case 1:
-                text = text[:at] + text[at + generator.randint(1, 8) :]
-            case 2:
-                other = generator.choice(SEEDS)
-                text = text[:at] + other[generator.randint(0, len(other)) :]
-            case _:
-                text = text[:at] + " " + generator.choice(PIECES) + " " + text[at:]
-    return text
-
-
-def caught(text: str, catalog: Draft) -> SqlError | None:
-    try:
-        validate(text, catalog)
-    except SqlError as error:
-        return error
-    return None
+from tests.sql.catalog import shop
+from tests.sql.mutations import try_mutations
 
 
 def test_mutated_statements_give_errors_that_point() -> None:
-    generator = random.Random(20261115)
-    catalog = shop()
-    refused = 0
-    for number in range(2_000):
-        seed = SEEDS[number % len(SEEDS)] if number % 3 else SHOP
-        text = mutated(seed, generator)
-        began = time.thread_time()
-        error = caught(text, catalog)
-        pieces = split(text)
-        assert time.thread_time() - began < 1, text
-        assert all(text[piece.start : piece.end] == piece.text for piece in pieces)
-        if error is not None:
-            refused += 1
-            lines = text.split("\n")
-            assert 1 <= error.line <= len(lines), text
-            assert error.source_line == lines[error.line - 1].rstrip("\r"), text
-            assert 1 <= error.column <= len(error.source_line) + 2, text
-            assert error.message in str(error)
-    assert refused > 1_000
+    assert try_mutations(2_000, seed=20261115) > 1_000
 
 
 DEEP = 5_000

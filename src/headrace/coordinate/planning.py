@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.coordinate.base import QueryDefinition, late_topic
@@ -70,8 +70,7 @@ def plan_definition(query: QueryDefinition, catalog: Catalog) -> PersistentQuery
     if sink is None:
         raise QueryFailed(f"query `{query.id}` writes `{query.sink}`, which does not exist")
     if isinstance(statement, CreateAsSelect):
-        plan = plan_query(statement, sources)
-        return PersistentQuery(sink, plan.root, plan.emit)
+        return replace(plan_query(statement, sources), sink=sink)
     if isinstance(statement, InsertSelect):
         return plan_insert_select(statement, sources)
     assert isinstance(statement, SelectStatement)

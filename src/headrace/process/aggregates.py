@@ -32,7 +32,7 @@ SKETCH_LOG_SIZE = 12
 # ksqlDB's limit of COLLECT_LIST and COLLECT_SET.
 MOST_COLLECTED = 1000
 
-Kind = Literal["sum", "min", "max", "first", "last", "list"]
+Kind = Literal["sum", "min", "max", "first", "last", "list", "set"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,8 @@ class Partial:
                 return F.max(self.value)
             case "list":
                 return F.flatten(F.collect_list(self.value))
+            case "set":
+                return F.array_distinct(F.flatten(F.collect_list(self.value)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class Decomposed:
     parts: tuple[Partial, ...]
     result: Callable[..., Column]
     """The value, given the merged parts."""
+    in_session: Callable[..., Column] | None = None
+    """The same where parts were merged by their kind alone, if that makes a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,10 @@ def decompose(named: Named, order: tuple[Column, ...], sign: Column | None = Non
     lowering = _INVERTIBLE.get(call.name) if sign is not None else AGGREGATES.get(call.name)
     found = (lowering(of) if lowering is not None else None) or _in_python(of)
     type_ = spark_type(call.type)
-    return Decomposed(found.parts, lambda *parts: found.result(*parts).cast(type_))
+    in_session = found.in_session or found.result
+    return Decomposed(
+        found.parts, lambda *parts: found.result(*parts).cast(type_), lambda *parts: in_session(*parts).cast(type_)
+    )
 
 
 def _count(of: Aggregated) -> Decomposed:
@@ -114,11 +121,17 @@ def _count(of: Aggregated) -> Decomposed:
 
 def _count_distinct(of: Aggregated) -> Decomposed:
     """A theta sketch: the 2^12 smallest hashes, which depend only on which values there were. A hash of 64 bits makes
-    any type a number; two values sharing one is less likely than a disk lying."""
+    any type a number; two values sharing one is less likely than a disk lying. A session, which is short, keeps them
+    all."""
     value = of.value()
     hashed = F.when(value.isNotNull(), F.xxhash64(comparable(value, of.type())))
     sketch = F.theta_sketch_agg(hashed, F.lit(SKETCH_LOG_SIZE))
-    return Decomposed((Partial("list", F.array(hashed), sketch),), F.theta_sketch_estimate)
+    each = F.when(hashed.isNotNull(), F.array(hashed))
+    return Decomposed(
+        (Partial("set", each, sketch),),
+        F.theta_sketch_estimate,
+        lambda hashes: F.when(hashes.isNull(), 0).otherwise(F.size(hashes)),
+    )
 
 
 def _sum(of: Aggregated) -> Decomposed:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from headrace.log.base import ARRIVAL, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, TopicSpec
 from headrace.process.lower.lower import lower_node
-from headrace.process.lower.rows import column
+from headrace.process.lower.rows import LATE_ROW, column
 from headrace.process.lower.scan import Inputs
 from headrace.process.session import query_session
 from headrace.process.streaming import FORMAT, columns_option, offsets_json
@@ -39,12 +39,19 @@ class RangeInputs:
     def topic(self, name: str) -> TopicSpec:
         return self.topics(name)
 
-    def read(self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None) -> DataFrame:
+    @property
+    def common_time(self) -> bool:
+        return True
+
+    def read(
+        self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None, clock: Sequence[str] = ()
+    ) -> DataFrame:
         reader = (
             self.spark.read.format(FORMAT)
             .option("path", str(self.log_folder))
             .option("topic", topic.name)
             .option("columns", columns_option(columns))
+            .option("clock", json.dumps(list(clock)))
         )
         if topic.name in self.starts:
             reader = reader.option("startingOffsets", offsets_json(self.starts[topic.name]))
@@ -67,7 +74,8 @@ def run_batch(
     """What the sink would hold after exactly these records: of a table its rows, of a stream its records. Columns are
     the sink's (with WINDOWSTART and WINDOWEND) and `$time`."""
     inputs = range_inputs(query_session(spark), log, topics, starts or {}, ends or {})
-    frame = lower_node(query.root, inputs).frame
+    rows = lower_node(query.root, inputs, query.emit == "final")
+    frame = rows.frame.filter(column(LATE_ROW).isNull()) if rows.late else rows.frame
     if query.sink.kind == "table":
         frame = _last_by_key(query, frame).filter(~column(TOMBSTONE))
     keys = [column(named.name).alias(c.name) for named, c in zip(query.root.key, query.sink.key, strict=True)]

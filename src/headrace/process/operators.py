@@ -22,7 +22,7 @@ from headrace.types import Array, DataType, Map, Struct
 
 KEY, SIDE, LEFT, RIGHT = "key", "$side", "$left", "$right"
 FROM_LEFT, FROM_RIGHT = 0, 1
-_CLOCK = "$event"
+_CLOCK, _LAST = "$event", "$last"
 _PACKAGE = "dev.headrace.spark.operators"
 
 
@@ -95,11 +95,23 @@ def in_order(changes: DataFrame) -> DataFrame:
     return sorted_.drop(column(PLACE))
 
 
-def with_clock(changes: DataFrame) -> DataFrame:
+def with_clock(changes: DataFrame, only: Column | None = None) -> DataFrame:
     """Let Spark's watermark be the largest time so far, for timers. The column it is about is dropped again, so no row
-    is ever dropped for being behind it."""
+    is ever dropped for being behind it. Rows for which `only` is not true count for the clock and are gone after it."""
     stamped = changes.withColumn(_CLOCK, F.timestamp_millis(column(TIME))).withWatermark(f"`{_CLOCK}`", "0 seconds")
+    if only is not None:
+        # It names the clock, or Spark would filter first. No record is older than 1970.
+        stamped = stamped.filter(only | (column(_CLOCK) < F.timestamp_millis(F.lit(0))))
     return stamped.drop(column(_CLOCK))
+
+
+def until_now(found: DataFrame, changes: DataFrame) -> DataFrame:
+    """Over a range of offsets, operators let out whatever waits for time to pass, with the moment it waits for as its
+    stream time. This drops what has not come by the last row's time. A stream's watermark sees to it."""
+    if changes.isStreaming:
+        return found
+    last = changes.agg(F.max(column(TIME)).alias(_LAST))
+    return found.crossJoin(F.broadcast(last)).filter(column(STREAM_TIME) <= column(_LAST)).drop(column(_LAST))
 
 
 def stream_table_join(changes: DataFrame, outer: bool) -> DataFrame:
@@ -126,7 +138,8 @@ def stream_stream_join(
 ) -> DataFrame:
     """Late rows come out with `$tombstone`. Its timers go by the inputs' clocks (`with_clock`)."""
     prepared = in_order(changes.withColumn(PLACE, F.lit(0)))
-    return _call("StreamStreamJoin", "join", prepared, before_ms, after_ms, grace_ms, eager, keep_left, keep_right)
+    reach = (before_ms, after_ms, grace_ms)
+    return _call("StreamStreamJoin", "join", prepared, *reach, eager, keep_left, keep_right, not changes.isStreaming)
 
 
 def common_stream_time(changes: DataFrame) -> DataFrame:
@@ -141,7 +154,9 @@ def common_stream_time(changes: DataFrame) -> DataFrame:
 
 def sessions(changes: DataFrame, gap_ms: int, grace_ms: int, finals: bool, kinds: Sequence[str]) -> DataFrame:
     """The bounds in the left part, merged partial results in the right one; late rows come out with side 1."""
-    return _call("Sessions", "of", in_order(with_clock(changes)), gap_ms, grace_ms, finals, list(kinds))
+    prepared = in_order(with_clock(changes))
+    found = _call("Sessions", "of", prepared, gap_ms, grace_ms, finals, not changes.isStreaming, list(kinds))
+    return until_now(found, changes) if finals else found
 
 
 def _call(operator: str, method: str, frame: DataFrame, *arguments: Any) -> DataFrame:

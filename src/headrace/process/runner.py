@@ -21,6 +21,7 @@ from headrace.config import SparkSettings
 from headrace.errors import Conflict, HeadraceError, NotFound
 from headrace.log.base import Log, Snapshot
 from headrace.process.base import QueryRunner, QuerySpec, QueryStatus
+from headrace.process.limits import check_limits
 from headrace.process.progress import Progress, lag, parse_offsets, stream_time, topic_end
 from headrace.process.running import RunningQuery
 from headrace.process.session import query_session
@@ -66,7 +67,8 @@ class SparkQueryRunner(QueryRunner):
                 if known.spec == spec:
                     return
                 raise Conflict(f"query `{spec.id}` is running", hint="stop it first")
-            query = RunningQuery(spec, self._launch, self._clock, self._settings.restart_backoff_s)
+            backoff = self._settings.restart_backoff_s
+            query = RunningQuery(spec, self._launch, self._clock, backoff, self._check_limits)
             self._queries[spec.id] = query
         self._submit(query)
 
@@ -119,6 +121,9 @@ class SparkQueryRunner(QueryRunner):
         # another's backlog.
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", spec.id)
         return start_query(self._spark, self._where, lambda name: self._log.topic(name).spec, self._settings, spec)
+
+    def _check_limits(self, spec: QuerySpec, progress: Progress) -> None:
+        check_limits(spec, self._settings, progress)
 
     def _watch(self) -> None:
         while not self._closing.wait(WATCH_SECONDS):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.clock import Clock
+from headrace.errors import HeadraceError
 from headrace.process.backoff import Backoff
 from headrace.process.base import QueryError, QuerySpec, QueryState
 from headrace.process.failures import describe_failure, is_permanent
@@ -17,13 +18,17 @@ from headrace.process.progress import Progress, Rate, parse_progress
 PLAN_SECONDS = 30.0
 
 Launch = Callable[[QuerySpec], StreamingQuery]
+Check = Callable[[QuerySpec, Progress], None]
 
 
 class RunningQuery:
     """Changed by the threads of the runner's pool, its watcher, and whoever calls `stop`; `lock` is held for moments
     only, never while Spark works."""
 
-    def __init__(self, spec: QuerySpec, launch: Launch, clock: Clock, first_backoff_s: float) -> None:
+    def __init__(
+        self, spec: QuerySpec, launch: Launch, clock: Clock, first_backoff_s: float, check: Check = lambda *_: None
+    ) -> None:
+        """`check` raises if the query may not go on."""
         self.spec = spec
         self.state: QueryState = "starting"
         self.restarts = 0
@@ -32,6 +37,7 @@ class RunningQuery:
         self.rate = Rate()
         self.retry_at: float | None = None
         self._launch = launch
+        self._check = check
         self._clock = clock
         self._backoff = Backoff(first_backoff_s)
         self._lock = threading.Lock()
@@ -60,9 +66,17 @@ class RunningQuery:
             self._end("stopped")
 
     def watch(self) -> bool:
-        """See whether it still runs. True if it is time to launch it again."""
+        """See whether it still runs, and takes no more than it may. True if it is time to launch it again."""
         with self._lock:
             streaming, retry_at = self._streaming, self.retry_at
+        if streaming is not None and not self._unwanted.is_set() and streaming.isActive:
+            try:
+                # As it was last reported, twice a second: asking Spark at every look would cost more than it is worth.
+                self._check(self.spec, self._progress)
+            except HeadraceError as error:
+                self._failed(error)
+                streaming.stop()
+            return False
         if streaming is not None and not self._unwanted.is_set() and not streaming.isActive:
             self._observe(streaming)
             self._failed(streaming.exception() or RuntimeError("the query ended by itself"))

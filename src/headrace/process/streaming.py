@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -43,7 +44,13 @@ class StreamInputs:
     def topic(self, name: str) -> TopicSpec:
         return self.topics(name)
 
-    def read(self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None) -> DataFrame:
+    @property
+    def common_time(self) -> bool:
+        return True
+
+    def read(
+        self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None, clock: Sequence[str] = ()
+    ) -> DataFrame:
         reader = (
             self.spark.readStream.format(FORMAT)
             # The checkpoint knows the inputs by these names.
@@ -51,6 +58,7 @@ class StreamInputs:
             .option("path", str(self.log_folder))
             .option("topic", topic.name)
             .option("columns", columns_option(columns))
+            .option("clock", json.dumps(list(clock)))
             .option("cut", self.cut)
             .option("maxRowsPerTrigger", self.max_rows)
         )
@@ -81,6 +89,8 @@ def start_query(
 ) -> StreamingQuery:
     """Lower and start, from the checkpoint if there is one. `log` is the local one's folder, or where Kafka is. With
     `available_now` it ends by itself when it has read what is there."""
+    if spec.plan.limits.batch_rows is not None:
+        settings = msgspec.structs.replace(settings, max_rows_per_batch=spec.plan.limits.batch_rows)
     session = _session_for(spark, spec)
     if isinstance(log, Path):
         inputs = StreamInputs(session, log, topics, spec.id, max_rows(settings, spec), spec.starts, spec.until)

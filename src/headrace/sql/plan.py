@@ -208,6 +208,15 @@ PlanNode = Scan | Rename | Filter | FlatMap | PartitionBy | Join | Project | Agg
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What a query may take; where it says nothing, what the project's settings say."""
+
+    state_rows: int | None = None
+    state_bytes: int | None = None
+    batch_rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PersistentQuery:
     """CREATE STREAM|TABLE … AS SELECT, or INSERT INTO … SELECT: `root` is always a Project; its rows go to `sink`.
 
@@ -219,6 +228,7 @@ class PersistentQuery:
     root: Project
     emit: Literal["changes", "final"] = "changes"
     insert: bool = False
+    limits: Limits = Limits()
 
     @property
     def inputs(self) -> tuple[Source, ...]:

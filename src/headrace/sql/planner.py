@@ -30,7 +30,7 @@ from headrace.sql.refuse import refuse_pull_only
 from headrace.sql.relation import Input, read_relation
 from headrace.sql.resolve import resolve, resolve_predicate
 from headrace.sql.scope import Scope, typed
-from headrace.sql.sink import check_insert, insert_target, sink_from
+from headrace.sql.sink import check_insert, insert_target, limits_from, sink_from
 from headrace.sql.source import Source, Sources, Window
 from headrace.sql.statements import CreateAsSelect, InsertSelect, SelectStatement
 from headrace.sql.windows import window_from
@@ -48,7 +48,12 @@ def plan_query(statement: CreateAsSelect, sources: Sources) -> PersistentQuery:
     if problem := _wrong_kind(statement, source):
         raise problem
     root, window = _plan_persistent(statement.query, source)
-    return PersistentQuery(sink_from(statement, source, root, window), root, statement.query.emit or "changes")
+    return PersistentQuery(
+        sink_from(statement, source, root, window),
+        root,
+        statement.query.emit or "changes",
+        limits=limits_from(statement),
+    )
 
 
 def plan_insert_select(statement: InsertSelect, sources: Sources) -> PersistentQuery:

@@ -46,7 +46,16 @@ SOURCE_PROPERTIES: Mapping[str, str] = {
 }
 # A query's sink takes its key and its window from its SELECT.
 _NOT_FOR_SINKS = ("KEY", "WINDOW_TYPE", "WINDOW_SIZE")
-SINK_PROPERTIES = {name: text for name, text in SOURCE_PROPERTIES.items() if name not in _NOT_FOR_SINKS}
+# What a query may take: of CREATE … AS SELECT only.
+QUERY_PROPERTIES: Mapping[str, str] = {
+    "MAX_STATE_ROWS": "how many rows of state the query may keep; over it, it stops and says so",
+    "MAX_STATE_BYTES": "the same in bytes",
+    "MAX_BATCH_ROWS": "most rows it reads at once",
+}
+SINK_PROPERTIES = {
+    **{name: text for name, text in SOURCE_PROPERTIES.items() if name not in _NOT_FOR_SINKS},
+    **QUERY_PROPERTIES,
+}
 NOT_YET = frozenset({"KEY_PROTOBUF_NULLABLE_REPRESENTATION", "MODE", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION"})
 
 
@@ -230,6 +239,8 @@ def read_properties(
     for one in given:
         if one.name in NOT_YET:
             raise script.error(f"the property {one.name} is not supported yet", one.span)
+        if one.name not in known and one.name in QUERY_PROPERTIES:
+            raise script.error(f"{one.name} is for CREATE … AS SELECT", one.span, "a declared source has no query")
         if one.name not in known and one.name in SOURCE_PROPERTIES:
             why = "a query has the key and the window of its source, or those of its GROUP BY"
             raise script.error(f"{one.name} is not for CREATE … AS SELECT", one.span, why)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from headrace.sql.coerce import widens
 from headrace.sql.declare import default_key_format
 from headrace.sql.implicit import convert
-from headrace.sql.plan import Named, Project
+from headrace.sql.plan import Limits, Named, Project
 from headrace.sql.properties import KEY_FORMAT_SETTING, SINK_PROPERTIES, Properties, check_formats, read_properties
 from headrace.sql.relation import Input
 from headrace.sql.scope import find_source
@@ -45,6 +45,17 @@ def sink_from(statement: CreateAsSelect, source: Input, root: Project, window: W
         classic=any(one.classic for one in source.sources),
         statement=statement.text,
         **details,
+    )
+
+
+def limits_from(statement: CreateAsSelect) -> Limits:
+    """What WITH says about the query itself."""
+    properties = read_properties(statement.script, statement.properties, SINK_PROPERTIES, statement.settings)
+    most = 2**63 - 1
+    return Limits(
+        state_rows=properties.count("MAX_STATE_ROWS", most),
+        state_bytes=properties.count("MAX_STATE_BYTES", most),
+        batch_rows=properties.count("MAX_BATCH_ROWS", most),
     )
 
 

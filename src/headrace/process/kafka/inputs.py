@@ -38,7 +38,14 @@ class KafkaStreamInputs:
     def topic(self, name: str) -> TopicSpec:
         return self.topics(name)
 
-    def read(self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None) -> DataFrame:
+    @property
+    def common_time(self) -> bool:
+        """Kafka has no order over topics; an operator makes one."""
+        return False
+
+    def read(
+        self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None, clock: Sequence[str] = ()
+    ) -> DataFrame:
         more = {"role": "records"} if min_lag is None else {"role": "late", "minLag": str(min_lag)}
         return decode_topic(self._load(topic, self._name(min_lag is not None), more), topic, columns)
 
@@ -97,7 +104,14 @@ class KafkaRangeInputs:
     def topic(self, name: str) -> TopicSpec:
         return self.topics(name)
 
-    def read(self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None) -> DataFrame:
+    @property
+    def common_time(self) -> bool:
+        """Kafka has no order over topics; an operator makes one."""
+        return False
+
+    def read(
+        self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None, clock: Sequence[str] = ()
+    ) -> DataFrame:
         starts = self.starts.get(topic.name, {})
         times = times_at(self.place.log, topic.name, starts, None)
         reader = self.spark.read.format(SOURCE).options(**self.place.options(topic.name), **times.options())

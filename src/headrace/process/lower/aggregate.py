@@ -36,6 +36,8 @@ def lower_aggregate_node(node: Aggregate, rows: Rows, final: bool = False, floor
         for number, part in enumerate(one.parts)
     ]
     grouped = frame.groupBy(*keys, *window).agg(*parts, F.max(column(TIME)).alias(TIME))
+    if final and node.window is not None:
+        grouped = _closed_by_now(grouped, node.window)
     bounds = _bounds(node.window) if node.window is not None else []
     return Rows(
         grouped.select(
@@ -48,6 +50,15 @@ def lower_aggregate_node(node: Aggregate, rows: Rows, final: bool = False, floor
         # A group that HAVING no longer admits has to leave the table.
         changelog=True,
     )
+
+
+def _closed_by_now(grouped: DataFrame, window: Window) -> DataFrame:
+    """Over a range of offsets: windows that the last row's time has closed. A stream's watermark sees to it."""
+    if grouped.isStreaming:
+        return grouped
+    last = grouped.agg(F.max(column(TIME)).alias("$last"))
+    closed = F.unix_millis(column(CLOSES)) + F.lit(window.grace_ms) <= column("$last")
+    return grouped.crossJoin(F.broadcast(last)).filter(closed).drop(column("$last"))
 
 
 def groupable(node: Aggregate, rows: Rows) -> Rows:
@@ -63,12 +74,13 @@ def groupable(node: Aggregate, rows: Rows) -> Rows:
     return Rows(frame)
 
 
-def results(aggregates: tuple[Named, ...], decomposed: list[Decomposed]) -> list[Column]:
+def results(aggregates: tuple[Named, ...], decomposed: list[Decomposed], session: bool = False) -> list[Column]:
     """The aggregates' values out of columns with their merged parts."""
     found = []
     for place, (named, one) in enumerate(zip(aggregates, decomposed, strict=True)):
         merged = [column(part_name(place, number)) for number in range(len(one.parts))]
-        found.append(one.result(*merged).alias(named.name))
+        result = (one.in_session or one.result) if session else one.result
+        found.append(result(*merged).alias(named.name))
     return found
 
 

@@ -25,6 +25,7 @@ from headrace.process.operators import (
     stream_stream_join,
     stream_table_join,
     table_table_join,
+    until_now,
     with_clock,
 )
 from headrace.sql.expressions import Expression
@@ -36,7 +37,8 @@ ACTION, PRIMARY, FOREIGN = "$action", "$primary", "$foreign"
 DEFAULT_GRACE_MS = 24 * 3600 * 1000
 
 
-def lower_join(node: Join, left: Rows, right: Rows) -> Rows:
+def lower_join(node: Join, left: Rows, right: Rows, clocked: bool = False) -> Rows:
+    """`clocked`: the rows have the stream time of both sides already."""
     match node.form:
         case "stream-table":
             return _stream_table(node, left, right)
@@ -45,7 +47,7 @@ def lower_join(node: Join, left: Rows, right: Rows) -> Rows:
         case "foreign-key":
             return _foreign_key(node, left, right)
         case "stream-stream":
-            return _stream_stream(node, left, right)
+            return _stream_stream(node, left, right, clocked)
 
 
 def _stream_table(node: Join, left: Rows, right: Rows) -> Rows:
@@ -60,30 +62,36 @@ def _table_table(node: Join, left: Rows, right: Rows) -> Rows:
     return _joined(node, joined, left, right, changelog=True)
 
 
-def _stream_stream(node: Join, left: Rows, right: Rows) -> Rows:
+def _stream_stream(node: Join, left: Rows, right: Rows, clocked: bool) -> Rows:
     within = node.within
     assert within is not None
     grace = DEFAULT_GRACE_MS if within.grace_ms is None else within.grace_ms
     keep_left, keep_right = node.kind in ("left", "full"), node.kind in ("right", "full")
-    left_side = _side(node, left, FROM_LEFT, node.left_key, position=True)
-    right_side = _side(node, right, FROM_RIGHT, node.right_key, position=True)
-    stamped = _stamped(node, left_side, right_side)
+    # Time goes on with rows that match nothing for want of a key, too.
+    left_side = _side(node, left, FROM_LEFT, node.left_key, keep_null=True, position=True)
+    right_side = _side(node, right, FROM_RIGHT, node.right_key, keep_null=True, position=True)
+    stamped = _stamped(node, left_side, right_side, clocked)
     eager = within.grace_ms is None
     joined = stream_stream_join(stamped, within.before_ms, within.after_ms, grace, eager, keep_left, keep_right)
+    if (keep_left or keep_right) and not eager:
+        joined = until_now(joined, _unioned(left_side, right_side))
     late = F.when(column(TOMBSTONE), _late_row(node, left, right, grace))
     frame = joined.withColumn(LATE_ROW, late).withColumn(TOMBSTONE, F.lit(False))
     return _joined(node, frame, left, right, late=True)
 
 
-def _stamped(node: Join, left: DataFrame, right: DataFrame) -> DataFrame:
+def _stamped(node: Join, left: DataFrame, right: DataFrame, clocked: bool) -> DataFrame:
     """Both sides with their common stream time, and a clock for timers: one for both, unless a join below has one
     already, because Spark refuses a second."""
     left_has, right_has = has_clock(node.left), has_clock(node.right)
+    keyed = column(KEY).getField(JOIN_KEY).isNotNull()
     if not left_has and not right_has:
-        return with_clock(common_stream_time(_unioned(left, right)))
-    return common_stream_time(
+        both = _unioned(left, right)
+        return with_clock(both if clocked else common_stream_time(both), only=keyed)
+    stamped = common_stream_time(
         _unioned(left if left_has else with_clock(left), right if right_has else with_clock(right))
     )
+    return stamped.filter(keyed)
 
 
 def has_clock(input_: PlanNode) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pyspark.sql import DataFrame
@@ -76,23 +76,25 @@ def has_clocks_in_a_row(query: PersistentQuery) -> bool:
     return any(has_clock(window.input) for window in windows)
 
 
-def lower_node(node: PlanNode, inputs: Inputs) -> Rows:
-    return Lowering(inputs).lower(node, used_columns(node))
+def lower_node(node: PlanNode, inputs: Inputs, final: bool = False) -> Rows:
+    return Lowering(inputs, final).lower(node, used_columns(node))
 
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """`min_lag`: read only what may lag behind stream time by more than that."""
+    """`min_lag`: read only what may lag behind stream time by more than that. `clock`: topics whose stream time is to
+    be the rows'."""
 
     inputs: Inputs
     final: bool = False
     min_lag: int | None = None
+    clock: tuple[str, ...] = ()
 
     def lower(self, node: PlanNode, needed: frozenset[str]) -> Rows:
         """`needed` are the names of columns, as they are above the node, that expressions anywhere use."""
         match node:
             case Scan():
-                return lower_scan(node, self.inputs, needed, self.min_lag)
+                return lower_scan(node, self.inputs, needed, self.min_lag, self.clock)
             case Filter():
                 return lower_filter(node, self.lower(node.input, needed))
             case Rename():
@@ -104,13 +106,23 @@ class Lowering:
             case Project():
                 return lower_project(node, self.lower(node.input, needed))
             case Join():
-                sides = [self.lower(side, needed | _key_of(side)) for side in (node.left, node.right)]
-                return lower_join(node, *sides)
+                clock = self._clock_of(node)
+                lowering = replace(self, clock=clock) if clock else self
+                left, right = (lowering.lower(side, needed | _key_of(side)) for side in (node.left, node.right))
+                return lower_join(node, left, right, clocked=bool(clock))
             case Aggregate():
                 below = self.lower(node.input, needed | _key_of(node.input))
                 if node.window is not None and node.window.kind == "session":
                     return lower_sessions(node, below, self.final)
                 return lower_aggregate_node(node, below, self.final, self._floor(node))
+
+    def _clock_of(self, node: Join) -> tuple[str, ...]:
+        """The topics of a join of streams, if their rows can be stamped with a common stream time when they are read.
+        Not those of joins of joins: what joins give has no place in a topic."""
+        if node.form != "stream-stream" or has_clock(node.left) or has_clock(node.right):
+            return ()
+        streams = [source.topic for source in scanned(node) if source.kind == "stream"]
+        return tuple(streams) if self.inputs.common_time else ()
 
     def _floor(self, node: Aggregate) -> DataFrame | None:
         if node.window is None:

@@ -43,15 +43,23 @@ class Inputs(Protocol):
 
     def topic(self, name: str) -> TopicSpec: ...
 
-    def read(self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None) -> DataFrame:
+    @property
+    def common_time(self) -> bool:
+        """Can `read` give stream times of several topics together?"""
+
+    def read(
+        self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None, clock: Sequence[str] = ()
+    ) -> DataFrame:
         """The named columns, system ones too. With `min_lag`, records that lag behind stream time by no more than
-        this may be missing."""
+        this may be missing. With `clock`, stream time is that of these topics and its own together."""
 
     def floor(self, topic: TopicSpec) -> DataFrame | None:
         """Where stream time is each partition's own: `$floor`, what it has reached in all of them, once a batch."""
 
 
-def lower_scan(node: Scan, inputs: Inputs, needed: Collection[str], min_lag: int | None = None) -> Rows:
+def lower_scan(
+    node: Scan, inputs: Inputs, needed: Collection[str], min_lag: int | None = None, clock: Collection[str] = ()
+) -> Rows:
     """Of the source's columns only the `needed` ones: what is not read need not be mapped, copied or planned for."""
     source = node.source
     topic = inputs.topic(source.topic)
@@ -60,7 +68,8 @@ def lower_scan(node: Scan, inputs: Inputs, needed: Collection[str], min_lag: int
     bounds = (WINDOW_START, WINDOW_END) if source.window is not None else ()
     wanted = [header for header in source.headers if header.name in needed]
     headers = (HEADERS,) if wanted and topic.role == "events" else ()
-    frame = inputs.read(topic, [*_stored_names(topic, declared), *SYSTEM, *headers, *bounds], min_lag)
+    others = sorted({other for other in clock if other != topic.name}) if source.kind == "stream" else []
+    frame = inputs.read(topic, [*_stored_names(topic, declared), *SYSTEM, *headers, *bounds], min_lag, others)
     if topic.kind == "raw":
         frame = _decode_raw(frame, source)
     elif REST in frame.columns:
@@ -69,7 +78,7 @@ def lower_scan(node: Scan, inputs: Inputs, needed: Collection[str], min_lag: int
     found += [_header(header, HEADERS in headers).alias(header.name) for header in wanted]
     found += [column(ours).alias(theirs.name) for ours, theirs in zip(bounds, WINDOW_COLUMNS, strict=False)]
     pseudo = {"ROWTIME": column(TIME), "ROWPARTITION": column(PARTITION).cast("int"), "ROWOFFSET": column(OFFSET)}
-    found += [value.alias(name) for name, value in pseudo.items()]
+    found += [value.alias(name) for name, value in pseudo.items() if name in needed]
     if source.kind == "table":
         # A row without a key is no row of a table.
         for key in source.key:

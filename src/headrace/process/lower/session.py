@@ -66,16 +66,12 @@ def lower_sessions(node: Aggregate, rows: Rows, final: bool) -> Rows:
         F.when(column(SIDE) != FROM_LEFT, column(LEFT).getField(LATE_ROW)).alias(LATE_ROW),
     )
     kept = [name for name in spread.columns if not name.startswith("$part")]
-    values = results(node.aggregates, decomposed)
+    values = results(node.aggregates, decomposed, session=True)
     return Rows(spread.select(*(column(name) for name in kept), *values), changelog=True, tombstones=True, late=True)
 
 
 def _grouped_by(key: Named) -> Column:
     return group_key(lower_expression(key.expression), key.column.type)
-
-
-def _key_back(place: int, key: Named) -> Column:
-    return from_group_key(column(KEY).getField(f"k{place}"), key.column.type).alias(key.name)
 
 
 def _part_names(decomposed: list[Decomposed]) -> list[str]:

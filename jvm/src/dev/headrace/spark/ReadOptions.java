@@ -19,6 +19,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param maxRowsPerTrigger most rows of a micro-batch; 0 means no limit
  * @param cut sources of a query that name the same group read up to the same arrival number; null means alone
  * @param maxArrival a stream reads no record with this arrival number or a larger one; null means no bound
+ * @param clock other topics: `$stream_time` is then that of all of them together; as `columns`, empty means none
  * @param minLag read only frames that may hold records more than this many milliseconds late; null means all
  */
 record ReadOptions(
@@ -30,10 +31,19 @@ record ReadOptions(
     long maxRowsPerTrigger,
     String cut,
     Long maxArrival,
+    List<String> clock,
     Long minLag) {
   private static final Set<String> KNOWN =
       Set.of(
-          "path", "topic", "columns", "startingOffsets", "endingOffsets", "maxRowsPerTrigger", "cut", "maxArrival",
+          "path",
+          "topic",
+          "columns",
+          "startingOffsets",
+          "endingOffsets",
+          "maxRowsPerTrigger",
+          "cut",
+          "maxArrival",
+          "clock",
           "minLag");
 
   static ReadOptions parse(Map<String, String> given) {
@@ -49,6 +59,7 @@ record ReadOptions(
         options.containsKey("maxRowsPerTrigger") ? number(options, "maxRowsPerTrigger", 1) : 0,
         options.get("cut"),
         options.containsKey("maxArrival") ? number(options, "maxArrival", 0) : null,
+        list(options.getOrDefault("clock", "")),
         minLag);
   }
 

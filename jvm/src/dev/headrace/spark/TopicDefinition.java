@@ -24,6 +24,8 @@ record TopicDefinition(Path folder, int id, String name, int partitions, TreeMap
   static final String PARTITION = "$partition";
   static final String OFFSET = "$offset";
   static final String ARRIVAL = "$arrival";
+  static final String STREAM_TIME = "$stream_time";
+  static final String TIME = "$time";
   private static final ObjectMapper JSON = new ObjectMapper();
 
   static TopicDefinition load(Path logFolder, String name) {

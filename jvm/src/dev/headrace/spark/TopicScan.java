@@ -39,6 +39,7 @@ record TopicScan(ReadOptions options, TopicDefinition topic, StructType readSche
   }
 
   PartitionReaderFactory readerFactory() {
-    return new RangeReaderFactory(options.path().toString(), topic.name(), readSchema, options.minLag());
+    return new RangeReaderFactory(
+        options.path().toString(), topic.name(), readSchema, options.clock(), options.minLag());
   }
 }

@@ -1,5 +1,6 @@
 package dev.headrace.spark;
 
+import java.util.List;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
@@ -19,7 +20,16 @@ final class TopicScanBuilder implements ScanBuilder, SupportsPushDownRequiredCol
 
   @Override
   public void pruneColumns(StructType required) {
-    schema = required;
+    boolean clocked = !options.clock().isEmpty() && has(required, TopicDefinition.STREAM_TIME);
+    // Stream times of several topics are found by arrival.
+    schema =
+        clocked && !has(required, TopicDefinition.ARRIVAL)
+            ? required.add(topic.sparkSchema().apply(TopicDefinition.ARRIVAL))
+            : required;
+  }
+
+  private static boolean has(StructType columns, String name) {
+    return List.of(columns.fieldNames()).contains(name);
   }
 
   @Override

@@ -34,6 +34,7 @@ final class Change {
   static final int RIGHT = 7;
 
   static final int FROM_LEFT = 0;
+  static final int FROM_RIGHT = 1;
 
   private Change() {}
 

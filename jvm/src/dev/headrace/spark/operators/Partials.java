@@ -5,15 +5,17 @@ import java.math.BigDecimal;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Set;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Partial results that can be merged. Kinds: {@code sum} (integers wrap), {@code min}, {@code max}, {@code first} and
- * {@code last} (structures that begin with an arrival number), {@code list} (arrays, put one behind the other). Null is
- * nothing yet.
+ * {@code last} (structures that begin with an arrival number), {@code list} (arrays, put one behind the other), {@code
+ * set} (arrays, each value once). Null is nothing yet.
  */
 final class Partials implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -47,6 +49,11 @@ final class Partials implements Serializable {
         List<Object> both = new ArrayList<>(one.getList(place));
         both.addAll(other.getList(place));
         yield CollectionConverters.asScala(both).toSeq();
+      }
+      case "set" -> {
+        Set<Object> both = new LinkedHashSet<>(one.getList(place));
+        both.addAll(other.getList(place));
+        yield CollectionConverters.asScala(new ArrayList<>(both)).toSeq();
       }
       default -> throw new IllegalArgumentException("no partial result is called `" + kind + "`");
     };

@@ -23,9 +23,13 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * <p>Of every session its partial results are kept ({@link Partials}); the rows' right part holds each row's own. What
  * comes out, per batch, is each session that changed, its bounds in the left part, and a deletion of each that is now
- * part of another. With {@code finals} a session comes out once, when it is closed. A row whose session is closed when
- * it arrives is late: it comes out with side 1 and its own parts. A session is closed once stream time, which never runs
- * behind the watermark, has passed its end plus gap plus grace; it takes no more rows then.
+ * part of another. With {@code finals} a session comes out once, when it is closed, its stream time the first moment at
+ * which it is. A row whose session is closed when it arrives is late: it comes out with side 1 and its own parts. A
+ * session is closed once stream time, which never runs behind the watermark, has passed its end plus gap plus grace; it
+ * takes no more rows then, and is forgotten when a row of its key sees that, or else the timer.
+ *
+ * <p>{@code bounded}: there is no later batch, so every final session comes out. Who asked knows how far time has come,
+ * and drops those whose stream time is beyond it.
  */
 public final class Sessions extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
@@ -35,23 +39,28 @@ public final class Sessions extends StatefulProcessor<Row, Row, Row> {
   private final long gap;
   private final long grace;
   private final boolean finals;
+  private final boolean bounded;
   private final Partials partials;
   private final StructType columns;
   private transient ValueState<Row> state;
 
-  private Sessions(long gap, long grace, boolean finals, Partials partials, StructType columns) {
+  private Sessions(
+      long gap, long grace, boolean finals, boolean bounded, Partials partials, StructType columns) {
     this.gap = gap;
     this.grace = grace;
     this.finals = finals;
+    this.bounded = bounded;
     this.partials = partials;
     this.columns = columns;
   }
 
   /** {@code kinds}: how each column of the right part is merged. */
-  public static Dataset<Row> of(Dataset<Row> rows, long gap, long grace, boolean finals, List<String> kinds) {
+  public static Dataset<Row> of(
+      Dataset<Row> rows, long gap, long grace, boolean finals, boolean bounded, List<String> kinds) {
     Partials partials = new Partials(kinds.toArray(new String[0]));
-    Sessions processor = new Sessions(gap, grace, finals, partials, Change.part(rows, Change.RIGHT));
-    return Change.run(rows, processor, TimeMode.EventTime(), rows.schema());
+    Sessions processor = new Sessions(gap, grace, finals, bounded, partials, Change.part(rows, Change.RIGHT));
+    TimeMode mode = bounded ? TimeMode.None() : TimeMode.EventTime();
+    return Change.run(rows, processor, mode, rows.schema());
   }
 
   private record Session(long start, long end, Row partial, boolean changed) {}
@@ -73,27 +82,50 @@ public final class Sessions extends StatefulProcessor<Row, Row, Row> {
     List<Session> sessions = new ArrayList<>(before);
     List<Row> out = new ArrayList<>();
     Row last = null;
+    long now = Long.MIN_VALUE;
     while (rows.hasNext()) {
       last = rows.next();
+      now = Math.max(now, Math.max(last.getLong(Change.TIME), last.getLong(Change.STREAM_TIME)));
       if (!take(last, sessions)) {
         out.add(late(last));
       }
     }
     for (Session session : before) {
-      if (!finals && sessions.stream().noneMatch(now -> sameBounds(now, session))) {
+      if (!finals && sessions.stream().noneMatch(one -> sameBounds(one, session))) {
         out.add(change(last, session, true));
       }
     }
     for (Session session : sessions) {
-      if (session.changed()) {
-        getHandle().registerTimer(session.end() + gap + grace + 1);
-        if (!finals) {
-          out.add(change(last, session, false));
-        }
+      if (session.changed() && !finals) {
+        out.add(change(last, session, false));
       }
     }
-    store(sessions);
+    List<Session> open = closeUntil(bounded ? Long.MAX_VALUE : now, last, sessions, out);
+    for (Session session : open) {
+      if (session.changed()) {
+        getHandle().registerTimer(closes(session));
+      }
+    }
+    store(open);
     return CollectionConverters.asScala(out.iterator());
+  }
+
+  /** The first moment of stream time at which it takes no more rows. */
+  private long closes(Session session) {
+    return session.end() + gap + grace + 1;
+  }
+
+  /** Those that are open when stream time is {@code now}; the others, if they are wanted, come out. */
+  private List<Session> closeUntil(long now, Row row, List<Session> sessions, List<Row> out) {
+    List<Session> open = new ArrayList<>();
+    for (Session session : sessions) {
+      if (closes(session) > now) {
+        open.add(session);
+      } else if (finals) {
+        out.add(result(row.get(Change.KEY), Long.MAX_VALUE, closes(session), session, false));
+      }
+    }
+    return open;
   }
 
   /** Put a row into its session; false if it is late. */
@@ -124,32 +156,18 @@ public final class Sessions extends StatefulProcessor<Row, Row, Row> {
 
   @Override
   public Iterator<Row> handleExpiredTimer(Row key, TimerValues timers, ExpiredTimerInfo expired) {
-    long closed = timers.getCurrentWatermarkInMs() - gap - grace;
     List<Row> out = new ArrayList<>();
-    List<Session> open = new ArrayList<>();
-    for (Session session : load()) {
-      if (session.end() >= closed) {
-        open.add(session);
-      } else if (finals) {
-        Row row = RowFactory.create(key.get(0), SESSION, Long.MAX_VALUE, closed, session.end(), false, null, null);
-        out.add(change(row, session, false));
-      }
-    }
-    store(open);
+    store(closeUntil(timers.getCurrentWatermarkInMs(), key, load(), out));
     return CollectionConverters.asScala(out.iterator());
   }
 
   private static Row change(Row row, Session session, boolean gone) {
+    return result(row.get(Change.KEY), row.getLong(Change.ARRIVAL), row.getLong(Change.STREAM_TIME), session, gone);
+  }
+
+  private static Row result(Object key, long arrival, long streamTime, Session session, boolean gone) {
     Row bounds = RowFactory.create(session.start(), session.end(), null);
-    return RowFactory.create(
-        row.get(Change.KEY),
-        SESSION,
-        row.get(Change.ARRIVAL),
-        row.get(Change.STREAM_TIME),
-        session.end(),
-        gone,
-        bounds,
-        session.partial());
+    return RowFactory.create(key, SESSION, arrival, streamTime, session.end(), gone, bounds, session.partial());
   }
 
   private static Row late(Row row) {

@@ -2,5 +2,9 @@ package dev.headrace.spark.operators;
 
 import org.apache.spark.sql.Row;
 
-/** A row of a stream that waits for others to match it. {@code waits}: none did, and it has not come out alone. */
-record TimedRow(long time, boolean waits, Row row) {}
+/** A kept row. It {@code waits} while nothing has matched it and it is to come out alone in the end. */
+record TimedRow(long time, long arrival, boolean waits, Row row) {
+  TimedRow settled() {
+    return new TimedRow(time, arrival, false, row);
+  }
+}
