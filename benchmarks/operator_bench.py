@@ -1,36 +1,45 @@
-"""Joins, sessions and aggregates over tables in SQL, into nothing, against what somebody who knows Spark would write
-over the same topics in the same run, where Spark has something like it."""
+"""Every kind of SQL query, into nothing, against the same by hand in PySpark over the same topics in the same run; how
+each grows with the number of keys; and what many queries at once cost."""
 
 from __future__ import annotations
 
-import shutil
+import json
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.measure import Measure
-from benchmarks.spark_bench import BATCH_ROWS, KEY, PARTITIONS, QUICK_ROWS, VALUE, VIEWS, make_batch, trigger_rate
+from benchmarks.by_hand import QUERIES as BY_HAND
+from benchmarks.by_hand import Topics
+from benchmarks.measure import Measure, percentile
+from benchmarks.spark_bench import BATCH_ROWS, KEY, LONG_VIEWS, PARTITIONS, QUICK_ROWS, VALUE, VIEWS, trigger_rate
 from headrace.clock import SystemClock
 from headrace.config import LogSettings, SparkSettings
 from headrace.log.base import Append, TopicSpec
 from headrace.log.local import LocalLog
+from headrace.process.base import QuerySpec
 from headrace.process.jvm import spark_session
 from headrace.process.lower.lower import lower_query
 from headrace.process.session import query_session
-from headrace.process.streaming import StreamInputs
-from headrace.spark import read_topic
+from headrace.process.streaming import StreamInputs, start_query
 from headrace.sql.api import parse, plan_query
 from headrace.sql.functions.function import Function
+from headrace.sql.plan import PersistentQuery
 from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect
 from headrace.types import VARCHAR, Column, DataType
 
-ROWS, PEOPLE, REGIONS, ROUNDS = 2_000_000, 100_000, 50, 3
+ROWS, PEOPLE, PAGES, REGIONS, ROUNDS = 2_000_000, 100_000, 1_000, 50, 3
+KEYS, GROWTH_ROWS = (1_000, 100_000, 1_000_000), 1_000_000
+MAX_ROWS = 1_000_000
+MANY = 20
 USERS = TopicSpec("users", (Column("ID", VARCHAR),), (Column("REGION", VARCHAR),), PARTITIONS)
 BUYS = TopicSpec("buys", KEY, VALUE, PARTITIONS)
 SOURCES = {
@@ -39,23 +48,36 @@ SOURCES = {
     "USERS": Source("USERS", "table", "users", USERS.key, USERS.value, partitions=PARTITIONS),
 }
 QUERIES = {
+    "filter": "CREATE STREAM long_views AS SELECT userid, pageid, duration FROM views WHERE duration >= 500;",
+    "count by key": "CREATE TABLE out AS SELECT userid, COUNT(*) AS n FROM views GROUP BY userid;",
+    "tumbling": """CREATE TABLE out AS SELECT pageid, COUNT(*) AS n FROM views
+      WINDOW TUMBLING (SIZE 1 MINUTE, GRACE PERIOD 10 SECONDS) GROUP BY pageid;""",
+    "hopping": """CREATE TABLE out AS SELECT pageid, COUNT(*) AS n FROM views
+      WINDOW HOPPING (SIZE 1 MINUTE, ADVANCE BY 20 SECONDS, GRACE PERIOD 10 SECONDS) GROUP BY pageid;""",
+    "session": """CREATE TABLE out AS SELECT userid, COUNT(*) AS n, SUM(duration) AS total
+      FROM views WINDOW SESSION (5 SECONDS, GRACE PERIOD 10 SECONDS) GROUP BY userid;""",
     "stream-table join": """CREATE STREAM out AS SELECT views.userid, pageid, region
       FROM views LEFT JOIN users ON views.userid = users.id;""",
     "stream-stream join": """CREATE STREAM out AS SELECT views.userid AS u, views.pageid AS seen, buys.pageid AS bought
       FROM views JOIN buys WITHIN 1 SECOND GRACE PERIOD 1 SECOND ON views.userid = buys.userid;""",
-    "session": """CREATE TABLE out AS SELECT userid, COUNT(*) AS n, SUM(duration) AS total
-      FROM views WINDOW SESSION (5 SECONDS, GRACE PERIOD 10 SECONDS) GROUP BY userid;""",
     "table aggregate": "CREATE TABLE out AS SELECT region, COUNT(*) AS n FROM users GROUP BY region;",
 }
 AIMS = {
+    "filter": "≥ 4 M rows/s",
+    "count by key": "≥ 4 M rows/s",
+    "tumbling": "≥ 4 M rows/s",
+    "hopping": "≥ 4 M rows/s",
+    "session": "≥ 0.5 M rows/s",
     "stream-table join": "≥ 1 M rows/s",
     "stream-stream join": "≥ 0.5 M rows/s",
-    "session": "≥ 0.5 M rows/s",
     "table aggregate": "",
 }
+GROWING = ("count by key", "session", "stream-table join", "stream-stream join")
 
 
 class Known:
+    """All the catalog there is."""
+
     def source(self, name: str) -> Source | None:
         return SOURCES.get(name)
 
@@ -70,72 +92,144 @@ class Known:
 
 
 def run(quick: bool = False, rows: int | None = None) -> list[Measure]:
+    count = rows or (QUICK_ROWS if quick else ROWS)
     spark = spark_session(SparkSettings(master="local[2]", memory="3g", shuffle_partitions=2), "headrace operators")
+    try:
+        with bench(spark, count, people=min(PEOPLE, count)) as one:
+            measures = [one.against_hand(name) for name in QUERIES]
+            measures += [one.into_a_topic(), *one.many()]
+        for keys in KEYS[: 1 if quick else None]:
+            with bench(spark, min(count, GROWTH_ROWS), people=keys) as one:
+                measures += [one.with_keys(name, keys) for name in GROWING]
+        return measures
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def bench(spark: SparkSession, rows: int, people: int) -> Iterator[Bench]:
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
         log = LocalLog(Path(folder) / "log", LogSettings(), SystemClock())
         try:
-            _fill(log, rows or (QUICK_ROWS if quick else ROWS))
-            return [measure for name in QUERIES for measure in _measure(name, query_session(spark), log, Path(folder))]
+            fill(log, rows, people)
+            yield Bench(query_session(spark), log, Path(folder))
         finally:
             log.close()
-            spark.stop()
 
 
-def _fill(log: LocalLog, rows: int) -> None:
-    for topic in (VIEWS, BUYS, USERS):
+def fill(log: LocalLog, rows: int, people: int) -> None:
+    """Every user twice, then views and buys in turn, ten a millisecond."""
+    for topic in (VIEWS, LONG_VIEWS, BUYS, USERS):
         log.create_topic(topic)
+    users = pa.array([f"user-{number}" for number in range(people)])
     for round_ in range(2):
-        ids = pa.array([f"user-{number}" for number in range(PEOPLE)])
-        regions = np.random.default_rng(round_).integers(0, REGIONS, PEOPLE)
-        batch = pa.RecordBatch.from_pydict({"ID": ids, "REGION": pa.array([f"region-{n}" for n in regions])})
-        log.append([Append("users", batch)]).result()
+        regions = np.random.default_rng(round_).integers(0, REGIONS, people)
+        table = pa.table({"ID": users, "REGION": pa.array([f"region-{n}" for n in regions])})
+        for batch in table.to_batches(BATCH_ROWS):
+            log.append([Append("users", batch)]).result()
     for first in range(0, rows, BATCH_ROWS):
         count = min(BATCH_ROWS, rows - first)
-        log.append([Append("views", make_batch(first, count))]).result()
-        log.append([Append("buys", make_batch(first + 1, count))]).result()
+        for name, seed in (("views", first), ("buys", first + 1)):
+            log.append([Append(name, make_batch(users, seed, first, count))]).result()
 
 
-def _measure(name: str, spark: SparkSession, log: LocalLog, folder: Path) -> list[Measure]:
-    """Each once to warm up, then in turn; the best counts."""
-    rounds = [(_ours(name, spark, log, folder), _theirs(name, spark, log, folder)) for _ in range(ROUNDS)][1:]
-    ours = max(pair[0] for pair in rounds)
-    hand = max((pair[1] for pair in rounds if pair[1] is not None), default=None)
-    against = "by hand" if hand is not None else ""
-    return [Measure(f"SQL {name}", ours, "rows/s", hand, against, AIMS[name], "into nothing")]
+def make_batch(users: pa.Array, seed: int, first: int, rows: int) -> pa.RecordBatch:
+    random = np.random.default_rng(seed)
+    pages = pa.array([f"/page/{number}" for number in range(PAGES)])
+    return pa.RecordBatch.from_pydict(
+        {
+            "$time": pa.array(1_700_000_000_000 + np.arange(first, first + rows) // 10),
+            "USERID": users.take(pa.array(random.integers(0, len(users), rows))),
+            "PAGEID": pages.take(pa.array(random.integers(0, PAGES, rows))),
+            "DURATION": pa.array(random.integers(0, 1000, rows)),
+        }
+    )
 
 
-def _ours(name: str, spark: SparkSession, log: LocalLog, folder: Path) -> float:
-    [statement] = parse(QUERIES[name])
+@dataclass
+class Bench:
+    spark: SparkSession
+    log: LocalLog
+    folder: Path
+    runs: int = 0
+
+    def against_hand(self, name: str) -> Measure:
+        """Each once to warm up, then in turn, so that whatever else the machine does meets both; the best counts."""
+        rounds = [(self.ours(name), self.theirs(name)) for _ in range(ROUNDS)][1:]
+        ours, theirs = (max(rates) for rates in zip(*rounds, strict=True))
+        return Measure(f"SQL {name}", ours, "rows/s", theirs, "by hand", f"{AIMS[name]} ≥ 0.83", "into nothing")
+
+    def with_keys(self, name: str, keys: int) -> Measure:
+        return Measure(f"SQL {name}", max(self.ours(name) for _ in range(2)), "rows/s", detail=f"{keys:,} keys")
+
+    def ours(self, name: str) -> float:
+        inputs = StreamInputs(self.spark, self.log.folder, self.topic, "bench", MAX_ROWS)
+        return self.rate(lower_query(planned(QUERIES[name]), inputs).frame, "update")
+
+    def theirs(self, name: str) -> float:
+        query, mode = BY_HAND[name]
+        return self.rate(query(Topics(self.spark, self.log.folder)), mode)
+
+    def rate(self, frame: DataFrame, mode: str) -> float:
+        writer = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", str(self.checkpoint()))
+        return trigger_rate(writer.trigger(availableNow=True).start())
+
+    def into_a_topic(self) -> Measure:
+        rates = [trigger_rate(self.start("filter", available_now=True)) for _ in range(ROUNDS)]
+        return Measure("SQL filter", max(rates), "rows/s", aim="≥ 2 M rows/s", detail="into a topic, rows read")
+
+    def many(self) -> list[Measure]:
+        """Twenty queries running: how long until all have written one new batch, and how long one takes to start."""
+        starts: list[float] = []
+        queries: list[StreamingQuery] = []
+        try:
+            for _ in range(MANY):
+                began = time.monotonic()
+                queries.append(self.start("count by key" if len(queries) % 2 else "filter"))
+                starts.append(time.monotonic() - began)
+            for query in queries:
+                query.processAllAvailable()
+            batches = [_batch(query) for query in queries]
+            began = time.monotonic()
+            users = pa.array([f"user-{number}" for number in range(1_000)])
+            self.log.append([Append("views", make_batch(users, 1, 0, 1_000))]).result()
+            while any(_batch(query) <= before for query, before in zip(queries, batches, strict=True)):
+                time.sleep(0.01)
+            took = time.monotonic() - began
+        finally:
+            for query in queries:
+                query.stop()
+        return [
+            Measure("twenty queries on one new batch", took, "s", aim="≤ 3 s"),
+            Measure("query start", percentile(starts, 0.5), "s", aim="≤ 1 s", detail="median of twenty in turn"),
+        ]
+
+    def start(self, name: str, available_now: bool = False) -> StreamingQuery:
+        plan = planned(QUERIES[name])
+        checkpoint = self.checkpoint()
+        if plan.sink.name == "OUT" and not any(topic.spec.name == "OUT" for topic in self.log.topics()):
+            self.log.create_topic(TopicSpec("OUT", plan.sink.key, plan.sink.value, PARTITIONS, role="derived"))
+        topic = LONG_VIEWS.name if name == "filter" else "OUT"
+        plan = replace(plan, sink=replace(plan.sink, topic=topic))
+        spec = QuerySpec(f"bench{self.runs}", 1, plan, checkpoint)
+        settings = SparkSettings(max_rows_per_batch=MAX_ROWS)
+        return start_query(self.spark, self.log.folder, self.topic, settings, spec, available_now)
+
+    def topic(self, name: str) -> TopicSpec:
+        return self.log.topic(name).spec
+
+    def checkpoint(self) -> Path:
+        """A new one each time."""
+        self.runs += 1
+        return self.folder / f"checkpoint{self.runs}"
+
+
+def planned(sql: str) -> PersistentQuery:
+    [statement] = parse(sql)
     assert isinstance(statement, CreateAsSelect)
-    inputs = StreamInputs(spark, log.folder, lambda topic: log.topic(topic).spec, "bench", 1_000_000)
-    return _rate(lower_query(plan_query(statement, Known()), inputs).frame, folder, "update")
+    return plan_query(statement, Known())
 
 
-def _theirs(name: str, spark: SparkSession, log: LocalLog, folder: Path) -> float | None:
-    def stream(topic: str) -> DataFrame:
-        columns = ["$time", *(column.name for column in log.topic(topic).spec.key + log.topic(topic).spec.value)]
-        frame = read_topic(spark, log.folder, topic, columns=columns, stream=True)
-        return frame.withColumn("time", F.timestamp_millis(F.col("`$time`")))
-
-    match name:
-        case "stream-table join":
-            # A table that does not change: Spark has no other.
-            users = read_topic(spark, log.folder, "users", columns=["ID", "REGION"]).dropDuplicates(["ID"])
-            return _rate(stream("views").join(F.broadcast(users), F.col("USERID") == F.col("ID"), "left"), folder)
-        case "stream-stream join":
-            left = stream("views").withWatermark("time", "1 second").alias("l")
-            right = stream("buys").withWatermark("time", "1 second").alias("r")
-            near = "l.USERID = r.USERID AND r.time BETWEEN l.time - INTERVAL 1 SECOND AND l.time + INTERVAL 1 SECOND"
-            return _rate(left.join(right, F.expr(near)), folder)
-        case "session":
-            timed = stream("views").withWatermark("time", "10 seconds")
-            grouped = timed.groupBy("USERID", F.session_window("time", "5 seconds"))
-            return _rate(grouped.agg(F.count("*"), F.sum("DURATION")), folder)
-    return None
-
-
-def _rate(frame: DataFrame, folder: Path, mode: str = "append") -> float:
-    checkpoint = folder / "checkpoint"
-    shutil.rmtree(checkpoint, ignore_errors=True)
-    writer = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", str(checkpoint))
-    return trigger_rate(writer.trigger(availableNow=True).start())
+def _batch(query: StreamingQuery) -> int:
+    last = query.lastProgress
+    return int(json.loads(last.json)["batchId"]) if last is not None and last.numInputRows else -1
