@@ -19,7 +19,7 @@ STOREYS = (
     {"views", "deliver"},
     {"process", "collect", "spark"},
     {"store"},
-    {"functions"},
+    {"functions", "fluent"},
     {"log"},
     {"sql", "client"},
     {"types", "errors", "config", "clock"},

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.client import AsyncClient, Client
+    from headrace.fluent.streams import stream, table
     from headrace.functions.decorator import function
 
 __version__ = "0.1.0"
-__all__ = ["AsyncClient", "Client", "__version__", "function"]
+__all__ = ["AsyncClient", "Client", "__version__", "function", "stream", "table"]
 
 
 def __getattr__(name: str) -> Any:
@@ -22,6 +23,10 @@ def __getattr__(name: str) -> Any:
     if name == "sql":
         # The package of that name, which can be called: see there.
         return import_module("headrace.sql")
+    if name in ("stream", "table"):
+        from headrace import fluent
+
+        return getattr(fluent, name)
     if name == "function":
         from headrace.functions.decorator import function
 

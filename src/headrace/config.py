@@ -210,7 +210,8 @@ class Project(msgspec.Struct, frozen=True):
 
     @property
     def pipelines(self) -> list[Path]:
-        return sorted((self.folder / "pipelines").glob("*.sql"))
+        folder = self.folder / "pipelines"
+        return sorted([*folder.glob("*.sql"), *folder.glob("*.py")])
 
 
 def find_project(start: Path) -> Path | None:

@@ -121,13 +121,14 @@ def _project(project: Project) -> Check:
 
 
 def _pipelines(project: Project) -> Check:
+    from headrace.fluent.pipeline import pipeline_text
     from headrace.sql.api import parse
 
     count = 0
     for file in project.pipelines:
         name = file.relative_to(project.folder)
         try:
-            count += len(parse(file.read_text(encoding="utf-8")))
+            count += len(parse(pipeline_text(file)))
         except SqlError as error:
             return Check("pipelines", "wrong", f"{name}:{error.line}:{error.column}: {error.message}", error.hint)
         except (OSError, UnicodeDecodeError) as error:

@@ -14,6 +14,7 @@ from headrace.coordinate.planning import changed_functions
 from headrace.coordinate.result import StatementResult
 from headrace.coordinate.statements import StatementExecutor
 from headrace.errors import HeadraceError, SqlError
+from headrace.fluent.pipeline import pipeline_text
 from headrace.sql.api import parse
 from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect, CreateSource, Statement
@@ -96,7 +97,7 @@ def _apply_functions(executor: StatementExecutor, project: Project) -> list[Appl
 
 def _read(applied: AppliedFile, folder: Path) -> Iterator[_Pending]:
     try:
-        statements = parse((folder / applied.file).read_text(encoding="utf-8"))
+        statements = parse(pipeline_text(folder / applied.file))
     except SqlError as error:
         applied.problems.append(Problem("error", applied.file, error.line, error.column, error.message, error.hint))
         return

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -27,6 +26,7 @@ from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.topics import find_topic
 from headrace.deliver.base import Delivery
 from headrace.errors import UsageError
+from headrace.fluent.pipeline import pipeline_text
 from headrace.log.base import ARRIVAL, TIME, Log
 from headrace.log.local.open import LocalLog
 from headrace.log.registry.schemas import RegistrySchemas
@@ -198,5 +198,5 @@ class Stage:
 
 def places_matter(project: Project, case: Case) -> bool:
     """Whether something looks at where its rows lie: then they must lie where they would."""
-    texts: list[Any] = [case.statements] if case.statements is not None else [p.read_text() for p in project.pipelines]
+    texts = [case.statements] if case.statements is not None else [pipeline_text(file) for file in project.pipelines]
     return any(PLACED.search(text) for text in texts)

@@ -20,6 +20,8 @@ from headrace.sql.clauses import (
 from headrace.sql.expressions import Literal as Constant
 from headrace.sql.parser.cursor import Cursor
 from headrace.sql.parser.expressions import parse_expression
+from headrace.sql.script import Script
+from headrace.sql.tokens import tokenize
 
 # The parser of a whole SELECT, handed in because the two need each other.
 ParseQuery: TypeAlias = Callable[[Cursor], Query]
@@ -154,6 +156,19 @@ def _parse_within(cursor: Cursor) -> WithinClause | None:
         before = parse_duration(cursor)
     grace = parse_duration(cursor) if cursor.accept_words("GRACE", "PERIOD") else None
     return WithinClause(before, after, grace)
+
+
+def duration_from(text: str) -> Duration:
+    """
+    >>> duration_from("90 seconds")
+    Duration(amount=90, unit='SECOND')
+    """
+    script = Script(text)
+    cursor = Cursor(script, tokenize(script))
+    duration = parse_duration(cursor)
+    if cursor.token.kind != "end":
+        raise cursor.expected("the end of the duration")
+    return duration
 
 
 def parse_duration(cursor: Cursor) -> Duration:
