@@ -222,6 +222,30 @@ def test_a_push_query_shows_rows_as_they_come_until_it_is_stopped(page: Page, de
     expect(page.get_by_role("button", name="Run")).to_be_visible()
 
 
+def test_the_workbench_draws_plans_samples_sources_and_prints_topics(page: Page, demo: Server) -> None:
+    user = unique("sampled-")
+    demo.send(view(user, "/sampled"))
+    page.goto(f"{demo.url}/#/sql")
+    beside = page.get_by_role("complementary")
+    beside.locator("details").filter(has_text="pageviews").first.locator("summary").click(position={"x": 4, "y": 8})
+    expect(beside.get_by_test_id("sample").get_by_role("cell", name=user)).to_be_visible()
+    type_sql(page, "SHOW TABLES;\nSELECT pageid, COUNT(*) AS n FROM pageviews GROUP BY pageid EMIT CHANGES;")
+    page.get_by_role("button", name="Plan").first.click()
+    plan = page.get_by_role("tree", name="Plan")
+    expect(plan.get_by_text("one row per group")).to_be_visible()
+    expect(plan.get_by_text("SCAN")).to_be_visible()
+    page.get_by_role("tab", name="Text").click()
+    expect(page.get_by_test_id("result")).to_contain_text("└─ SCAN stream PAGEVIEWS")
+    beside.get_by_role("tab", name="Queries").click()
+    expect(beside.get_by_role("link", name="views_by_page")).to_be_visible()
+    type_sql(page, "SET 'auto.offset.reset' = 'earliest';\nPRINT pageviews LIMIT 1;")
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_test_id("result").last).to_contain_text("1 record, complete")
+    expect(page.get_by_label("from the beginning")).to_be_checked()
+    page.get_by_role("tab", name="JSON").click()
+    expect(page.get_by_test_id("result").last).to_contain_text('"offset": 0')
+
+
 def test_an_event_is_sent_and_a_bad_one_explained(page: Page, demo: Server) -> None:
     page.goto(f"{demo.url}/#/collect")
     page.get_by_label("Topic", exact=True).select_option("pageviews")

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { errorRange, split, statementAt, steps } from "../src/lib/sql";
+import { errorRange, explainable, printingOf, settingOf, split, statementAt, steps } from "../src/lib/sql";
 
 describe("split", () => {
   it("cuts at semicolons outside of strings, names and comments", () => {
@@ -67,4 +67,24 @@ describe("errorRange", () => {
   it("marks all of it without a place", () => {
     expect(errorRange("DROP x; ", {}, 10)).toEqual({ from: 10, to: 17 });
   });
+});
+
+it("tells queries, prints and settings apart", () => {
+  const kinds = (text: string): string[] => split(text).map((one) => one.kind);
+  expect(kinds("PRINT t; SET 'a' = 'b'; UNSET 'a'; WITH x AS (SELECT 1) SELECT * FROM x; SELECT a FROM s EMIT FINAL;")).toEqual(["print", "set", "set", "pull", "push"]);
+  expect(kinds("CREATE FUNCTION f() RETURNS INT LANGUAGE PYTHON AS $$ a; b $$; SHOW TABLES;")).toEqual(["other", "other"]);
+});
+
+it("reads what SET and PRINT say", () => {
+  expect(settingOf("SET 'auto.offset.reset' = 'earliest';")).toEqual(["auto.offset.reset", "earliest"]);
+  expect(settingOf("unset 'It''s';")).toEqual(["it's", null]);
+  expect(settingOf("SET nonsense;")).toBeNull();
+  expect(printingOf("PRINT orders;")).toEqual({ topic: "orders", fromBeginning: false, interval: 1, limit: null });
+  expect(printingOf("print 'my-topic' FROM BEGINNING INTERVAL 5 LIMIT 3;")).toEqual({ topic: "my-topic", fromBeginning: true, interval: 5, limit: 3 });
+});
+
+it("explains queries, and what makes them", () => {
+  expect(explainable("EXPLAIN SELECT 1;")).toBe("SELECT 1;");
+  expect(explainable("  CREATE TABLE t AS SELECT 1;")).toBe("CREATE TABLE t AS SELECT 1;");
+  expect(explainable("SHOW TABLES;")).toBeNull();
 });

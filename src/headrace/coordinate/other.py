@@ -32,7 +32,7 @@ Other = AssertSchema | AssertSource | AssertTopic | CreateType | Define | DropTy
 # How often ASSERT … TIMEOUT looks again.
 _LOOK_AGAIN = 0.1
 # Of ksqlDB's properties, those that have a meaning here: what every query does anyway.
-_ALREADY_SO = {"AUTO.OFFSET.RESET": "EARLIEST"}
+_OFFSET_RESET = ("auto.offset.reset", "ksql.streams.auto.offset.reset")
 
 
 def run_other(statement: Other, log: Log, catalog: Catalog) -> StatementResult:
@@ -87,10 +87,9 @@ def _define(statement: Define) -> StatementResult:
 def _set_property(statement: SetProperty) -> StatementResult:
     """The parser has given it to the statements that follow. Others are accepted, so that scripts written for ksqlDB
     run; settings are in headrace.toml."""
-    wanted = (statement.value or "").upper()
     why = "has no effect: settings are in headrace.toml"
-    if _ALREADY_SO.get(statement.property.upper().removeprefix("KSQL.STREAMS.")) == wanted:
-        why = "is how every query reads"
+    if statement.property.lower() in _OFFSET_RESET:
+        why = "is where EMIT CHANGES and PRINT begin; what keeps something begins with the oldest record anyway"
     elif statement.property.lower() in SETTINGS:
         why = "counts for the rest of this text" if statement.value is not None else "is as it was"
     return StatementResult(statement.text, "set", f"`{statement.property}` {why}")

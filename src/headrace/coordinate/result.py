@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.sql.api import PlanTree
 from headrace.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR, Column, DataType, display_name
 
 
@@ -21,6 +22,8 @@ class StatementResult:
     rows: tuple[tuple[Any, ...], ...] | None = None
     text: str | None = None
     query_id: str | None = None
+    plan: PlanTree | None = None
+    """Of EXPLAIN: what `text` says, to be drawn."""
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {"statement": self.statement, "kind": self.kind, "message": self.message}

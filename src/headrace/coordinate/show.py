@@ -14,7 +14,17 @@ from headrace.coordinate.replace import change_text
 from headrace.coordinate.result import StatementResult, table_result
 from headrace.coordinate.status import EngineStatus
 from headrace.log.base import Log, Topic
-from headrace.sql.api import FUNCTIONS, check_function, explain, parse, plan_insert_select, plan_query, plan_select
+from headrace.sql.api import (
+    FUNCTIONS,
+    Plan,
+    check_function,
+    explain,
+    parse,
+    plan_insert_select,
+    plan_query,
+    plan_select,
+    plan_tree,
+)
 from headrace.sql.script import did_you_mean
 from headrace.sql.source import Source, Window
 from headrace.sql.statements import (
@@ -159,12 +169,13 @@ class Inspector:
             return self._explain_query(statement, statement.query_id)
         inner = statement.statement
         assert inner is not None
-        parts = [self.plan_text(inner)]
+        plan = self._plan(inner)
+        parts = [explain(plan)]
         if isinstance(inner, CreateAsSelect) and (change := change_text(inner, self._catalog)):
             parts.append(change)
         if statement.extended:
             parts.append("Spark's own plan is made when a query runs: EXPLAIN EXTENDED and its id show it then")
-        return StatementResult(statement.text, "text", text="\n\n".join(parts))
+        return StatementResult(statement.text, "text", text="\n\n".join(parts), plan=plan_tree(plan))
 
     def _explain_query(self, statement: Explain, query_id: str) -> StatementResult:
         query = self._catalog.query(query_id)
@@ -174,23 +185,24 @@ class Inspector:
             hint = did_you_mean(query_id, known, "SHOW QUERIES; lists all")
             raise statement.script.error(f"query `{query_id}` does not exist", span, hint)
         status = self._status.status(query_id)
-        parts = [query.statement, f"{query.id} is {self._state(query)}", self.query_plan_text(query)]
+        plan = self._query_plan(query)
+        parts = [query.statement, f"{query.id} is {self._state(query)}", explain(plan)]
         if statement.extended:
             parts.append((status and status.spark_plan) or "Spark has no plan of it yet: it has not run a batch")
-        return StatementResult(statement.text, "text", text="\n\n".join(parts), query_id=query_id)
+        tree = plan_tree(plan)
+        return StatementResult(statement.text, "text", text="\n\n".join(parts), query_id=query_id, plan=tree)
 
-    def query_plan_text(self, query: QueryDefinition) -> str:
-        """Our plan of a query of the catalog."""
+    def _query_plan(self, query: QueryDefinition) -> Plan:
         [statement] = parse(query.statement)
         assert isinstance(statement, CreateAsSelect | InsertSelect | SelectStatement)
-        return self.plan_text(statement)
+        return self._plan(statement)
 
-    def plan_text(self, statement: CreateAsSelect | InsertSelect | SelectStatement) -> str:
+    def _plan(self, statement: CreateAsSelect | InsertSelect | SelectStatement) -> Plan:
         if isinstance(statement, CreateAsSelect):
-            return explain(plan_query(statement, self._catalog))
+            return plan_query(statement, self._catalog)
         if isinstance(statement, InsertSelect):
-            return explain(plan_insert_select(statement, self._catalog))
-        return explain(plan_select(statement, self._catalog))
+            return plan_insert_select(statement, self._catalog)
+        return plan_select(statement, self._catalog)
 
 
 def _source_row(source: Source) -> list[Any]:

@@ -219,6 +219,12 @@ class StatementsRequest(Model, frozen=True):
     settings: dict[str, str] = {}
 
 
+class PlanModel(Model, frozen=True):
+    title: str
+    details: list[tuple[str, str]]
+    inputs: list[PlanModel]
+
+
 class ResultModel(Optional, frozen=True, kw_only=True):
     statement: str
     kind: str
@@ -227,6 +233,7 @@ class ResultModel(Optional, frozen=True, kw_only=True):
     rows: list[list[Any]] | None = None
     text: str | None = None
     query_id: str | None = None
+    plan: PlanModel | None = None
 
 
 class StatementsAnswer(Optional, frozen=True, kw_only=True):

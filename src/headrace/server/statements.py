@@ -17,6 +17,7 @@ from headrace.server.models import (
     ColumnModel,
     Completions,
     FunctionModel,
+    PlanModel,
     ResultModel,
     SourceColumns,
     StatementsAnswer,
@@ -27,7 +28,7 @@ from headrace.server.models import (
 )
 from headrace.server.parameters import body_of
 from headrace.server.services import Services
-from headrace.sql.api import FUNCTIONS, parse
+from headrace.sql.api import FUNCTIONS, PlanTree, parse
 from headrace.sql.api import validate as check_script
 from headrace.sql.parser.statements import KEYWORDS
 from headrace.sql.statements import Describe, DescribeFunction, Explain, InsertValues, Print, SelectStatement, Show
@@ -90,7 +91,12 @@ def result_model(result: StatementResult) -> ResultModel:
         rows=None if result.rows is None else [list(row) for row in result.rows],
         text=result.text,
         query_id=result.query_id,
+        plan=None if result.plan is None else plan_model(result.plan),
     )
+
+
+def plan_model(tree: PlanTree) -> PlanModel:
+    return PlanModel(tree.title, list(tree.details), [plan_model(below) for below in tree.inputs])
 
 
 def column_models(columns: tuple[Column, ...]) -> list[ColumnModel]:

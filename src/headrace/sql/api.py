@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.sql.bind import function_versions, python_functions
 from headrace.sql.declare import altered_source, check_assert, source_from, type_from
 from headrace.sql.evaluate import compile_expression
-from headrace.sql.explain import explain
+from headrace.sql.explain import Plan, PlanTree, explain, plan_tree
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.function import Function
 from headrace.sql.insert import plan_insert
@@ -22,6 +22,8 @@ __all__ = [
     "Draft",
     "Function",
     "Piece",
+    "Plan",
+    "PlanTree",
     "Statement",
     "altered_source",
     "check_assert",
@@ -40,6 +42,7 @@ __all__ = [
     "plan_insert_select",
     "plan_query",
     "plan_select",
+    "plan_tree",
     "print_expression",
     "print_statement",
     "python_functions",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.sql.ask_plan import (
     Around,
@@ -45,6 +45,22 @@ from headrace.sql.source import Source, Window
 from headrace.types import Column
 
 Plan = PersistentQuery | PushQuery | PullQuery | AskQuery
+LABEL = 8
+"""How wide the words are that details begin with."""
+LABELS = frozenset(
+    ("by", "columns", "compute", "format", "headers", "key", "moves", "on", "range", "rows of", "state", "time", "to")
+    + ("topic", "value", "where", "window", "within")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTree:
+    """A plan to be drawn: what a step is, what there is to say about it, and the steps it reads from."""
+
+    title: str
+    details: tuple[tuple[str, str], ...]
+    """A word such as `key` or `state`, or nothing, and what it says."""
+    inputs: tuple[PlanTree, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +73,40 @@ class _Branch:
 
 def explain(plan: Plan) -> str:
     """What the plan does: keys, windows, state, formats, and where rows move to another partition."""
+    return "\n".join([*_tree(_top(plan)), *_functions(plan)])
+
+
+def plan_tree(plan: Plan) -> PlanTree:
+    """The same as a tree."""
+    tree = _drawn(_top(plan))
+    return replace(tree, details=tree.details + tuple(_detail(line) for line in _functions(plan)))
+
+
+def _drawn(branch: _Branch) -> PlanTree:
+    title, *details = branch.lines
+    return PlanTree(title, tuple(map(_detail, details)), tuple(map(_drawn, branch.below)))
+
+
+def _detail(line: str) -> tuple[str, str]:
+    """
+    >>> _detail("key     A, B"), _detail("A = 1")
+    (('key', 'A, B'), ('', 'A = 1'))
+    """
+    label, text = line[:LABEL].strip(), line[LABEL:]
+    return (label, text) if label in LABELS or not label else ("", line)
+
+
+def _top(plan: Plan) -> _Branch:
     match plan:
         case PersistentQuery():
-            top = _Branch(_sink(plan), (_branch(plan.root),))
+            return _Branch(_sink(plan), (_branch(plan.root),))
         case PushQuery():
             runs = "in the server, row by row" if plan.stateless else "as a query on Spark while somebody listens"
-            top = _Branch([f"PUSH QUERY  runs {runs}" + _limit(plan.limit)], (_branch(plan.root),))
+            return _Branch([f"PUSH QUERY  runs {runs}" + _limit(plan.limit)], (_branch(plan.root),))
         case PullQuery():
-            top = _pull(plan)
+            return _pull(plan)
         case AskQuery():
-            top = _Branch(["PULL QUERY", "columns " + _columns(plan.columns)], (_ask(plan.root),))
-    return "\n".join([*_tree(top), *_functions(plan)])
+            return _Branch(["PULL QUERY", "columns " + _columns(plan.columns)], (_ask(plan.root),))
 
 
 def _functions(plan: Plan) -> list[str]:

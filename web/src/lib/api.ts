@@ -143,12 +143,13 @@ export const api = {
   rows: (name: string, parameters: Record<string, string>) =>
     call<Answer>(`/v1/views/${part(name)}/rows?${new URLSearchParams(parameters)}`),
   sources: () => call<{ sources: Source[] }>("/v1/sources").then((answer) => answer.sources),
+  pull: (sql: string) => call<Answer>("/v1/query", post({ sql })),
   metrics: () => open("/metrics").then((response) => response.text()),
   completions: () => call<Completions>("/v1/completions"),
   validate: (sql: string, signal?: AbortSignal) =>
     call<{ ok: boolean; error?: ErrorBody }>("/v1/validate", post({ sql }, signal)),
-  statements: (sql: string, signal?: AbortSignal) =>
-    call<{ results: StatementResult[]; error?: ErrorBody }>("/v1/statements", post({ sql }, signal)),
+  statements: (sql: string, signal?: AbortSignal, settings: Record<string, string> = {}) =>
+    call<{ results: StatementResult[]; error?: ErrorBody }>("/v1/statements", post({ sql, settings }, signal)),
 
   /** Of a topic's value and key, all versions of their schemas, oldest first; nothing where there is no registry. */
   async schemas(topic: string): Promise<Schema[][]> {

@@ -18,6 +18,13 @@ export function toJson(columns: Column[], rows: Value[][]): string {
   return `${json(rows.map((row) => Object.fromEntries(columns.map(({ name }, at) => [name, row[at] ?? null]))), 2)}\n`;
 }
 
+/** Row by row, a line for each column: for rows wider than the screen. */
+export function vertical(columns: Column[], rows: Value[][]): string {
+  const width = Math.max(0, ...columns.map(({ name }) => name.length));
+  const blocks = rows.map((row, at) => [`── ${at + 1} ${"─".repeat(30)}`, ...columns.map(({ name }, n) => `${name.padEnd(width)}  ${raw(row[n] ?? null)}`)]);
+  return blocks.map((lines) => lines.join("\n")).join("\n");
+}
+
 export function save(name: string, type: string, content: BlobPart): void {
   const url = URL.createObjectURL(new Blob([content], { type }));
   const link = document.createElement("a");

@@ -4,17 +4,17 @@ export interface Statement {
   text: string;
   start: number;
   end: number;
-  kind: "pull" | "push" | "other";
+  kind: "pull" | "push" | "print" | "set" | "other";
 }
 
 export interface Step {
-  /** One SELECT, or a run of other statements that are sent together. */
-  kind: "pull" | "push" | "statements";
+  /** One SELECT, PRINT or SET, or a run of other statements that are sent together. */
+  kind: "pull" | "push" | "print" | "set" | "statements";
   text: string;
   start: number;
 }
 
-const TOKEN = /--[^\n]*|\/\*[\s\S]*?(?:\*\/|$)|'(?:[^']|'')*(?:'|$)|`(?:[^`]|``)*(?:`|$)|"(?:[^"]|"")*(?:"|$)|;|[A-Za-z_]\w*|\s+|[\s\S]/g;
+const TOKEN = /\$\$[\s\S]*?(?:\$\$|$)|--[^\n]*|\/\*[\s\S]*?(?:\*\/|$)|'(?:[^']|'')*(?:'|$)|`(?:[^`]|``)*(?:`|$)|"(?:[^"]|"")*(?:"|$)|;|[A-Za-z_]\w*|\s+|[\s\S]/g;
 
 /** Splits at the semicolons that are not in strings, quoted names or comments. */
 export function split(text: string): Statement[] {
@@ -40,8 +40,45 @@ export function split(text: string): Statement[] {
 }
 
 function kindOf(words: string[]): Statement["kind"] {
-  if (words[0] !== "SELECT" && words[0] !== "PRINT") return "other";
-  return words.some((word, at) => word === "EMIT" && words[at + 1] === "CHANGES") ? "push" : "pull";
+  const [first] = words;
+  if (first === "PRINT") return "print";
+  if (first === "SET" || first === "UNSET") return "set";
+  if (first !== "SELECT" && first !== "WITH") return "other";
+  return words.some((word, at) => word === "EMIT" && /^(CHANGES|FINAL)$/.test(words[at + 1] ?? "")) ? "push" : "pull";
+}
+
+/** What a SET or UNSET says: the property in lower case, and its value or nothing. */
+export function settingOf(text: string): [string, string | null] | null {
+  const found = /^\s*(SET|UNSET)\s+'((?:[^']|'')+)'(?:\s*=\s*'((?:[^']|'')*)')?\s*;?\s*$/i.exec(text);
+  if (!found) return null;
+  const value = found[1]!.toUpperCase() === "SET" ? (found[3] ?? "").replaceAll("''", "'") : null;
+  return [found[2]!.replaceAll("''", "'").toLowerCase(), value];
+}
+
+export interface Printing {
+  topic: string;
+  fromBeginning: boolean;
+  interval: number;
+  limit: number | null;
+}
+
+/** What a PRINT asks for. */
+export function printingOf(text: string): Printing | null {
+  const found = /^\s*PRINT\s+(?:'((?:[^']|'')+)'|`([^`]+)`|"([^"]+)"|([\w.-]+))([^;]*);?\s*$/i.exec(text);
+  if (!found) return null;
+  const rest = found[5] ?? "";
+  const count = (word: string): number | null => {
+    const given = new RegExp(`\\b(?:${word})\\s+(\\d+)`, "i").exec(rest);
+    return given ? Number(given[1]) : null;
+  };
+  const topic = (found[1] ?? found[2] ?? found[3] ?? found[4]!).replaceAll("''", "'");
+  return { topic, fromBeginning: /\bFROM\s+BEGINNING\b/i.test(rest), interval: count("INTERVAL|SAMPLE") ?? 1, limit: count("LIMIT") };
+}
+
+/** What can be explained of a statement: itself if it is a query or makes one, without an EXPLAIN before it. */
+export function explainable(text: string): string | null {
+  const plain = text.replace(/^\s*EXPLAIN\s+(EXTENDED\s+)?/i, "");
+  return /^\s*(SELECT|WITH|INSERT|CREATE)\b/i.test(plain) ? plain.trim() : null;
 }
 
 /** What to send, in order. Statements that are not queries go together, so that one sees what the one before made. */

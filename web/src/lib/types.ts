@@ -162,6 +162,14 @@ export interface StatementResult {
   rows?: Value[][] | null;
   text?: string | null;
   query_id?: string | null;
+  plan?: PlanStep | null;
+}
+
+/** A step of a plan and those it reads from; a detail is a word such as `key`, and what it says. */
+export interface PlanStep {
+  title: string;
+  details: [string, string][];
+  inputs: PlanStep[];
 }
 
 export type NodeState = "ok" | "lagging" | "failed" | "starting" | "idle";

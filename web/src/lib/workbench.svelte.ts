@@ -3,12 +3,14 @@
 import { api, ApiError, call, open, parseJson, post, type ErrorBody } from "./api";
 import { plural } from "./format";
 import { lastIncluded } from "./rows";
-import { errorRange, steps, type Step } from "./sql";
+import { errorRange, printingOf, settingOf, steps, type Step } from "./sql";
 import { readEvents } from "./sse";
-import type { Answer, Column, StatementResult, Value } from "./types";
+import type { Answer, Column, PlanStep, StatementResult, TopicEvent, Value } from "./types";
 
 const SHOWN = 1000;
 const LIVE_KEPT = 500;
+const FROM = "auto.offset.reset";
+const WAIT_S = 20;
 
 export interface ResultRow {
   id: string;
@@ -24,6 +26,7 @@ export interface Result {
   /** In words: how many, how long, how fresh. */
   note: string;
   text: string;
+  plan: PlanStep | null;
   queryId: string | null;
   error: ErrorBody | null;
   streaming: boolean;
@@ -39,6 +42,8 @@ export interface Failure {
 export class Workbench {
   results = $state.raw<Result[]>([]);
   running = $state(false);
+  /** Of SET, for what follows. */
+  settings = $state<Record<string, string>>({});
   #abort: AbortController | null = null;
   #next = 0;
 
@@ -68,6 +73,19 @@ export class Workbench {
     }
   }
 
+  get fromBeginning(): boolean {
+    return this.settings[FROM]?.toLowerCase() === "earliest";
+  }
+
+  set fromBeginning(wanted: boolean) {
+    this.#set(FROM, wanted ? "earliest" : null);
+  }
+
+  #set(name: string, value: string | null): void {
+    const { [name]: _, ...others } = this.settings;
+    this.settings = value === null ? others : { ...others, [name]: value };
+  }
+
   stop(): void {
     this.#abort?.abort();
     this.#abort = null;
@@ -83,6 +101,8 @@ export class Workbench {
     try {
       if (step.kind === "statements") return await this.#statements(step, signal);
       if (step.kind === "push") return await this.#push(step, signal);
+      if (step.kind === "print") return await this.#print(step, signal);
+      if (step.kind === "set") return await this.#setting(step, signal);
       await this.#pull(step, signal);
       return null;
     } catch (error) {
@@ -104,9 +124,42 @@ export class Workbench {
     this.#add({ sql: step.text, kind: "rows", columns: answer.columns, rows: numbered(answer.rows), note, total: answer.rows.length });
   }
 
+  /** Kept here and sent with what follows; the server is asked so that it can refuse. */
+  async #setting(step: Step, signal: AbortSignal): Promise<Failure | null> {
+    const failure = await this.#statements(step, signal);
+    const said = settingOf(step.text);
+    if (!failure && said) this.#set(...said);
+    return failure;
+  }
+
+  /** A topic's records as they come. */
+  async #print(step: Step, signal: AbortSignal): Promise<Failure | null> {
+    const wanted = printingOf(step.text);
+    if (!wanted) return this.#statements(step, signal);
+    const columns: Column[] = [["partition", "INTEGER"], ["offset", "BIGINT"], ["time", "VARCHAR"], ["key", "VARCHAR"], ["value", "VARCHAR"]].map(([name, type]) => ({ name: name!, type: type! }));
+    const result = this.#add({ sql: step.text, kind: "live", columns, note: "waiting for records…", streaming: true });
+    let at: Record<string, string> = { from: wanted.fromBeginning || this.fromBeginning ? "earliest" : "latest" };
+    let rows: ResultRow[] = [];
+    let [seen, shown] = [0, 0];
+    try {
+      while (!signal.aborted && shown < (wanted.limit ?? Infinity)) {
+        const query = new URLSearchParams({ ...at, limit: "200", wait: String(WAIT_S) });
+        const page = await call<{ records: TopicEvent[]; next: string }>(`/v1/topics/${encodeURIComponent(wanted.topic)}/records?${query}`, { signal });
+        const kept = page.records.filter((_, n) => (seen + n) % wanted.interval === 0).slice(0, (wanted.limit ?? Infinity) - shown);
+        for (const record of kept) rows.push({ id: `${record.partition}:${record.offset}`, cells: [record.partition, record.offset, iso(record.time_ms), record.key as Value, record.value as Value] });
+        [seen, shown, rows] = [seen + page.records.length, shown + kept.length, rows.slice(-LIVE_KEPT)];
+        this.#replace(result.id, { rows: rows.toReversed(), total: shown, note: `${plural(shown, "record")} so far` });
+        at = { at: page.next };
+      }
+    } finally {
+      this.#replace(result.id, { streaming: false, note: `${plural(shown, "record")}, ${signal.aborted ? "stopped" : "complete"}` });
+    }
+    return null;
+  }
+
   /** The results of those that ran before the one that failed are still results. */
   async #statements(step: Step, signal: AbortSignal): Promise<Failure | null> {
-    const response = await fetchAnswer(step.text, signal);
+    const response = await fetchAnswer(step.text, this.settings, signal);
     for (const result of response.results ?? []) this.#addStatement(result);
     return response.error ? this.#fail(step, response.error) : null;
   }
@@ -116,13 +169,13 @@ export class Workbench {
     const sql = result.statement;
     const note = result.message ?? "";
     if (result.columns && result.rows) {
-      this.#add({ sql, kind: "rows", columns: result.columns, rows: numbered(result.rows), note: note || plural(result.rows.length, "row"), total: result.rows.length, queryId });
-    } else if (result.text) this.#add({ sql, kind: "text", text: result.text, note, queryId });
+      this.#add({ sql, kind: "rows", columns: result.columns, rows: numbered(result.rows), note: note || plural(result.rows.length, "row"), total: result.rows.length, queryId, text: result.text ?? "" });
+    } else if (result.text) this.#add({ sql, kind: "text", text: result.text, plan: result.plan ?? null, note, queryId });
     else this.#add({ sql, kind: "said", note: note || result.kind, queryId });
   }
 
   async #push(step: Step, signal: AbortSignal): Promise<Failure | null> {
-    const response = await open("/v1/query", { ...post({ sql: step.text }, signal), headers: { "Content-Type": "application/json", Accept: "text/event-stream" } });
+    const response = await open("/v1/query", { ...post({ sql: step.text, settings: this.settings }, signal), headers: { "Content-Type": "application/json", Accept: "text/event-stream" } });
     const result = this.#add({ sql: step.text, kind: "live", note: "waiting for rows…", streaming: true });
     let rows: ResultRow[] = [];
     let total = 0;
@@ -164,7 +217,7 @@ export class Workbench {
   }
 
   #add(result: Partial<Result> & Pick<Result, "sql" | "kind">): Result {
-    const whole: Result = { id: (this.#next += 1), columns: [], rows: [], note: "", text: "", queryId: null, error: null, streaming: false, total: 0, ...result };
+    const whole: Result = { id: (this.#next += 1), columns: [], rows: [], note: "", text: "", plan: null, queryId: null, error: null, streaming: false, total: 0, ...result };
     this.results = [...this.results, whole];
     return whole;
   }
@@ -174,14 +227,18 @@ export class Workbench {
   }
 }
 
+function iso(time: number): string {
+  return new Date(time).toISOString();
+}
+
 function numbered(rows: Value[][]): ResultRow[] {
   return rows.map((cells, at) => ({ id: String(at), cells }));
 }
 
 /** A failed statement's answer has a status of its own and still carries the results before it. */
-async function fetchAnswer(sql: string, signal: AbortSignal): Promise<{ results?: StatementResult[]; error?: ErrorBody }> {
+async function fetchAnswer(sql: string, settings: Record<string, string>, signal: AbortSignal): Promise<{ results?: StatementResult[]; error?: ErrorBody }> {
   try {
-    return await api.statements(sql, signal);
+    return await api.statements(sql, signal, settings);
   } catch (error) {
     if (!(error instanceof ApiError) || signal.aborted) throw error;
     return { results: error.results, error: error.body };
