@@ -48,8 +48,8 @@ Plan = PersistentQuery | PushQuery | PullQuery | AskQuery
 LABEL = 8
 """How wide the words are that details begin with."""
 LABELS = frozenset(
-    ("by", "columns", "compute", "format", "headers", "key", "moves", "on", "range", "rows of", "state", "time", "to")
-    + ("topic", "value", "where", "window", "within")
+    {"by", "columns", "compute", "format", "headers", "key", "moves", "on", "range", "rows of", "state", "time", "to"}
+    | {"topic", "value", "where", "window", "within"}
 )
 
 
