@@ -202,6 +202,18 @@ def test_a_push_query(server: Running) -> None:
     assert rows[2].data == {"reason": "limit"}
 
 
+def test_a_push_query_no_faster_than_asked(server: Running) -> None:
+    sql = "SELECT userid, pageid FROM pageviews WHERE pageid LIKE '/every%' EMIT CHANGES EVERY 1 SECOND LIMIT 2;"
+    with follow(server.http, "/v1/query", "POST", json={"sql": sql}) as push:
+        push.take(1)
+        sent = [{"userid": user, "pageid": f"/every/{n}"} for n in range(5) for user in ("a", "b")]
+        server.send("pageviews", sent)
+        rows = push.take(3)
+    # One atomic request, so one interval: of each key the newest, and the limit counts those.
+    assert sorted(each.data["row"] for each in rows[:2]) == [["a", "/every/4"], ["b", "/every/4"]]
+    assert rows[2].data == {"reason": "limit"}
+
+
 def test_a_push_query_as_lines(server: Running) -> None:
     body = {"sql": "SELECT userid FROM pageviews EMIT CHANGES;", "limit": 1}
     headers = {"Accept": "application/x-ndjson"}

@@ -76,7 +76,7 @@ def plan_definition(query: QueryDefinition, catalog: Catalog) -> PersistentQuery
     assert isinstance(statement, SelectStatement)
     push = plan_select(statement, sources)
     assert isinstance(push, PushQuery)
-    return PersistentQuery(sink, push.root, push.emit)
+    return PersistentQuery(sink, push.root, push.emit, every_ms=push.every_ms)
 
 
 def query_spec(query: QueryDefinition, catalog: Catalog, checkpoints: Path) -> QuerySpec:

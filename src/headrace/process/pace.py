@@ -18,4 +18,4 @@ def max_rows(settings: SparkSettings, spec: QuerySpec) -> int:
 
 def pause_ms(settings: SparkSettings, spec: QuerySpec) -> int:
     """The least time between the starts of two micro-batches."""
-    return max(settings.trigger_ms, PACED_MS if spec.rows_per_second else 0)
+    return max(settings.trigger_ms, spec.plan.every_ms or 0, PACED_MS if spec.rows_per_second else 0)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from headrace.coordinate.base import QueryDefinition
 from headrace.deliver.base import FeedEvent
 from headrace.deliver.push import push, push_from_topic
+from headrace.deliver.throttle import throttled
 from headrace.errors import HeadraceError, NotRunning, Overloaded, QueryFailed
 from headrace.server.services import Services
 from headrace.sql.plan import PushQuery
@@ -22,6 +23,15 @@ CHECK_S = 1.0
 class _Shared:
     listeners: int
     definition: asyncio.Future[QueryDefinition]
+
+
+def _paced(events: AsyncIterator[FeedEvent], query: PushQuery) -> AsyncIterator[FeedEvent]:
+    """With EMIT CHANGES EVERY, no faster than that."""
+    if query.every_ms is None:
+        return events
+    names = [column.name for column in query.root.columns]
+    places = [names.index(name) for name in query.key]
+    return throttled(events, places, query.every_ms / 1000, query.limit)
 
 
 class PushQueries:
@@ -40,10 +50,12 @@ class PushQueries:
                 f"{most} push queries are running already", retry_after=5.0, hint="see [server] max_push_queries"
             )
         if query.stateless:
-            return self._counted(push(self._services.delivery, query, from_beginning=from_beginning))
+            unlimited = replace(query, limit=None) if query.every_ms else query
+            events = push(self._services.delivery, unlimited, from_beginning=from_beginning)
+            return self._counted(_paced(events, query))
         if self._services.engine.state()["state"] != "running":
             raise NotRunning("the engine is not running yet, and this query needs it", hint="see /readyz")
-        return self._counted(self._listen(query, sql))
+        return self._counted(_paced(self._listen(query, sql), query))
 
     async def _counted(self, events: AsyncIterator[FeedEvent]) -> AsyncIterator[FeedEvent]:
         self._running += 1
@@ -63,7 +75,7 @@ class PushQueries:
                 self._services.delivery,
                 sink,
                 query.root.columns,
-                limit=query.limit,
+                limit=None if query.every_ms else query.limit,
                 query_id=definition.id,
                 heartbeat_s=CHECK_S,
             )

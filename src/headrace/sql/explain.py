@@ -102,7 +102,8 @@ def _top(plan: Plan) -> _Branch:
             return _Branch(_sink(plan), (_branch(plan.root),))
         case PushQuery():
             runs = "in the server, row by row" if plan.stateless else "as a query on Spark while somebody listens"
-            return _Branch([f"PUSH QUERY  runs {runs}" + _limit(plan.limit)], (_branch(plan.root),))
+            head = f"PUSH QUERY  runs {runs}{_every(plan.every_ms)}{_limit(plan.limit)}"
+            return _Branch([head], (_branch(plan.root),))
         case PullQuery():
             return _pull(plan)
         case AskQuery():
@@ -133,7 +134,10 @@ def _tree(branch: _Branch) -> list[str]:
 def _sink(plan: PersistentQuery) -> list[str]:
     sink = plan.sink
     into = "INSERT INTO " if plan.insert else ""
-    return [f"{into}{sink.kind.upper()} {print_name(sink.name)}  emits {plan.emit}", *_source_details(sink)]
+    return [
+        f"{into}{sink.kind.upper()} {print_name(sink.name)}  emits {plan.emit}{_every(plan.every_ms)}",
+        *_source_details(sink),
+    ]
 
 
 def _describe(node: PlanNode) -> list[str]:
@@ -242,6 +246,10 @@ def _describe_ask(node: AskNode) -> list[str]:
 
 def _orderings(order: Sequence[Ordering]) -> str:
     return ", ".join(print_expression(one.expression) + (" DESC" if one.descending else "") for one in order)
+
+
+def _every(milliseconds: int | None) -> str:
+    return "" if milliseconds is None else f", every {duration_text(milliseconds)}"
 
 
 def _limit(limit: int | None) -> str:

@@ -229,6 +229,8 @@ class PersistentQuery:
     emit: Literal["changes", "final"] = "changes"
     insert: bool = False
     limits: Limits = Limits()
+    every_ms: int | None = None
+    """EMIT CHANGES EVERY: the least time between two batches, each of which has one change of a group."""
 
     @property
     def inputs(self) -> tuple[Source, ...]:
@@ -242,6 +244,10 @@ class PushQuery:
     root: Project
     limit: int | None = None
     emit: Literal["changes", "final"] = "changes"
+    every_ms: int | None = None
+    """EMIT CHANGES EVERY: of rows with the same `key` the newest, that often."""
+    key: tuple[str, ...] = ()
+    """Names of columns of `root`; only with `every_ms`."""
 
     @property
     def stateless(self) -> bool:

@@ -11,6 +11,7 @@ from headrace.sql.ask import is_plain, ordering, plan_question
 from headrace.sql.ask_plan import AskQuery
 from headrace.sql.bind import bind
 from headrace.sql.clauses import Query, SelectItem
+from headrace.sql.every import change_key, every_ms, every_of_table
 from headrace.sql.expressions import Call, ColumnRef, Expression, Span
 from headrace.sql.flatten import flatten, has_table_function
 from headrace.sql.functions import function_of
@@ -53,6 +54,7 @@ def plan_query(statement: CreateAsSelect, sources: Sources) -> PersistentQuery:
         root,
         statement.query.emit or "changes",
         limits=limits_from(statement),
+        every_ms=every_of_table(statement.query, source.scope, _is_grouped(statement.query)),
     )
 
 
@@ -67,6 +69,7 @@ def plan_insert_select(statement: InsertSelect, sources: Sources) -> PersistentQ
         message = "INSERT INTO takes the rows of streams, not the changes of a table"
         raise statement.script.error(message, statement.query.span, "CREATE TABLE … AS SELECT makes a table of it")
     root, window = _plan_persistent(statement.query, source)
+    every_of_table(statement.query, source.scope, grouped=False)
     return PersistentQuery(sink, check_insert(statement, sink, root, window), insert=True)
 
 
@@ -87,7 +90,7 @@ def transient_query(push: PushQuery, name: str) -> PersistentQuery:
     """The push query as one that writes a stream of that name, for running it on Spark."""
     partitions = max(source.partitions for source in push.inputs)
     sink = Source(name, "stream", name, (), push.root.columns, partitions=partitions)
-    return PersistentQuery(sink, push.root, push.emit)
+    return PersistentQuery(sink, push.root, push.emit, every_ms=push.every_ms)
 
 
 def _plan_persistent(query: Query, source: Input) -> tuple[Project, Window | None]:
@@ -126,14 +129,19 @@ def _plan_push(query: Query, source: Input) -> PushQuery:
     if query.order_by:
         hint = "leave out EMIT CHANGES to ask for what there is now"
         raise source.scope.error("changes come in the order they happen", query.order_by[0].expression.span, hint)
+    keys: list[Expression] = list(source.key.parts)
+    window = None
     if _is_grouped(query):
-        below, items, _ = _grouped(query, source, persistent=False)
+        below, items, grouping = _grouped(query, source, persistent=False)
+        keys = [ColumnRef(named.name, type=named.expression.type) for named in grouping.keys]
+        window = grouping.window
     elif query.partition_by:
-        below, items, _ = _partitioned(query, source)
+        below, items, keys = _partitioned(query, source)
     else:
         below, items = _plain(query, source, persistent=False)
     root = Project(below, (), tuple(item.named for item in items))
-    return PushQuery(root, query.limit, query.emit or "changes")
+    key = change_key(query, items, keys, source, window)
+    return PushQuery(root, query.limit, query.emit or "changes", every_ms(query, source.scope), key)
 
 
 def _plan_pull(query: Query, source: Input) -> PullQuery:

@@ -18,8 +18,6 @@ def refuse_pull_only(query: Query, script: Script) -> None:
         raise script.error("SELECT DISTINCT is for a SELECT without EMIT", query.span, "GROUP BY the columns instead")
     if query.offset is not None:
         raise script.error("OFFSET is for a SELECT without EMIT", query.span, "leave it out")
-    if query.every is not None:
-        raise script.error("EVERY is not supported yet", query.span, "leave it out", unsupported=True)
 
 
 def _refuse_read(read: Relation | JoinClause, script: Script, hint: str) -> None:
