@@ -94,6 +94,17 @@ class StoreSettings(Settings, frozen=True):
     """Connections that serve pull queries side by side."""
 
 
+class ViewsSettings(Settings, frozen=True):
+    check_every_seconds: float = 30.0
+    """How often some rows of one view, the views in turns, are computed again from the log and compared; 0 is never."""
+    check_rows: int = 50
+    """Rows of one such check."""
+    check_seconds: float = 1.0
+    """Longest time of one such check; what takes longer is given up and counted."""
+    repair_every_seconds: float = 0
+    """How often closed windows are computed again with what came too late; 0 is only when asked to."""
+
+
 class SparkSettings(Settings, frozen=True):
     master: str = "local[*]"
     """Spark's master. A cluster needs the log on Kafka."""
@@ -169,6 +180,7 @@ class ProjectSettings(Settings, frozen=True):
     """Folder of log, checkpoints and views, relative to the project."""
     log: LogSettings = LogSettings()
     store: StoreSettings = StoreSettings()
+    views: ViewsSettings = ViewsSettings()
     spark: SparkSettings = SparkSettings()
     server: ServerSettings = ServerSettings()
     collect: CollectSettings = CollectSettings()

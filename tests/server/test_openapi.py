@@ -95,6 +95,10 @@ ANSWERS: list[tuple[str, str, Any, int, Any]] = [
     ("GET", "/v1/views/users", None, 200, models.ViewModel),
     ("GET", "/v1/views/users/rows", None, 200, models.QueryAnswer),
     ("GET", "/v1/views/users/why?id=a", None, 200, models_trust.WhyAnswer),
+    ("GET", "/v1/views/users/revisions", None, 200, models_trust.Revisions),
+    ("GET", "/v1/views/users/check", None, 200, models_trust.CheckAnswer),
+    ("POST", "/v1/views/users/check", None, 200, models_trust.CheckAnswer),
+    ("GET", "/v1/checks", None, 200, models_trust.ChecksAnswer),
     ("GET", "/v1/overview", None, 200, models.Overview),
     ("GET", "/v1/overview/history", None, 200, models.RatesHistory),
     ("GET", "/registry", None, 200, dict[str, str]),
@@ -143,7 +147,11 @@ def test_answers_are_as_described(server: Running, document: dict[str, Any]) -> 
 
 # Checked where what they need is there: somebody who replies (test_queues), records to delete (test_records), groups
 # with members (test_groups).
-ELSEWHERE = {("POST", "/v1/requests/{topic}"), ("DELETE", "/v1/topics/{topic}/records")} | {
+ELSEWHERE = {
+    ("POST", "/v1/requests/{topic}"),
+    ("DELETE", "/v1/topics/{topic}/records"),
+    ("POST", "/v1/views/{view}/repair"),  # tests/views/test_repair.py
+} | {
     (endpoint.method, endpoint.path) for endpoint in groups.ENDPOINTS if "{group}" in endpoint.path
 }
 

@@ -1,4 +1,4 @@
-"""`headrace view why`: where a number comes from."""
+"""`headrace view why`, `repair` and `check`: where a number comes from, and whether it is right."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ WindowArgument = Annotated[
 
 def register(app: typer.Typer) -> None:
     app.command("why", epilog='Example:  headrace view why views_per_minute /pricing "2026-11-15 13:59"')(why)
+    app.command("repair", epilog="Example:  headrace view repair views_per_minute --dry-run")(repair)
+    app.command("check", epilog="Example:  headrace view check views_per_minute --rows 500")(check)
 
 
 def why(
@@ -54,6 +56,73 @@ def why(
         print_why(body)
     if body["verdict"] == "different":
         raise typer.Exit(1)
+
+
+def repair(
+    view: ViewArgument,
+    window: Annotated[str | None, typer.Option(help="Only windows that contain this moment.")] = None,
+    start: Annotated[str | None, typer.Option("--from", help="Only windows that end at or after this.")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Only windows that begin at or before this.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compute closed windows again with what came too late for them."""
+    body = {
+        "start": _moment_text(start or window),
+        "end": _moment_text(end or window),
+        "dry_run": dry_run,
+    }
+    with open_api(project, url, api_key) as api:
+        done = api.post(f"/v1/views/{view}/repair", body)
+    if as_json:
+        print_json(done)
+        return
+    for one in done["revisions"]:
+        key = ", ".join(cell(value) for value in one["key"].values())
+        print(f"  {local_time(one['window']['start_ms'])}  {key}   {_or_none(one['old'])}  →  {_or_none(one['new'])}")
+    verb = "would be revised" if dry_run else "revised"
+    late, windows = _count(done["late"], "late record"), _count(done["windows"], "window")
+    print(f"{_count(done['revised'], 'row')} {verb}: {late} in {windows}")
+    if done["waiting"]:
+        print(f"{done['waiting']} not closed yet: repair again later")
+    if done["missing"]:
+        print(f"some could not be computed: retention has removed records of {', '.join(done['missing'])}")
+
+
+def check(
+    view: ViewArgument,
+    rows: Annotated[int, typer.Option(help="How many rows to compute again.", min=1, max=10_000)] = 50,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compute some rows again from the log and compare. Exits with 1 if a row differs."""
+    with open_api(project, url, api_key) as api:
+        body = api.post(f"/v1/views/{view}/check", rows=rows)
+    if as_json:
+        print_json(body)
+    else:
+        for one in body["drift"]:
+            key = ", ".join(cell(value) for value in one["key"].values())
+            since = f"{local_time(one['window']['start_ms'])}  " if one["window"] else ""
+            print(f"  {since}{key}   served {_or_none(one['served'])}   the log says {_or_none(one['recomputed'])}")
+        said = "all as the log says ✓" if not body["drifted"] else f"{_count(body['drifted'], 'row')} DIFFER"
+        skipped = f", {body['skipped']} checks given up" if body["skipped"] else ""
+        print(f"{_count(body['rows'], 'row')} checked so far{skipped}: {said}")
+    if body["drifted"]:
+        raise typer.Exit(1)
+
+
+def _moment_text(text: str | None) -> str | None:
+    return None if text is None else str(parse_moment(text))
+
+
+def _or_none(row: dict[str, Any] | None) -> str:
+    return "no row" if row is None else _row(row)
 
 
 def key_columns(columns: list[str], text: str) -> dict[str, str]:
@@ -97,6 +166,10 @@ def print_why(body: dict[str, Any]) -> None:
     shown = "no row" if body["row"] is None else _row(body["row"])
     print(f"  {shown}          version {body['version']}, through arrival {body['through']['arrival']:,}")
     _print_records(body)
+    revision = body["revision"]
+    if revision:
+        was = _or_none(revision["old"])
+        print(f"  revised     {local_time(revision['time_ms'])}, with {revision['late']} late; before: {was}")
     _print_late(body)
     for letter in body["dead"][-3:]:
         print(f"  dead        a letter would have belonged here: {letter['reason']}   {letter['text'][:80]}")

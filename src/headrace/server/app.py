@@ -28,6 +28,7 @@ from headrace.server import (
     requests,
     statements,
     topics,
+    trust,
     views,
     why,
 )
@@ -60,6 +61,7 @@ API: tuple[Endpoint, ...] = (
     *queries.ENDPOINTS,
     *views.ENDPOINTS,
     *why.ENDPOINTS,
+    *trust.ENDPOINTS,
     *registry.ENDPOINTS,
     *registry_settings.ENDPOINTS,
     *overview.ENDPOINTS,

@@ -11,6 +11,7 @@ from headrace.clock import Clock
 from headrace.collect.decode import EventCollector
 from headrace.collect.http.bodies import BodyBudget
 from headrace.config import Project
+from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog, create_internal_topics
 from headrace.coordinate.project import apply_project
 from headrace.coordinate.reports import REPORT_FILE, ReportReader
@@ -85,6 +86,8 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
 
         follow_views()
         catalog.on_change(follow_views)
+        care = ViewCare(log, catalog, followers.view, clock, settings.views)
+        closing.callback(care.close)
         yield Services(
             project=project,
             clock=clock,
@@ -95,6 +98,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             engine=engine,
             followers=followers,
             delivery=delivery,
+            care=care,
             collector=EventCollector(log, clock, settings.collect),
             auth=auth,
             metrics=Metrics(),

@@ -142,4 +142,13 @@ class State(Collector):
         lag = GaugeMetricFamily("headrace_view_lag_records", "Changes a view has not applied yet.", labels=["view"])
         for name in self._services.followers.names():
             lag.add_metric([name], self._services.followers.lag(name))
-        yield lag
+        checked = CounterMetricFamily(
+            "headrace_view_checked_rows", "Rows computed again from the log and compared.", labels=["view"]
+        )
+        drift = GaugeMetricFamily(
+            "headrace_view_drift_rows", "Rows known not to be what the log says; should be 0.", labels=["view"]
+        )
+        for (name, _), known in sorted(self._services.care.checked.items()):
+            checked.add_metric([name], known.rows)
+            drift.add_metric([name], len(known.drift))
+        yield from (lag, checked, drift)

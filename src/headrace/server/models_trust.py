@@ -58,6 +58,63 @@ class IncludedModel(Model, frozen=True):
     changelog: dict[str, int]
 
 
+class RevisionModel(Model, frozen=True):
+    """A row as it was and as it is, with what came too late. Null where there is none."""
+
+    key: dict[str, Any]
+    window: BoundsModel
+    old: dict[str, Any] | None
+    new: dict[str, Any] | None
+    late: Count
+    time_ms: int
+
+
+class Revisions(Model, frozen=True):
+    revisions: list[RevisionModel]
+    total: Count
+
+
+class RepairRequest(Model, frozen=True):
+    start: str | None = None
+    end: str | None = None
+    dry_run: bool = False
+
+
+class RepairAnswer(Model, frozen=True):
+    view: str
+    windows: Count
+    late: Count
+    revised: Count
+    revisions: list[RevisionModel]
+    waiting: Count
+    missing: list[str]
+    dry_run: bool
+
+
+class DriftModel(Model, frozen=True):
+    key: dict[str, Any]
+    window: BoundsModel | None
+    served: dict[str, Any] | None
+    recomputed: dict[str, Any] | None
+    time_ms: int
+
+
+class CheckAnswer(Model, frozen=True):
+    view: str
+    version: int
+    rounds: Count
+    rows: Count
+    skipped: Count
+    passes: Count
+    last_ms: int
+    drifted: Count
+    drift: list[DriftModel]
+
+
+class ChecksAnswer(Model, frozen=True):
+    checks: list[CheckAnswer]
+
+
 class WhyAnswer(Model, frozen=True, kw_only=True):
     view: str
     version: int
@@ -80,3 +137,4 @@ class WhyAnswer(Model, frozen=True, kw_only=True):
     looked_at: Count
     missing: list[str]
     took_ms: float
+    revision: RevisionModel | None

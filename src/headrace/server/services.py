@@ -12,6 +12,7 @@ from headrace.clock import Clock
 from headrace.collect.base import Collector
 from headrace.collect.http.bodies import BodyBudget, BodyLimits
 from headrace.config import Project
+from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.status import EngineStatus
@@ -66,6 +67,8 @@ class Services(Intake):
     engine: EngineStatus
     followers: Followers
     delivery: Delivery
+    care: ViewCare
+    """Repairs views and checks that they are right."""
     rates: Rates
     dead_letters: DeadLetterIndex
     answers: BodyBudget

@@ -21,6 +21,7 @@ from headrace.server.models_trust import (
     IncludedModel,
     LateModel,
     RecordModel,
+    RevisionModel,
     WhyAnswer,
 )
 from headrace.server.names import resolve
@@ -30,6 +31,7 @@ from headrace.server.views import find_view
 from headrace.sql.casting import caster
 from headrace.sql.source import Source
 from headrace.store.json_rows import to_json_rows
+from headrace.store.revisions import Revision, parse_row
 from headrace.types import VARCHAR, Column, Varchar, display_name
 from headrace.views.ledger import LateEntry
 from headrace.views.origins import Below
@@ -58,6 +60,7 @@ async def explain_row(request: Request, services: Services) -> Response:
             None if window is None else moment(window, "window"),
             page,
             partial(source_subject, services.catalog),
+            services.care.revisions,
         )
     )
     return json_response(why_model(found, services))
@@ -115,6 +118,7 @@ def why_model(found: Why, services: Services) -> WhyAnswer:
         looked_at=found.looked_at,
         missing=sorted(found.missing),
         took_ms=round(found.took_ms, 1),
+        revision=None if found.revision is None else revision_model(found.revision),
     )
 
 
@@ -163,6 +167,19 @@ def late_model(entry: LateEntry) -> LateModel:
     row = msgspec.json.decode(entry.row)
     return LateModel(
         entry.topic, entry.partition, entry.offset, entry.time_ms, entry.stream_time, entry.late_by_ms, row
+    )
+
+
+def revision_model(revision: Revision) -> RevisionModel:
+    window = bounds_model((revision.window_start, revision.window_end))
+    assert window is not None
+    return RevisionModel(
+        parse_row(revision.key),
+        window,
+        parse_row(revision.old),
+        parse_row(revision.new),
+        revision.late,
+        revision.time_ms,
     )
 
 

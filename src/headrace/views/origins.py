@@ -10,8 +10,10 @@ from headrace.errors import DeadlineExceeded
 from headrace.log.base import Log
 from headrace.sql.functions.arrays import hashable
 from headrace.sql.plan import Aggregate, Join, walk
+from headrace.store.revisions import Revisions
 from headrace.views.compare import differences
 from headrace.views.evaluate import Evaluation, Question, answer
+from headrace.views.late import admitted_late, row_revision
 from headrace.views.reading import Reader
 from headrace.views.subject import Subject, SubjectOf
 from headrace.views.traced import Bounds, Origin, Traced
@@ -33,7 +35,12 @@ class Below:
 
 
 def trace_down(
-    log: Log, origins: Sequence[Origin], subject_of: SubjectOf, deadline: float, depth: int = 0
+    log: Log,
+    origins: Sequence[Origin],
+    subject_of: SubjectOf,
+    deadline: float,
+    revisions: Revisions | None = None,
+    depth: int = 0,
 ) -> dict[Origin, Below]:
     """For those of the records that a query wrote. What there is no time for is left out."""
     found: dict[Origin, Below] = {}
@@ -42,23 +49,26 @@ def trace_down(
         if subject is None or subject.query_id is None or depth >= DEEPEST or time.monotonic() > deadline:
             continue
         try:
-            row = _reproduced(log, subject, origin, deadline)
+            row = _reproduced(log, subject, origin, deadline, revisions)
         except DeadlineExceeded:
             continue
         newest = sorted(row.origins, key=lambda one: one.arrival, reverse=True)[:SAMPLES] if row else []
-        deeper = trace_down(log, newest, subject_of, deadline, depth + 1)
+        deeper = trace_down(log, newest, subject_of, deadline, revisions, depth + 1)
         found[origin] = Below(
             subject.query_id, len(row.origins) if row else 0, tuple(newest), _same(subject, origin, row), deeper
         )
     return found
 
 
-def _reproduced(log: Log, subject: Subject, origin: Origin, deadline: float) -> Traced | None:
+def _reproduced(
+    log: Log, subject: Subject, origin: Origin, deadline: float, revisions: Revisions | None
+) -> Traced | None:
     """The row again. What its batch had read is not written down: it is what had arrived when the row did, or a little
     less. So a little less is tried."""
     cut, found = origin.arrival, None
+    late = admitted_late(log, subject, row_revision(revisions, subject, origin.values, origin.window))
     for _ in range(TRIES):
-        again = _computed(log, subject, origin, cut, deadline)
+        again = _computed(subject, origin, Reader(log, cut, late, deadline=deadline))
         if again is None:
             break
         found = found or again
@@ -68,7 +78,7 @@ def _reproduced(log: Log, subject: Subject, origin: Origin, deadline: float) -> 
     return found
 
 
-def _computed(log: Log, subject: Subject, origin: Origin, cut: int, deadline: float) -> Traced | None:
+def _computed(subject: Subject, origin: Origin, reader: Reader) -> Traced | None:
     key = tuple(hashable(origin.values[column.name]) for column in subject.source.key)
     stateless = not any(isinstance(node, Aggregate | Join) for node in walk(subject.query.root))
     window: Bounds | None = None
@@ -77,7 +87,7 @@ def _computed(log: Log, subject: Subject, origin: Origin, cut: int, deadline: fl
     elif stateless and subject.source.timestamp is None:
         # A projection keeps the time: only records of that very moment can have made it.
         window = (origin.time_ms, origin.time_ms + 1)
-    rows = answer(Evaluation(Reader(log, cut, deadline=deadline)), Question(subject.query, key, window))
+    rows = answer(Evaluation(reader), Question(subject.query, key, window))
     if subject.source.kind == "table":
         return rows[-1] if rows else None
     alike = [row for row in rows if row.time == origin.time_ms and _same(subject, origin, row)]

@@ -131,7 +131,9 @@ class Reader:
             self.missing.add(topic)
         if start < ends.end:
             yield from self._until(self.log.read(topic, number, start, ends.end, columns), wanted.closes)
-        yield from self._chosen(topic, number, self.late.get((topic, number), ()), columns, ends)
+        if wanted.closes is not None:
+            # Without a moment at which to stop, they have been read with the others.
+            yield from self._chosen(topic, number, self.late.get((topic, number), ()), columns, ends)
 
     def _until(self, frames: Iterable[Records], closes: int | None) -> Iterator[Records]:
         """Up to the cut, and to where stream time closed the window: neither ever goes back."""

@@ -69,3 +69,17 @@ EVERYTHING = Wanted()
 
 def key_of(values: Values, names: tuple[str, ...]) -> tuple[Any, ...]:
     return tuple(hashable(values[name]) for name in names)
+
+
+def plain(part: Any) -> Any:
+    """The value that `hashable` was given.
+
+    >>> plain(hashable([1, None]))
+    [1, None]
+    """
+    kind, inner = part
+    if kind == "array":
+        return [plain(element) for element in inner]
+    if kind == "map":
+        return {key: plain(value) for key, value in inner}
+    return inner

@@ -17,16 +17,18 @@ from headrace.sql.functions.arrays import hashable
 from headrace.sql.plan import scanned
 from headrace.sql.source import Source
 from headrace.store.base import Position, ViewStore
+from headrace.store.revisions import Revision, Revisions
 from headrace.types import BIGINT, BOOLEAN, display_name
 from headrace.views.aggregates import windows_of
 from headrace.views.compare import differences
 from headrace.views.dead import DeadRecord, dead_records
 from headrace.views.evaluate import Evaluation, Question, answer
-from headrace.views.ledger import LateEntry, places_of, read_ledger
+from headrace.views.late import admitted_late, late_records, row_revision
+from headrace.views.ledger import LateEntry
 from headrace.views.origins import Below, trace_down
-from headrace.views.reading import Offsets, Reader
+from headrace.views.reading import Reader
 from headrace.views.subject import Subject, SubjectOf, row_predicate, served_rows
-from headrace.views.traced import Bounds, Origin, key_of
+from headrace.views.traced import Bounds, Origin
 
 Order = Literal["newest", "oldest", "largest"]
 
@@ -70,6 +72,8 @@ class Why:
     missing: frozenset[str] = field(default_factory=frozenset)
     """Topics that no longer hold everything: the row cannot be computed again."""
     took_ms: float = 0.0
+    revision: Revision | None = None
+    """The newest repair that counted something late in it."""
 
     @property
     def verdict(self) -> Literal["equal", "different", "unknown"]:
@@ -86,6 +90,7 @@ def why(
     at: int | None = None,
     page: Page | None = None,
     subject_of: SubjectOf = lambda name: None,
+    revisions: Revisions | None = None,
     seconds: float = 30.0,
 ) -> Why:
     """Explain the row with that key: in the window that begins at or contains `at`, or in the newest."""
@@ -95,10 +100,12 @@ def why(
     served = served_rows(log, subject, store, row_predicate(subject.source, key, window))
     row = next(iter(served.rows), None)
     asked = tuple(hashable(key[column.name]) for column in subject.source.key)
-    reader = Reader(log, served.cut, deadline=started + seconds)
+    revision = row_revision(revisions, subject, key, window)
+    reader = Reader(log, served.cut, admitted_late(log, subject, revision), deadline=started + seconds)
     found = answer(Evaluation(reader), Question(subject.query, asked, window))
     again = found[-1] if found else None
-    late = late_records(log, subject, asked, window)
+    counted = revision.ledger if revision is not None else 0
+    late = [entry for entry in late_records(log, subject, asked, window) if entry.place >= counted]
     ordered = _ordered(subject, again.origins if again else (), page.order)
     shown = ordered[page.skip : page.skip + page.limit]
     oldest = _ordered(subject, again.origins if again else (), "oldest")
@@ -111,7 +118,7 @@ def why(
         differences(subject.query, row, again.values if again else None),
         len(ordered),
         shown,
-        trace_down(log, shown, subject_of, started + seconds),
+        trace_down(log, shown, subject_of, started + seconds, revisions),
         oldest[0] if oldest else None,
         oldest[-1] if oldest else None,
         late,
@@ -122,6 +129,7 @@ def why(
         reader.looked_at,
         frozenset(reader.missing),
         (time.monotonic() - started) * 1000,
+        revision,
     )
 
 
@@ -150,42 +158,6 @@ def _choose_window(
         raise NotFound(f"`{name}` has no window of this key{'' if at is None else ' then'}", hint="see its rows")
     # There is no row; perhaps all that belongs there came too late.
     return windows_of(replace(window, advance_ms=window.advance_ms or window.size_ms), at)[-1]
-
-
-def late_records(log: Log, subject: Subject, key: tuple[Any, ...], window: Bounds | None) -> list[LateEntry]:
-    """What came too late for this row."""
-    aggregate = subject.aggregate
-    if aggregate is None or aggregate.window is None or window is None:
-        return []
-    entries = read_ledger(log, subject.late_topic, between=window)
-    if aggregate.window.kind != "session":
-        entries = [entry for entry in entries if entry.window == window]
-    places = places_of(entries)
-    if not places:
-        return []
-    own = _with_key(log, subject, places, key)
-    return [entry for entry in entries if (entry.topic, entry.partition, entry.offset) in own]
-
-
-def _with_key(log: Log, subject: Subject, places: Offsets, key: tuple[Any, ...]) -> set[tuple[str, int, int]]:
-    return {place for place, found in late_keys(log, subject, places).items() if key in found}
-
-
-def late_keys(log: Log, subject: Subject, places: Offsets) -> dict[tuple[str, int, int], set[tuple[Any, ...]]]:
-    """The keys, as the sink has them, of the groups that records would have belonged to."""
-    aggregate = subject.aggregate
-    assert aggregate is not None
-    reader = Reader(log, log.snapshot().arrival, only=places)
-    computed = {named.name: compile_expression(named.expression) for named in aggregate.keys}
-    # The sink's key columns are the aggregate's keys, in the order of the sink.
-    names = tuple(named.expression.name for named in subject.query.root.key if isinstance(named.expression, ColumnRef))
-    found: dict[tuple[str, int, int], set[tuple[Any, ...]]] = {}
-    for row in Evaluation(reader).rows(aggregate.input):
-        values = {name: compute(row.values) for name, compute in computed.items()}
-        for origin in row.origins:
-            place = (origin.topic, origin.partition, origin.offset)
-            found.setdefault(place, set()).add(key_of(values, names))
-    return found
 
 
 def _ordered(subject: Subject, origins: Iterable[Origin], order: Order) -> list[Origin]:

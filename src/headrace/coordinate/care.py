@@ -1,0 +1,137 @@
+"""Care for the views, in the background of the server: repairs on a schedule, and checking that stream equals batch."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from headrace.clock import Clock
+from headrace.config import ViewsSettings
+from headrace.coordinate.base import ViewDefinition
+from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.subjects import view_subject
+from headrace.errors import HeadraceError, UsageError
+from headrace.log.base import Log
+from headrace.store.arrivals import has_arrivals
+from headrace.store.base import ViewStore
+from headrace.store.revisions import Revisions
+from headrace.types import display_name
+from headrace.views.check import DRIFT_SPEC, Checked, Drift, append_drift, check_round
+from headrace.views.repair import Repaired, repair
+from headrace.views.traced import Bounds
+
+logger = logging.getLogger("headrace.views")
+
+LOOK_S = 0.5
+
+
+class ViewCare:
+    """One thread. What it knows of a view is by name and version; it is news, not state: a check begins anew with the
+    server, a repair goes by what the log says."""
+
+    def __init__(
+        self, log: Log, catalog: Catalog, store_of: Callable[[str], ViewStore], clock: Clock, settings: ViewsSettings
+    ) -> None:
+        self._log, self._catalog, self._store_of = log, catalog, store_of
+        self._clock, self._settings = clock, settings
+        self.revisions = Revisions(log)
+        self.checked: dict[tuple[str, int], Checked] = {}
+        self._repairing = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="headrace-care", daemon=True)
+        self._thread.start()
+
+    def repair(self, view: ViewDefinition, only: Bounds | None = None, dry_run: bool = False) -> Repaired:
+        """One repair at a time: two at once would write the same rows twice."""
+        subject = view_subject(self._catalog, view)
+        with self._repairing:
+            store = self._store_of(view.name)
+            return repair(self._log, subject, store, self._clock, self.revisions, only, dry_run)
+
+    def check(self, view: ViewDefinition, rows: int | None = None, seconds: float | None = None) -> list[Drift]:
+        """One round over a view. Returns what is new."""
+        subject = view_subject(self._catalog, view)
+        known = self.checked.setdefault((view.name, view.version), Checked())
+        deadline = time.monotonic() + (seconds or self._settings.check_seconds)
+        news = check_round(
+            self._log,
+            subject,
+            self._store_of(view.name),
+            self.revisions,
+            known,
+            self._clock.now_ms(),
+            rows or self._settings.check_rows,
+            deadline,
+        )
+        if news:
+            self._log.create_topic(DRIFT_SPEC)
+            self._log.append([append_drift(news)]).result()
+        for one in news:
+            _say(one)
+        return news
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        """Nothing is due at the start: a server that comes up has other things to do."""
+        next_check = self._clock.monotonic() + self._settings.check_every_seconds
+        next_repair = self._clock.monotonic() + self._settings.repair_every_seconds
+        turn = 0
+        while not self._stop.wait(LOOK_S):
+            now = self._clock.monotonic()
+            if not has_arrivals(self._log):
+                continue
+            if self._settings.check_every_seconds > 0 and now >= next_check:
+                turn += 1
+                self._check_next(turn)
+                next_check = self._clock.monotonic() + self._settings.check_every_seconds
+            if self._settings.repair_every_seconds > 0 and now >= next_repair:
+                self._repair_all()
+                next_repair = self._clock.monotonic() + self._settings.repair_every_seconds
+
+    def _check_next(self, turn: int) -> None:
+        """A round over one view, the views in turns."""
+        views = [view for view in self._catalog.views() if view.query_id is not None]
+        if views:
+            self._guarded("checked", lambda view: self.check(view), views[turn % len(views)])
+
+    def _repair_all(self) -> None:
+        for view in self._catalog.views():
+            if self._stop.is_set():
+                return
+            if view.query_id is not None:
+                self._guarded("repaired", self._repair_and_say, view)
+
+    def _repair_and_say(self, view: ViewDefinition) -> None:
+        try:
+            done = self.repair(view)
+        except UsageError:
+            return  # nothing comes too late for it
+        if done.revised:
+            logger.info("`%s`: %d rows revised, %d late records", view.name, len(done.revised), done.late)
+
+    def _guarded(self, what: str, work: Callable[[ViewDefinition], object], view: ViewDefinition) -> None:
+        try:
+            work(view)
+        except (HeadraceError, OSError) as error:
+            logger.warning("view `%s` could not be %s: %s", display_name(view.name), what, error)
+        except Exception:
+            logger.exception("view `%s` could not be %s", display_name(view.name), what)
+
+
+def _say(drift: Drift) -> None:
+    if drift.right:
+        logger.info("view `%s` %s %s is right again", drift.view, drift.key, drift.window or "")
+    else:
+        logger.error(
+            "view `%s` %s %s is served as %s, but the log says %s",
+            drift.view,
+            drift.key,
+            drift.window or "",
+            drift.served,
+            drift.recomputed,
+        )

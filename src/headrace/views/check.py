@@ -1,0 +1,230 @@
+"""Stream equals batch, continually: some rows of a view at a time are computed again from the log and compared.
+
+A round costs little: a few rows, one reading of what they are made of, and a deadline. Rounds go through the view from
+end to end, and in between look at what closed last. What differs is drift; there should be none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import DeadlineExceeded, UsageError
+from headrace.log.base import NO_STREAM_TIME, TIME, Append, Log, TopicSpec
+from headrace.log.schema import arrow_type
+from headrace.sql.expressions import ColumnRef, Comparison, Expression, Literal
+from headrace.sql.functions.arrays import hashable
+from headrace.sql.plan import scanned
+from headrace.store.base import ViewStore
+from headrace.store.revisions import Revisions, row_text
+from headrace.types import BIGINT, BOOLEAN, VARCHAR, Column
+from headrace.views.compare import differences
+from headrace.views.evaluate import Evaluation, Question, answer
+from headrace.views.late import admitted_late, row_revision
+from headrace.views.reading import Reader
+from headrace.views.subject import Served, Subject, row_predicate, served_rows
+from headrace.views.traced import Bounds, Traced
+
+DRIFT_TOPIC = "_drift"
+DRIFT_COLUMNS = (
+    Column("VIEW", VARCHAR),
+    Column("VERSION", BIGINT),
+    Column("KEY", VARCHAR),
+    Column("WINDOW_START", BIGINT),
+    Column("WINDOW_END", BIGINT),
+    Column("SERVED", VARCHAR),
+    Column("RECOMPUTED", VARCHAR),
+    Column("RIGHT", BOOLEAN),
+)
+DRIFT_SPEC = TopicSpec(DRIFT_TOPIC, value=DRIFT_COLUMNS, role="derived")
+
+MOST_IN_WINDOW = 2000
+
+RowId = tuple[str, Bounds | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A row that is not what the log says. `right`: it was, and is no more."""
+
+    view: str
+    version: int
+    key: str
+    window: Bounds | None
+    served: str | None
+    recomputed: str | None
+    time_ms: int
+    right: bool = False
+
+    @property
+    def row(self) -> RowId:
+        return self.key, self.window
+
+
+@dataclass(slots=True)
+class Checked:
+    """How a view has done so far. `cursor` is where the next round goes on."""
+
+    rounds: int = 0
+    rows: int = 0
+    skipped: int = 0
+    """Rounds that were given up: too much to read, or retention has taken it away."""
+    drift: dict[RowId, Drift] = field(default_factory=dict)
+    """What differs now."""
+    last_ms: int = 0
+    cursor: Any = None
+    passes: int = 0
+    """How often all rows have been looked at."""
+
+
+def check_round(
+    log: Log,
+    subject: Subject,
+    store: ViewStore,
+    revisions: Revisions,
+    known: Checked,
+    now_ms: int,
+    rows: int,
+    deadline: float,
+) -> list[Drift]:
+    """One round. Returns what is new: drift that was found, and rows that are right again."""
+    newest = known.rounds % 2 == 1
+    known.rounds, known.last_ms = known.rounds + 1, now_ms
+    served = _sample(log, subject, store, known, rows, newest)
+    news: list[Drift] = []
+    by_window: dict[Bounds | None, list[dict[str, Any]]] = {}
+    for row in served.rows:
+        window = (row["WINDOWSTART"], row["WINDOWEND"]) if subject.source.window else None
+        by_window.setdefault(window, []).append(row)
+    for window, some in by_window.items():
+        whole = newest and window is not None and subject.query.emit == "changes"
+        if whole and window is not None:
+            # All of its rows: one that is missing would otherwise never be looked at.
+            some = served_rows(log, subject, store, row_predicate(subject.source, {}, window), (), MOST_IN_WINDOW).rows
+        try:
+            again = _recomputed(log, subject, revisions, served, some, window, deadline, whole)
+        except (DeadlineExceeded, UsageError):
+            again = None
+        if again is None:
+            known.skipped += 1
+            continue
+        for row in some:
+            known.rows += 1
+            news += _compare(subject, row, again.pop(_key(subject, row), None), window, known, now_ms)
+        if whole and len(some) < MOST_IN_WINDOW:
+            for missing in again.values():
+                news += _compare(subject, None, missing, window, known, now_ms)
+        if whole:
+            break
+    return news
+
+
+def _sample(log: Log, subject: Subject, store: ViewStore, known: Checked, rows: int, newest: bool) -> Served:
+    """The next rows from where the last round ended, or those that changed last. Only closed windows: the others are
+    still being made."""
+    windowed = subject.source.window is not None
+    column = Column("WINDOWSTART", BIGINT) if windowed else subject.source.key[0]
+    predicate: Expression | None = None
+    if not newest and known.cursor is not None:
+        last = Literal(known.cursor, type=column.type)
+        predicate = Comparison(">=" if windowed else ">", ColumnRef(column.name, type=column.type), last, type=BOOLEAN)
+    order = (("WINDOWSTART" if windowed else "ROWTIME", True),) if newest else ((column.name, False),)
+    served = served_rows(log, subject, store, predicate, order, rows)
+    if not newest:
+        if len(served.rows) < rows:
+            known.cursor, known.passes = None, known.passes + 1
+        else:
+            last_value = served.rows[-1][column.name]
+            # More rows of one window than a round takes must not hold it up for ever.
+            known.cursor = last_value + 1 if windowed and last_value == known.cursor else last_value
+    if windowed:
+        served = Served([row for row in served.rows if _is_closed(log, subject, row)], served.position, served.cut)
+    return served
+
+
+def _is_closed(log: Log, subject: Subject, row: dict[str, Any]) -> bool:
+    """Whether nothing is added to it any more. A window of a source is that source's to close."""
+    window = subject.aggregate.window if subject.aggregate is not None else None
+    if window is None:
+        return True
+    topic = scanned(subject.query.root)[0].topic
+    stream_time = log.snapshot().stream_times.get(topic, NO_STREAM_TIME)
+    gap = window.size_ms if window.kind == "session" else 0
+    return bool(row["WINDOWEND"] + gap + window.grace_ms <= stream_time)
+
+
+def _recomputed(
+    log: Log,
+    subject: Subject,
+    revisions: Revisions,
+    served: Served,
+    rows: list[dict[str, Any]],
+    window: Bounds | None,
+    deadline: float,
+    whole: bool,
+) -> dict[tuple[Any, ...], Traced] | None:
+    """The rows again, by key; None if the log no longer holds what they are made of."""
+    late: dict[tuple[str, int], set[int]] = {}
+    for row in rows:
+        revision = row_revision(revisions, subject, row, window)
+        for at, offsets in admitted_late(log, subject, revision).items():
+            late.setdefault(at, set()).update(offsets)
+    admitted = {at: sorted(offsets) for at, offsets in late.items()}
+    reader = Reader(log, served.cut, admitted, deadline=deadline)
+    keys = None if whole else frozenset(_key(subject, row) for row in rows)
+    question = Question(subject.query, window=window, keys=keys)
+    found = {_key(subject, row.values): row for row in answer(Evaluation(reader), question)}
+    return None if reader.missing else found
+
+
+def _key(subject: Subject, row: Any) -> tuple[Any, ...]:
+    return tuple(hashable(row[column.name]) for column in subject.source.key)
+
+
+def _compare(
+    subject: Subject,
+    row: dict[str, Any] | None,
+    again: Traced | None,
+    window: Bounds | None,
+    known: Checked,
+    now_ms: int,
+) -> list[Drift]:
+    source = subject.source
+    values = again.values if again is not None else None
+    key = row_text(source.key, row or values or {})
+    before = known.drift.get((key, window))
+    served_text = None if row is None else row_text(source.value, row)
+    if not differences(subject.query, row, values):
+        if before is None:
+            return []
+        del known.drift[key, window]
+        return [Drift(source.name, subject.version, key, window, served_text, served_text, now_ms, right=True)]
+    text = None if values is None else row_text(source.value, values)
+    found = Drift(source.name, subject.version, key, window, served_text, text, now_ms)
+    known.drift[found.row] = found
+    return [] if before is not None and (before.served, before.recomputed) == (served_text, text) else [found]
+
+
+def append_drift(drift: list[Drift]) -> Append:
+    """As records that can be queried, followed and alerted on."""
+    rows = [
+        (
+            one.view,
+            one.version,
+            one.key,
+            one.window[0] if one.window else None,
+            one.window[1] if one.window else None,
+            one.served,
+            one.recomputed,
+            one.right,
+        )
+        for one in drift
+    ]
+    columns = {
+        column.name: pa.array([row[place] for row in rows], arrow_type(column.type))
+        for place, column in enumerate(DRIFT_COLUMNS)
+    }
+    columns[TIME] = pa.array([one.time_ms for one in drift], pa.int64())
+    return Append(DRIFT_TOPIC, pa.record_batch(columns))

@@ -1,0 +1,74 @@
+"""What came too late for a row, and what of it a repair has counted since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.log.base import Log
+from headrace.sql.evaluate import compile_expression
+from headrace.sql.expressions import ColumnRef
+from headrace.store.revisions import Revision, Revisions, row_text
+from headrace.views.evaluate import Evaluation
+from headrace.views.ledger import LateEntry, places_of, read_ledger
+from headrace.views.reading import Offsets, Reader
+from headrace.views.subject import Subject
+from headrace.views.traced import Bounds, key_of
+
+
+def late_records(log: Log, subject: Subject, key: tuple[Any, ...], window: Bounds | None) -> list[LateEntry]:
+    """What came too late for this row."""
+    aggregate = subject.aggregate
+    if aggregate is None or aggregate.window is None or window is None:
+        return []
+    entries = read_ledger(log, subject.late_topic, between=window)
+    if aggregate.window.kind != "session":
+        entries = [entry for entry in entries if entry.window == window]
+    places = places_of(entries)
+    if not places:
+        return []
+    own = _with_key(log, subject, places, key)
+    return [entry for entry in entries if (entry.topic, entry.partition, entry.offset) in own]
+
+
+def _with_key(log: Log, subject: Subject, places: Offsets, key: tuple[Any, ...]) -> set[tuple[str, int, int]]:
+    return {place for place, found in late_keys(log, subject, places).items() if key in found}
+
+
+def late_keys(log: Log, subject: Subject, places: Offsets) -> dict[tuple[str, int, int], set[tuple[Any, ...]]]:
+    """The keys, as the sink has them, of the groups that records would have belonged to."""
+    aggregate = subject.aggregate
+    assert aggregate is not None
+    reader = Reader(log, log.snapshot().arrival, only=places)
+    computed = {named.name: compile_expression(named.expression) for named in aggregate.keys}
+    # The sink's key columns are the aggregate's keys, in the order of the sink.
+    names = tuple(named.expression.name for named in subject.query.root.key if isinstance(named.expression, ColumnRef))
+    found: dict[tuple[str, int, int], set[tuple[Any, ...]]] = {}
+    for row in Evaluation(reader).rows(aggregate.input):
+        values = {name: compute(row.values) for name, compute in computed.items()}
+        for origin in row.origins:
+            place = (origin.topic, origin.partition, origin.offset)
+            found.setdefault(place, set()).add(key_of(values, names))
+    return found
+
+
+def row_revision(
+    revisions: Revisions | None, subject: Subject, key: Mapping[str, Any], window: Bounds | None
+) -> Revision | None:
+    """The newest repair of a row."""
+    if revisions is None or window is None:
+        return None
+    name = subject.source.name
+    return revisions.of_row((name, subject.version, row_text(subject.source.key, key), *window))
+
+
+def admitted_late(log: Log, subject: Subject, revision: Revision | None) -> Offsets:
+    """The late records that are counted in a row, because a repair did."""
+    if revision is None:
+        return {}
+    bounds = (revision.window_start, revision.window_end)
+    entries = read_ledger(log, subject.late_topic, between=bounds)
+    window = subject.aggregate.window if subject.aggregate is not None else None
+    if window is not None and window.kind != "session":
+        entries = [entry for entry in entries if entry.window == bounds]
+    return places_of(entry for entry in entries if entry.place < revision.ledger)
