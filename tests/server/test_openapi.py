@@ -151,9 +151,7 @@ ELSEWHERE = {
     ("POST", "/v1/requests/{topic}"),
     ("DELETE", "/v1/topics/{topic}/records"),
     ("POST", "/v1/views/{view}/repair"),  # tests/views/test_repair.py
-} | {
-    (endpoint.method, endpoint.path) for endpoint in groups.ENDPOINTS if "{group}" in endpoint.path
-}
+} | {(endpoint.method, endpoint.path) for endpoint in groups.ENDPOINTS if "{group}" in endpoint.path}
 
 
 def test_those_answers_are_all_the_answers() -> None:
