@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from headrace.sql.datetimes import format_moment, parse_moment, parse_with
 from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions.elsewhere import ELSEWHERE
 from headrace.sql.functions.function import Steps
 from headrace.types import BIGINT, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Array, DataType, Map
 from headrace.types import Decimal as DecimalType
@@ -444,3 +446,10 @@ def test_moments_in_iso() -> None:
             parse_moment(wrong)
     assert value("CAST('0001-01-01' AS DATE)") == datetime.date(1, 1, 1)
     assert value("CAST('0001-01-01T00:00+01:00' AS TIMESTAMP)") is not None
+
+
+def test_names_of_other_sqls_lead_to_functions_that_are_there() -> None:
+    words = {"CASE", "WHEN", "THEN", "ELSE", "END", "DAYS", "WINDOW", "IS", "NULL"}
+    for name, here in ELSEWHERE.items():
+        assert name not in FUNCTIONS
+        assert set(re.findall(r"\b[A-Z_]{2,}\b", here)) - words <= set(FUNCTIONS), name

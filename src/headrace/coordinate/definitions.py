@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from headrace.coordinate.catalog import Catalog
 from headrace.errors import SqlError
 from headrace.sql.api import parse
 from headrace.sql.clauses import Element, Identifier
+from headrace.sql.script import did_you_mean
 from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect, CreateSource
-from headrace.types import Column, quote_name
+from headrace.types import Column, display_name, quote_name
 
 
 def same_definition(text: str, statement: CreateSource | CreateAsSelect) -> bool:
@@ -47,3 +49,13 @@ def drop_text(source: Source) -> str:
     name = quote_name(source.name)
     delete = " DELETE TOPIC" if source.query else ""
     return f"DROP {source.kind.upper()} {name.lower() if name == source.name else name}{delete};"
+
+
+def query_hint(wanted: str, catalog: Catalog) -> str | None:
+    """For the id of a query that does not exist: perhaps it is what the query writes."""
+    source = catalog.source(wanted)
+    if source is not None:
+        name = display_name(source.name)
+        writer = f"it is written by {source.query}" if source.query else f"DESCRIBE {name}; says what it is"
+        return f"`{name}` is a {source.kind};  {writer}"
+    return did_you_mean(wanted, [query.id for query in catalog.queries()], "SHOW QUERIES; lists all")

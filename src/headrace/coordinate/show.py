@@ -10,6 +10,7 @@ import msgspec
 from headrace.config import ProjectSettings
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.definitions import query_hint
 from headrace.coordinate.replace import change_text
 from headrace.coordinate.result import StatementResult, table_result
 from headrace.coordinate.status import EngineStatus
@@ -180,9 +181,8 @@ class Inspector:
     def _explain_query(self, statement: Explain, query_id: str) -> StatementResult:
         query = self._catalog.query(query_id)
         if query is None:
-            known = [query.id for query in self._catalog.queries()]
             span = statement.query.span if statement.query else None
-            hint = did_you_mean(query_id, known, "SHOW QUERIES; lists all")
+            hint = query_hint(query_id, self._catalog)
             raise statement.script.error(f"query `{query_id}` does not exist", span, hint)
         status = self._status.status(query_id)
         plan = self._query_plan(query)

@@ -16,7 +16,7 @@ from headrace.clock import Clock
 from headrace.config import ProjectSettings
 from headrace.coordinate.base import TRANSIENT_PREFIX, QueryDefinition, ViewDefinition, late_topic
 from headrace.coordinate.catalog import BUILT_IN, Catalog, create_internal_topics
-from headrace.coordinate.definitions import drop_text, same_definition, substitute
+from headrace.coordinate.definitions import drop_text, query_hint, same_definition, substitute
 from headrace.coordinate.events import (
     Event,
     QueryCreated,
@@ -334,13 +334,13 @@ class StatementExecutor:
     def _query(self, query_id: str) -> QueryDefinition:
         query = self._catalog.query(query_id)
         if query is None:
-            hint = did_you_mean(query_id, self._query_ids(), "SHOW QUERIES; lists all")
+            hint = query_hint(query_id, self._catalog)
             raise NotFound(f"query `{query_id}` does not exist", hint=hint)
         return query
 
     def _unknown_query(self, query_id: str, statement: Terminate | Pause) -> SqlError:
         span = statement.query.span if statement.query else None
-        hint = did_you_mean(query_id, self._query_ids(), "SHOW QUERIES; lists all")
+        hint = query_hint(query_id, self._catalog)
         return statement.script.error(f"query `{query_id}` does not exist", span, hint)
 
     def _query_ids(self) -> list[str]:

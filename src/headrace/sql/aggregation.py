@@ -41,6 +41,9 @@ class Grouping:
             return self._lift_aggregate(expression)
         if isinstance(expression, ColumnRef) and not (self.window and expression.name in _BOUNDS):
             name = display_name(expression.name)
+            if expression.name.startswith("KSQL_SYNTH_"):
+                hint = "first CREATE STREAM … AS SELECT the rows it gives, then GROUP BY over that"
+                raise self.scope.error("a table function and GROUP BY cannot be in one SELECT", expression.span, hint)
             message = f"column `{name}` is neither in GROUP BY nor in an aggregate"
             raise self.scope.error(message, expression.span, f"GROUP BY {name}, or take MAX({name})")
         return rebuild(expression, self.lift)

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 from headrace.sql.expressions import Call, Over
 from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions.elsewhere import function_hint
 from headrace.sql.functions.function import Function
-from headrace.sql.script import Script, did_you_mean
+from headrace.sql.script import Script
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ def _bind(script: Script, tree: Any, functions: Mapping[str, Function]) -> Any:
 
 def _bind_call(script: Script, call: Call, functions: Mapping[str, Function]) -> Call:
     if call.name not in functions and call.name not in FUNCTIONS:
-        hint = did_you_mean(call.name, [*functions, *FUNCTIONS], "SHOW FUNCTIONS; lists all")
+        hint = function_hint(call.name, [*functions, *FUNCTIONS])
         raise script.error(f"function `{call.name}` does not exist", call.span, hint)
     arguments = _bind(script, call.arguments, functions)
     function = functions.get(call.name)

@@ -10,6 +10,7 @@ from headrace.errors import SqlError
 from headrace.sql.coerce import common_type, is_nested, is_number, widens
 from headrace.sql.expressions import Call, Expression, Lambda, Literal, Name
 from headrace.sql.functions import FUNCTIONS, function_of
+from headrace.sql.functions.elsewhere import function_hint
 from headrace.sql.functions.function import Function
 from headrace.sql.functions.signatures import (
     ArrayOf,
@@ -24,7 +25,6 @@ from headrace.sql.functions.signatures import (
 from headrace.sql.functions.times import UNITS_MS
 from headrace.sql.implicit import convert
 from headrace.sql.scope import Scope
-from headrace.sql.script import did_you_mean
 from headrace.types import DATE, TIME, TIMESTAMP, VARCHAR, Array, DataType, Map
 from headrace.types import Decimal as DecimalType
 
@@ -209,7 +209,7 @@ def _unit(argument: Expression) -> Expression:
 
 
 def _unknown(call: Call, resolver: Resolver) -> SqlError:
-    hint = did_you_mean(call.name, FUNCTIONS, "SHOW FUNCTIONS; lists all")
+    hint = function_hint(call.name, FUNCTIONS)
     return resolver.error(f"function `{call.name}` does not exist", call, hint)
 
 

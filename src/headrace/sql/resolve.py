@@ -184,7 +184,14 @@ class Resolver:
                 raise self.scope.error(f"{what} cannot have both {shared} and {node.type}", node.span, _cast_hint(node))
             shared = wider
         assert shared is not None
-        return [self.constant(node, shared) or convert(node, shared) for node in nodes]
+        return [self._in_shared(node, shared, what) for node in nodes]
+
+    def _in_shared(self, node: Expression, shared: DataType, what: str) -> Expression:
+        try:
+            return self.constant(node, shared) or convert(node, shared)
+        except SqlError as error:
+            error.detail = f"{what} has one type, and the others say {shared}"
+            raise
 
     def constant(self, node: Expression, target: DataType) -> Expression | None:
         """A text constant as a constant of another type; None if it is nothing of the kind."""

@@ -46,7 +46,8 @@ def resolve_dereference(node: Dereference, walk: Walk) -> Expression:
     fields = dict(base.type.fields)
     if node.field not in fields:
         message = f"field `{display_name(node.field)}` does not exist"
-        raise walk.scope.error(message, node.span, did_you_mean(node.field, fields, show=display_name))
+        known = f"fields are {', '.join(map(display_name, fields))}" if len(fields) <= 12 else None
+        raise walk.scope.error(message, node.span, did_you_mean(node.field, fields, known, display_name))
     return replace(node, base=base, type=fields[node.field])
 
 

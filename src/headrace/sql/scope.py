@@ -92,7 +92,7 @@ class Scope:
 
     def unknown_column(self, name: str, span: Span | None, side: Side | None = None) -> SqlError:
         if not self.columns:
-            return self.error("only constants can stand here", span)
+            return self.error("only constants can stand here", span, self._text_hint(name, span))
         if name in ("WINDOWSTART", "WINDOWEND"):
             message = f"{name} is there only for windowed sources, and in the SELECT of a windowed GROUP BY"
             return self.error(message, span)
@@ -100,8 +100,14 @@ class Scope:
         known |= set() if self.sides else set(self.columns)
         shown = [display_name(column) for column in self._in_order(known) if column not in SYSTEM_COLUMNS]
         columns = f"columns are {', '.join(shown)}" if len(shown) <= 12 else None
-        hint = did_you_mean(name, known, columns, display_name)
+        hint = self._text_hint(name, span) or did_you_mean(name, known, columns, display_name)
         return self.error(f"column `{display_name(name)}` does not exist", span, hint)
+
+    def _text_hint(self, name: str, span: Span | None) -> str | None:
+        """For a name in double quotes, which in other places are around text."""
+        if span is None or not self.script.text.startswith('"', self.script.offset(span)):
+            return None
+        return f"double quotes are around names; text is in single ones:  '{name}'"
 
     def _in_order(self, known: set[str]) -> list[str]:
         every = [column for side in self.sides for column in side.names] + sorted(self.extra) + list(self.columns)

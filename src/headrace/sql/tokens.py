@@ -185,7 +185,8 @@ def _unreadable(script: Script, position: int) -> SqlError:
     for opening, what in _UNCLOSED.items():
         if text.startswith(opening, position):
             closing = "*/" if opening == "/*" else opening
-            return script.error(f"this {what} does not end", span, f"close it with {closing}")
+            twice = "; a quote inside is written twice: 'it''s'" if opening == "'" else ""
+            return script.error(f"this {what} does not end", span, f"close it with {closing}{twice}")
     if text.startswith("${", position):
         return script.error("this variable does not end", span, "close it with }")
     hint = "write names with such characters in backticks" if text[position].isalpha() else None

@@ -9,6 +9,7 @@ from headrace.sql.ask_plan import AskQuery
 from headrace.sql.create_function import check_drop_function, check_new_function, declared_function
 from headrace.sql.declare import altered_source, check_assert, source_from, type_from
 from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions.elsewhere import function_hint
 from headrace.sql.functions.function import Function
 from headrace.sql.insert import plan_insert
 from headrace.sql.parser import parse
@@ -179,7 +180,7 @@ def check_function(statement: DescribeFunction, sources: Sources) -> Function:
     name = statement.name.upper()
     found = sources.functions().get(name) or FUNCTIONS.get(name)
     if found is None:
-        hint = did_you_mean(name, [*sources.functions(), *FUNCTIONS], "SHOW FUNCTIONS; lists all")
+        hint = function_hint(name, [*sources.functions(), *FUNCTIONS])
         message = f"function `{display_name(name)}` does not exist"
         raise statement.script.error(message, statement.function.span, hint)
     return found

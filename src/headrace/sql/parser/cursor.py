@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from headrace.errors import SqlError
 from headrace.sql.clauses import Identifier
 from headrace.sql.expressions import Span
+from headrace.sql.parser.habits import usual_mistake
 from headrace.sql.script import Script, nearest
 from headrace.sql.tokens import NOT_AN_ALIAS, RESERVED, Token
 
@@ -158,6 +159,8 @@ class Cursor:
             found = nearest(str(self.previous.value), self._implicit_alias[1])
             if found and found != self.previous.value:
                 return f"did you mean `{found}` instead of `{self.previous.text}`?"
+        if habit := usual_mistake(self.tokens, self.index):
+            return habit
         # A reserved word is hardly a mistyped one.
         if self.token.kind == "word" and self.token.value not in RESERVED:
             found = nearest(self.token.value, self._tried)

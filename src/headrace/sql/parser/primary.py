@@ -54,7 +54,7 @@ def _parse_word(cursor: Cursor, parse: Parse) -> Expression:
         return _parse_call(cursor, parse)
     if token.value == "SELECT":
         raise cursor.unsupported("a subquery")
-    if token.value in RESERVED:
+    if token.value in RESERVED or (token.value == "EMIT" and following.value in ("CHANGES", "FINAL")):
         raise cursor.expected("an expression")
     return _parse_name(cursor)
 

@@ -146,7 +146,8 @@ def _parse_window(cursor: Cursor) -> WindowClause | None:
         cursor.expect_word("SIZE")
     size, advance = parse_duration(cursor), None
     if kind == "hopping":
-        cursor.expect_operator(",")
+        if not cursor.accept_operator(","):
+            raise cursor.expected("`,`", "such as HOPPING (SIZE 1 MINUTE, ADVANCE BY 10 SECONDS)")
         cursor.expect_word("ADVANCE")
         cursor.expect_word("BY")
         advance = parse_duration(cursor)

@@ -100,7 +100,8 @@ def parse_elements(cursor: Cursor) -> tuple[Element, ...]:
     if cursor.accept_operator(")"):
         return ()
     elements = parse_element_list(cursor)
-    cursor.expect_operator(")")
+    if not cursor.accept_operator(")"):
+        raise cursor.expected("`,` or `)`")
     return elements
 
 
