@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from headrace.config import KafkaSettings
-from headrace.errors import ConfigError, Fenced, OwnerLost, Refused, Unauthenticated
+from headrace.errors import ConfigError, Fenced, LogError, OwnerLost, Refused, Unauthenticated
 from headrace.log.base import Append, BatchIdentity, Committed, Log, Route
 from headrace.log.kafka.client import Connection
+from headrace.log.kafka.offsets import Offsets
 from scripts.kafka import HOST, free_ports
 from tests.kafka import open_kafka, small_cluster
 from tests.log.support import DERIVED, PLAIN, VIEWS, batch, numbers, put, rows
@@ -127,6 +128,26 @@ def test_a_batch_lands_once_whichever_engine_sends_it(kafka: str) -> None:
             commit(old, 2, 3)
         assert not commit(old, 2, 3).duplicate
         assert [row["N"] for row in rows(new, "counts")] == [1, 2, 3]
+
+
+def test_what_is_committed_is_acknowledged_though_nobody_can_say_when_it_is_readable(
+    kafka: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker died right after the commit: its partitions have no leader for longer than anyone waits."""
+
+    def no_leader(offsets: Offsets, wanted: Any) -> None:
+        raise LogError("Kafka has no leader for some partitions")
+
+    with open_kafka(kafka) as log:
+        log.create_topic(VIEWS)
+        with monkeypatch.context() as patched:
+            patched.setattr(Offsets, "wait_for", no_leader)
+            several = [
+                log.append([Append("pageviews", batch(USERID=["a", "b", "c", "d"], N=[1, 2, 3, 4]))]) for _ in "ab"
+            ]
+            assert all(future.result(60)[0].positions for future in several)
+        put(log, "pageviews", USERID=["a"], N=[5])
+        assert sorted(row["N"] for row in rows(log, "pageviews")) == [1, 1, 2, 2, 3, 3, 4, 4, 5]
 
 
 def test_order_is_the_order_of_the_calls_in_and_out_of_transactions(kafka: str) -> None:
