@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import LogError
 from headrace.log.base import BatchIdentity
-from headrace.log.local import journal
+from headrace.log.local import group, journal
 from headrace.log.local.journal import Journal, decode_records, encode_record
 from headrace.log.local.state import CommittedBatch, LogState, batch_payload, fold
 from headrace.log.schema import topic_to_json
@@ -50,6 +50,22 @@ def test_a_flipped_bit_ends_the_records(bit: int) -> None:
     damaged = bytearray(record)
     damaged[bit // 8] ^= 1 << bit % 8
     assert list(decode_records(bytes(damaged))) == []
+
+
+def test_bytes_that_were_sent_never_pass_for_a_record(tmp_path: Path) -> None:
+    """Someone sends a journal's record as a value, and the record that holds it is torn before it."""
+    path = tmp_path / "journal"
+    opened = Journal.create(path, LogState().to_payload())
+    forged = encode_record(journal.GROUP, [1, 1, [], [], []])
+    opened.append(journal.FULL_GROUP, [1, 1, [], [], [], [], [[1, 0, 0, 64, forged * 20]]])
+    opened.close()
+    torn = bytearray(path.read_bytes())
+    torn[torn.index(b"HRJ1", 8) + 16] ^= 1
+    for shift in range(8):
+        path.write_bytes(torn + bytes(shift) + forged * 2)
+        reopened, records = Journal.open(path)
+        reopened.close()
+        assert [kind for kind, _ in records] == [journal.SNAPSHOT]
 
 
 def journal_with_groups(path: Path, groups: int) -> list[int]:
@@ -117,6 +133,7 @@ def test_a_snapshot_says_what_the_records_said(tmp_path: Path) -> None:
 
 def test_a_long_journal_is_replaced_by_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "MOST_BYTES", 2000)
+    monkeypatch.setattr(group, "JOURNAL_BYTES", 0)
     log = open_owner(tmp_path / "log")
     log.create_topic(PLAIN)
     for number in range(100):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,11 @@ import pytest
 
 from headrace.errors import CorruptFrame, LogError
 from headrace.log.base import Append
-from headrace.log.local import owner
+from headrace.log.local import group, journal, owner, unsynced
+from headrace.log.local.frame import decode_header
+from headrace.log.local.journal import GROUP, SNAPSHOT, Journal, encode_record, frames_of
 from headrace.log.local.segment import SegmentWriter
+from headrace.log.local.state import fold
 from tests.log.support import PLAIN, VIEWS, batch, numbers, open_owner, put, rows, segments
 
 
@@ -30,14 +34,16 @@ class Crash:
     disk."""
 
     def __init__(self, folder: Path) -> None:
-        write_log(folder, 2)
         self.folder = folder
+        log = open_owner(folder)
+        log.create_topic(PLAIN)
+        for number in range(2):
+            put(log, "plain", N=[number])
         self.segment, self.journal = segments(folder)[0], folder / "journal"
         self.before = {path: path.read_bytes() for path in (self.segment, self.journal, folder / "stable")}
-        log = open_owner(folder)
         put(log, "plain", N=[2], time_=[5])
-        log.close()
         self.after = {path: path.read_bytes() for path in self.before}
+        log.close()
 
     def happen(self, segment_size: int, journal_size: int) -> None:
         # The index may know more than the journal; `stable` never does.
@@ -70,18 +76,136 @@ def test_a_group_torn_at_any_byte_of_the_journal_is_as_if_it_never_was(tmp_path:
         log.close()
 
 
+def test_what_the_journal_holds_is_written_again_to_segments_that_lost_it(tmp_path: Path) -> None:
+    """Small groups are synced in the journal only; the power may go before their segment is synced."""
+    crash = Crash(tmp_path / "log")
+    whole = crash.after[crash.segment]
+    synced = _first_group_end(whole)  # it began the segment
+    for kept in [
+        whole[:synced] + bytes(len(whole) - synced),
+        *(whole[:size] for size in range(synced, len(whole), 97)),
+    ]:
+        crash.happen(0, len(crash.after[crash.journal]))
+        crash.segment.write_bytes(kept)
+        log = open_owner(crash.folder)
+        assert numbers(log) == [0, 1, 2]
+        assert crash.segment.read_bytes() == whole
+        log.close()
+
+
+def _first_group_end(segment: bytes) -> int:
+    header = decode_header(segment, 64)
+    assert header is not None
+    return 64 + header.size
+
+
+def test_a_large_group_is_synced_in_its_segments_and_not_written_twice(tmp_path: Path) -> None:
+    log = open_owner(tmp_path / "log")
+    log.create_topic(PLAIN)
+    put(log, "plain", N=[0])
+    before = (tmp_path / "log" / "journal").stat().st_size
+    put(log, "plain", N=list(range(100_000)))
+    assert (tmp_path / "log" / "journal").stat().st_size - before < 500
+    log.close()
+
+
+def test_a_closed_log_needs_its_journal_s_frames_no_more(tmp_path: Path) -> None:
+    write_log(tmp_path / "log")
+    _, records = Journal.open(tmp_path / "log" / "journal")
+    assert [kind for kind, _ in records] == [SNAPSHOT]
+    assert list(frames_of(records)) == []
+
+
+def test_segments_are_synced_in_rounds_and_the_journal_keeps_only_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unsynced, "ROUND_BYTES", 4000)
+    monkeypatch.setattr(journal, "MOST_BYTES", 20_000)
+    log = open_owner(tmp_path / "log")
+    log.create_topic(replace(PLAIN, partitions=3))
+    path, longest = tmp_path / "log" / "journal", 0
+    for number in range(150):
+        put(log, "plain", N=[number])
+        longest = max(longest, path.stat().st_size)
+        if number == 100:
+            crashed = tmp_path / "crashed"
+            shutil.copytree(tmp_path / "log", crashed)
+    assert longest < 60_000
+    log.close()
+    (crashed / "stable").unlink()
+    log = open_owner(crashed)
+    assert sorted(row["N"] for row in rows(log, "plain")) == list(range(101))
+    log.close()
+
+
+@pytest.mark.parametrize("when", ["in a round", "at the end of a segment"])
+def test_a_segment_that_cannot_be_synced_is_written_again_from_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    monkeypatch.setattr(unsynced, "ROUND_BYTES", 3000 if when == "in a round" else 1 << 30)
+    log = open_owner(tmp_path / "log", segment_bytes=1 << 30 if when == "in a round" else 8000)
+    log.create_topic(PLAIN)
+    put(log, "plain", N=[0])
+    failures: list[SegmentWriter] = []
+    taken = [0]
+    with monkeypatch.context() as patched:
+
+        def fail_once(writer: SegmentWriter) -> None:
+            if not failures:
+                # What a disk does that fails: the bytes are gone, and no later sync says so.
+                os.truncate(segments(tmp_path / "log")[0], 3000)
+                failures.append(writer)
+                raise OSError(errno.EIO, "Input/output error")
+            os.fdatasync(writer._opened())
+
+        patched.setattr(SegmentWriter, "sync", fail_once)
+        for number in range(1, 40):
+            try:
+                put(log, "plain", N=[number])
+                taken.append(number)
+            except LogError:
+                pass
+        assert len(failures) == 1
+    assert len(taken) >= (40 if when == "in a round" else 39)
+    assert numbers(log) == taken
+    log.close()
+
+
+def test_a_log_of_the_first_format_is_opened_and_is_of_the_second_from_then_on(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    write_log(folder)
+    opened, records = Journal.open(folder / "journal")
+    opened.close()
+    state = fold(records).to_payload()
+    (folder / "format").write_text("headrace-log 1\n")
+    (folder / "journal").write_bytes(
+        encode_record(SNAPSHOT, state | {"group": 2}) + encode_record(GROUP, [3, 3, [], [], []])
+    )
+    log = open_owner(folder)
+    assert (numbers(log), (folder / "format").read_text()) == ([0, 1, 2], "headrace-log 2\n")
+    put(log, "plain", N=[3])
+    shutil.copytree(folder, tmp_path / "crashed")
+    log.close()
+    (tmp_path / "crashed" / "stable").unlink()
+    log = open_owner(tmp_path / "crashed")
+    assert numbers(log) == [0, 1, 2, 3]
+    log.close()
+
+
 def test_a_bit_flipped_in_the_last_journal_record_is_not_taken_for_a_torn_tail(tmp_path: Path) -> None:
     """The last group was published, so its record must be there."""
-    write_log(tmp_path / "log")
-    journal = tmp_path / "log" / "journal"
-    damaged = bytearray(journal.read_bytes())
-    damaged[damaged.rfind(b"HRJ1") + 17] ^= 1
-    journal.write_bytes(damaged)
+    crash = Crash(tmp_path / "log")
+    damaged = bytearray(crash.after[crash.journal])
+    damaged[len(crash.before[crash.journal]) + 17] ^= 1
+    crash.happen(len(crash.after[crash.segment]), 0)
+    crash.journal.write_bytes(damaged)
+    stable = crash.folder / "stable"
+    stable.write_bytes(crash.after[stable])
     with pytest.raises(LogError, match="group 3 was already committed"):
-        open_owner(tmp_path / "log")
-    assert journal.read_bytes() == damaged
-    (tmp_path / "log" / "stable").unlink()
-    log = open_owner(tmp_path / "log")
+        open_owner(crash.folder)
+    assert crash.journal.read_bytes() == damaged
+    stable.unlink()
+    log = open_owner(crash.folder)
     assert numbers(log) == [0, 1]
     log.close()
 
@@ -97,7 +221,7 @@ def test_a_missing_journal_is_never_an_empty_log(tmp_path: Path) -> None:
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
     write_log(tmp_path / "log")
-    (tmp_path / "log" / "format").write_text("headrace-log 2\n")
+    (tmp_path / "log" / "format").write_text("headrace-log 3\n")
     with pytest.raises(LogError, match="not a log of this version"):
         open_owner(tmp_path / "log")
 
@@ -206,6 +330,7 @@ def test_an_active_segment_that_lost_bytes_is_damage_and_writing_goes_on(tmp_pat
 def test_a_sync_that_fails_in_one_partition_fails_the_group(
     tmp_path: Path, partitions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(group, "JOURNAL_BYTES", 0)
     log = open_owner(tmp_path / "log")
     log.create_topic(replace(PLAIN, partitions=partitions))
     put(log, "plain", N=list(range(12)))
@@ -231,6 +356,7 @@ def test_a_log_that_cannot_be_opened_again_says_so_until_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner, "_RETRY_S", 0.0)
+    monkeypatch.setattr(group, "JOURNAL_BYTES", 0)
     log = open_owner(tmp_path / "log")
     log.create_topic(PLAIN)
     put(log, "plain", N=[1])

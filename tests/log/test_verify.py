@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,28 @@ def test_damage_is_found_and_set_aside(tmp_path: Path, running: bool) -> None:
     assert len(list((tmp_path / "log" / "quarantine").glob("*.bytes"))) == 2
     repairer.close()
     log.close()
+
+
+def test_what_a_power_cut_took_from_a_segment_is_no_damage_if_the_journal_has_it(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    log = open_owner(tmp_path / "running")
+    log.create_topic(PLAIN)
+    put(log, "plain", N=[0])
+    size = segments(tmp_path / "running")[0].stat().st_size
+    put(log, "plain", N=[1, 2])
+    shutil.copytree(tmp_path / "running", folder)
+    log.close()
+    (folder / "stable").unlink()
+    assert verify_log(folder).findings == ()
+    os.truncate(segments(folder)[0], size + 100)
+    [found] = verify_log(folder).findings
+    assert (found.kind, found.position, found.first_offset, found.next_offset) == ("unrestored", size, 1, 3)
+    log = open_owner(folder)
+    [repaired] = repair_log(log, [found])
+    assert (repaired.done, repaired.message) == (False, "it is written again when the log is opened")
+    assert numbers(log) == [0, 1, 2]
+    log.close()
+    assert verify_log(folder).findings == ()
 
 
 def test_a_missing_segment_is_damage_that_can_be_set_aside(tmp_path: Path) -> None:

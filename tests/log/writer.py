@@ -1,9 +1,10 @@
 """A process that appends to a log and says on its standard output what was acknowledged: the tests' ledger.
 
-    python -m tests.log.writer FOLDER FIRST COUNT [OUTSTANDING]
+    python -m tests.log.writer FOLDER FIRST COUNT [OUTSTANDING [JOURNAL BYTES]]
 
 Each record carries its number as event id; numbers from FIRST on are sent in order, so after a crash the
-unacknowledged ones can be sent again. Prints `ok N`, `failed N CODE`, and `done` at the end.
+unacknowledged ones can be sent again. Groups above JOURNAL BYTES are synced in their segments. Prints `ok N`,
+`failed N CODE`, and `done` at the end.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from headrace.clock import SystemClock
 from headrace.config import LogSettings
 from headrace.errors import DiskFull, HeadraceError
 from headrace.log.base import Append, Appended
-from headrace.log.local import LocalLog
+from headrace.log.local import LocalLog, group
 from tests.log.support import VIEWS, batch
 
 
@@ -56,4 +57,6 @@ def say(line: str) -> None:
 
 if __name__ == "__main__":
     folder, first, count, *rest = sys.argv[1:]
+    if rest[1:]:
+        group.JOURNAL_BYTES = int(rest[1])
     main(Path(folder), int(first), int(count), int(rest[0]) if rest else 1)

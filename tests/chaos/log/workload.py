@@ -21,7 +21,7 @@ from headrace.clock import SystemClock
 from headrace.config import ArchiveSettings, LogSettings
 from headrace.errors import HeadraceError
 from headrace.log.base import Append, Route, TopicConfig, TopicPartition, TopicSpec
-from headrace.log.local import LocalLog
+from headrace.log.local import LocalLog, journal, unsynced
 from headrace.types import BIGINT, VARCHAR, Column
 from tests.log.support import batch
 
@@ -43,6 +43,11 @@ def settings(archive: bool) -> LogSettings:
     return LogSettings(linger_ms=0.0, segment_bytes=6_000, min_free_bytes=0, archive=to)
 
 
+def hurry() -> None:
+    """Few bytes are written here: let the background syncs and new journals that belong to many come with them."""
+    unsynced.ROUND_BYTES, journal.MOST_BYTES = 3_000, 16_000
+
+
 def key_of(number: int) -> str:
     return f"k{number % 7}"
 
@@ -53,6 +58,7 @@ def total_key(number: int) -> str:
 
 def open_workload(folder: Path, archive: bool = True) -> LocalLog:
     """The log below `folder`, its archive beside it."""
+    hurry()
     log = LocalLog(folder / "log", settings(archive), SystemClock(), serve=False)
     log.create_topic(EVENTS)
     log.create_topic(TOTALS)

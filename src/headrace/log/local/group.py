@@ -17,6 +17,7 @@ import pyarrow as pa
 from headrace.log.base import Appended
 from headrace.log.local.cuts import cut_positions
 from headrace.log.local.ids import IdIndex, Place
+from headrace.log.local.journal import Frame
 from headrace.log.local.partition import Partition
 from headrace.log.local.partitioning import Partitions
 from headrace.log.local.prepare import Prepared, Preparer, place, upgrade
@@ -27,6 +28,9 @@ from headrace.log.local.state import CommittedBatch, TopicState, batch_payload
 FLUSH_BYTES = 16 * 1024 * 1024
 """Rows beyond this are made into frames before more are added, so that a large transaction does not need its size in
 memory."""
+JOURNAL_BYTES, SYNC_BYTES = 1024 * 1024, 32 * 1024
+"""The journal takes a group's frames if they are not more than this, altogether and for each sync of a segment that it
+saves: in the time of one, a disk writes about as much."""
 
 
 @dataclass(slots=True)
@@ -53,6 +57,25 @@ class _Pending:
     stamps: set[Stamp | None] = field(default_factory=set)
 
 
+@dataclass(slots=True)
+class _Piece:
+    """Frames for one segment."""
+
+    topic_id: int
+    partition: int
+    writer: SegmentWriter
+    buffers: list[Any]
+
+    def write(self) -> None:
+        self.writer.write(self.buffers)
+
+    def join(self) -> Frame:
+        """As the journal has it. What is written to the segment then is one buffer too."""
+        data = b"".join(self.buffers)
+        self.buffers = [data]
+        return self.topic_id, self.partition, self.writer.base, self.writer.written, data
+
+
 class Group:
     def __init__(self, topics: Mapping[str, OwnedTopic], next_arrival: int, workers: Executor) -> None:
         self._topics = topics
@@ -67,6 +90,9 @@ class Group:
         self._touched: dict[str, set[int]] = {}
         self._stream_times: dict[str, int] = {}
         self._ids: dict[str, dict[bytes, Place]] = {}
+        self._flushed = False
+        self.frames: list[Frame] = []
+        """For the journal, after `finish`; none if segments have to be synced instead."""
 
     # Adding
 
@@ -151,18 +177,25 @@ class Group:
 
     # Making frames
 
-    def _make_frames(self) -> list[tuple[SegmentWriter, list[Any]]]:
+    def _make_frames(self) -> list[_Piece]:
         """Stamp what was added; the frames that have to be written."""
         for name, pending in self._pending.items():
             self._frame(self._topics[name], pending)
         self._pending, self._bytes = {}, 0
-        return [(writer, buffers) for writer in self._dirty_writers() if (buffers := writer.take_buffers())]
+        return [
+            _Piece(topic.state.topic.id, partition.number, writer, buffers)
+            for topic, partitions in self.touched()
+            for partition in partitions
+            for writer in partition.dirty_writers()
+            if (buffers := writer.take_buffers())
+        ]
 
     def _write_meanwhile(self) -> None:
         """Write what was added, to the page cache, while more is added."""
-        frames = self._make_frames()
+        pieces = self._make_frames()
         self._written()
-        self._writing = self._workers.submit(_write, frames)
+        self._flushed = True
+        self._writing = self._workers.submit(_write, pieces)
 
     def _written(self) -> None:
         """Wait for what is being written; raises what went wrong."""
@@ -171,11 +204,21 @@ class Group:
             writing.result()
 
     def finish(self) -> list[SegmentWriter]:
-        """Write the rest. Returns the writers that have to be synced."""
-        frames = self._make_frames()
+        """Write the rest, to the page cache. Returns the writers that have to be synced: none if the frames are such
+        that the journal can have them."""
+        pieces = self._make_frames()
         self._written()
-        _write(frames)
-        return self._dirty_writers()
+        if journaled := not self._flushed and self._fits_journal(pieces):
+            self.frames = [piece.join() for piece in pieces]
+        _write(pieces)
+        return [] if journaled else self._dirty_writers()
+
+    def _fits_journal(self, pieces: Sequence[_Piece]) -> bool:
+        """Not if a segment was begun: its name has to be synced anyway, and the one before it, which is sealed now."""
+        if any(partition.new_files for _, partitions in self.touched() for partition in partitions):
+            return False
+        size = sum(len(buffer) for piece in pieces for buffer in piece.buffers)
+        return size <= min(JOURNAL_BYTES, len(pieces) * SYNC_BYTES)
 
     def settle(self) -> None:
         """After a failure: nothing of this group is being written any more, so its files may be closed."""
@@ -233,7 +276,7 @@ class Group:
         return not self._touched and not self.batches and not self.writes
 
     def payload(self, number: int) -> list[Any]:
-        """The journal's group record."""
+        """The journal's group record; a full one if it has frames."""
         ends = [
             [topic.state.topic.id, partition.number, *partition.position()]
             for topic, partitions in self.touched()
@@ -242,7 +285,7 @@ class Group:
         stream_times = [[self._topics[name].state.topic.id, value] for name, value in self._stream_times.items()]
         batches = [batch_payload(batch) for batch in self.batches.values()]
         writes = [[producer, *write] for producer, answers in self.writes.items() for write in answers.items()]
-        return [number, self.next_arrival, ends, stream_times, batches, writes]
+        return [number, self.next_arrival, ends, stream_times, batches, writes, *([self.frames] if self.frames else [])]
 
     def remember_ids(self) -> bool:
         """Whether an index of event ids should be written soon."""
@@ -254,9 +297,9 @@ class Group:
         return crowded
 
 
-def _write(frames: list[tuple[SegmentWriter, list[Any]]]) -> None:
-    for writer, buffers in frames:
-        writer.write(buffers)
+def _write(pieces: list[_Piece]) -> None:
+    for piece in pieces:
+        piece.write()
 
 
 def _spread(firsts: list[int], counts: list[int]) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +12,9 @@ import msgspec
 from headrace.errors import LogError, NotFound, NotRunning
 from headrace.log.base import Topic
 from headrace.log.local.client import LocalClient
-from headrace.log.local.journal import check_records, decode_records
+from headrace.log.local.frame import decode_header
+from headrace.log.local.journal import Frame, check_records, decode_records, frames_of
+from headrace.log.local.segment import segment_path
 from headrace.log.local.stable import published_group
 from headrace.log.local.state import LogState, fold
 from headrace.log.local.topics import topic_folder
@@ -23,7 +26,7 @@ Repair = Literal["quarantine", "rebuild index", "none"]
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is not as it should be."""
 
-    kind: Literal["journal", "segment", "frame", "order", "index", "file"]
+    kind: Literal["journal", "segment", "frame", "order", "index", "file", "unrestored"]
     message: str
     file: str
     topic: str = ""
@@ -73,31 +76,60 @@ def read_moment(folder: Path) -> Moment:
     finally:
         client.close()
     # Its tail may be just being written, so only what a former moment must have left is looked at.
-    _, findings = _read_journal(folder, running=True)
+    _, _, findings = _read_journal(folder, running=True)
     return Moment(True, snapshot.arrival, tuple(extents), tuple(findings))
 
 
 def _from_journal(folder: Path) -> Moment:
-    state, findings = _read_journal(folder, running=False)
+    state, frames, findings = _read_journal(folder, running=False)
     extents = []
     for known in state.topics.values():
         home = topic_folder(folder, known.topic.name)
         for number, partition in enumerate(known.partitions):
             files = PartitionFiles(home / str(number))
-            extents.append(Extent(known.topic, number, partition.start, partition.end, files))
+            extent = Extent(known.topic, number, partition.start, partition.end, files)
+            mine = [frame for frame in frames if frame[:3] == (known.topic.id, number, partition.segment)]
+            if missing := _missing(extent, mine):
+                findings.append(missing)
+                extent = replace(extent, end=missing.first_offset)
+            extents.append(extent)
     findings += _strangers(folder, {known.topic.name for known in state.topics.values()})
     extents.sort(key=lambda extent: (extent.topic.name, extent.number))
     return Moment(False, state.next_arrival, tuple(extents), tuple(findings))
 
 
-def _read_journal(folder: Path, *, running: bool) -> tuple[LogState, list[Finding]]:
+def _missing(extent: Extent, frames: Sequence[Frame]) -> Finding | None:
+    """The first of the journal's frames that the power took from the active segment."""
+    for _, _, base, position, data in frames:
+        path, header = segment_path(extent.files.folder, base), decode_header(data)
+        try:
+            with path.open("rb") as file:
+                file.seek(position)
+                there = file.read(len(data))
+        except FileNotFoundError:
+            there = b""
+        if there != data and header is not None:
+            return Finding(
+                kind="unrestored",
+                message="the power went before the segment was synced; the journal has what is missing",
+                file=str(path),
+                topic=extent.topic.name,
+                partition=extent.number,
+                position=position,
+                first_offset=header.base_offset,
+                next_offset=extent.end,
+            )
+    return None
+
+
+def _read_journal(folder: Path, *, running: bool) -> tuple[LogState, list[Frame], list[Finding]]:
     path = folder / "journal"
     # Before the journal: whatever was published by then must be in it.
     published = published_group(folder / "stable")
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        return LogState(), [Finding(kind="journal", message="the journal is missing", file=str(path))]
+        return LogState(), [], [Finding(kind="journal", message="the journal is missing", file=str(path))]
     records, length = [], 0
     for kind, payload, after in decode_records(data):
         records.append((kind, payload))
@@ -112,7 +144,7 @@ def _read_journal(folder: Path, *, running: bool) -> tuple[LogState, list[Findin
     if not findings and published > state.group:
         message = f"it ends at group {state.group}, but group {published} was published"
         findings.append(Finding(kind="journal", message=message, file=str(path), position=length))
-    return state, findings
+    return state, list(frames_of(records)), findings
 
 
 def _strangers(folder: Path, known: set[str]) -> list[Finding]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from headrace.clock import Clock
@@ -13,11 +14,17 @@ from headrace.errors import CorruptFrame, LogError
 from headrace.log.base import ID, Topic
 from headrace.log.local.group import OwnedTopic
 from headrace.log.local.ids import IdIndex, delete_index
-from headrace.log.local.journal import Journal
+from headrace.log.local.journal import Frame, Journal
 from headrace.log.local.partition import Partition
 from headrace.log.local.prepare import Preparer, id_digest
 from headrace.log.local.reader import Projection
-from headrace.log.local.recovery import open_journal, reconcile_segments, reconcile_topics, reopen_segment
+from headrace.log.local.recovery import (
+    open_journal,
+    reconcile_segments,
+    reconcile_topics,
+    reopen_segment,
+    restore_frames,
+)
 from headrace.log.local.state import LogState, TopicState
 from headrace.log.local.topics import topic_folder
 from headrace.log.local.walk import PartitionFiles
@@ -32,10 +39,11 @@ class Loader:
         self._folder, self._settings, self._clock = folder, settings, clock
 
     def load(self, trusted: int | None) -> tuple[Journal, LogState, dict[str, OwnedTopic]]:
-        journal, state = open_journal(self._folder, trusted)
+        journal, state, frames = open_journal(self._folder, trusted)
         topics: dict[str, OwnedTopic] = {}
         try:
             reconcile_topics(self._folder, state)
+            self._restore(state, frames)
             for topic in state.topics.values():
                 topics[topic.topic.name] = self.own(topic, keep=trusted is None)
         except BaseException:
@@ -48,6 +56,22 @@ class Loader:
             raise
         return journal, state, topics
 
+    def _restore(self, state: LogState, frames: Sequence[Frame]) -> None:
+        by_partition: dict[tuple[int, int], list[Frame]] = {}
+        for frame in frames:
+            by_partition.setdefault((frame[0], frame[1]), []).append(frame)
+        with ThreadPoolExecutor(4) as workers:
+            restoring = [
+                workers.submit(restore_frames, self._home(topic.topic, number), topic.partitions[number], its_frames)
+                for (topic_id, number), its_frames in by_partition.items()
+                if (topic := state.topics.get(topic_id)) is not None
+            ]
+            for done in restoring:
+                done.result()
+
+    def _home(self, topic: Topic, number: int) -> Path:
+        return topic_folder(self._folder, topic.name) / str(number)
+
     def own(self, state: TopicState, *, keep: bool = True) -> OwnedTopic:
         topic = state.topic
         partitions = [self.own_partition(state, number, keep=keep) for number in range(len(state.partitions))]
@@ -56,7 +80,7 @@ class Loader:
 
     def own_partition(self, state: TopicState, number: int, *, keep: bool = True) -> Partition:
         topic, partition = state.topic, state.partitions[number]
-        home = topic_folder(self._folder, topic.name) / str(number)
+        home = self._home(topic, number)
         reconcile_segments(self._folder, home, partition, keep=keep)
         return Partition(
             home,
@@ -86,7 +110,7 @@ class Loader:
         try:
             watermarks = ids.watermarks() if state.has_records() else {}
             for number, partition in enumerate(state.partitions):
-                files = PartitionFiles(topic_folder(self._folder, state.topic.name) / str(number))
+                files = PartitionFiles(self._home(state.topic, number))
                 ids.catch_up(
                     watermarks.get(number, 0),
                     number,

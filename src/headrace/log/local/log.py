@@ -174,6 +174,7 @@ class LocalLog(ReadingLog):
         committer.journal_append(journals.TOPIC, {"op": "deleted", "id": topic.id})
         committer.topics = {key: value for key, value in committer.topics.items() if key != name}
         committer.publish([], removed=[topic])
+        committer.unsynced.drop(owned.partitions)
         for partition in owned.partitions:
             partition.close()
         if owned.ids is not None:

@@ -21,8 +21,11 @@ class OpenFiles:
         self._used[id(partition)] = partition
         self._used.move_to_end(id(partition))
 
+    def too_many(self) -> bool:
+        return len(self._used) > self._most
+
     def trim(self) -> None:
         """Close the files of those that were not written to for the longest time."""
-        while len(self._used) > self._most:
+        while self.too_many():
             _, partition = self._used.popitem(last=False)
             partition.rest()

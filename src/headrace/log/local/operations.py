@@ -51,7 +51,7 @@ class Operations(GroupOperations):
             return wire.failure(UsageError("a request is incomplete", detail=f"{type(error).__name__}: {error}"))
 
     def op_hello(self, request: dict[str, Any], body: _Streams) -> dict[str, Any]:
-        return {"pid": os.getpid(), "format": 1, "started_ms": self._started_ms}
+        return {"pid": os.getpid(), "format": 2, "started_ms": self._started_ms}
 
     def op_create_topic(self, request: dict[str, Any], body: _Streams) -> dict[str, Any]:
         return {"topic": topic_to_json(self._log.create_topic(spec_from_json(request["topic"])))}

@@ -44,6 +44,7 @@ from headrace.log.local.requests import (
 from headrace.log.local.segment import SegmentWriter
 from headrace.log.local.state import LogState
 from headrace.log.local.transactions import Transactions
+from headrace.log.local.unsynced import Unsynced, sync_writers
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ class Committer:
         self._trusted: int | None = None
         self._queue: deque[Request] = deque()
         self._waiting = threading.Condition()
+        self._waiting_since = 0.0
         self._pending_bytes = 0
         self._closing = False
         self._disk_checked = -1e9
@@ -86,6 +88,7 @@ class Committer:
         """When each producer last wrote, on the monotonic clock."""
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="log-disk")
         self._files = OpenFiles()
+        self.unsynced = Unsynced(self._workers)
         self.on_crowded: Callable[[], None] = lambda: None
         """Called when ids wait to be written; must not take long."""
         self._publication.show_all(self.state, self.topics.values())
@@ -145,6 +148,7 @@ class Committer:
             self._pending_bytes += request.bytes
             self._queue.append(request)
             if len(self._queue) == 1:
+                self._waiting_since = time.monotonic()
                 self._waiting.notify()
 
     def check_disk(self) -> None:
@@ -173,12 +177,23 @@ class Committer:
             self._closing = True
             self._waiting.notify()
         self._thread.join()
+        if self._failed is None:
+            self._tidy()
         self._workers.shutdown()
         self.transactions.close()
         self._journal.close()
         self._publication.close()
         for topic in self.topics.values():
             _close_topic(topic, flush=self._failed is None)
+
+    def _tidy(self) -> None:
+        """Leave files that are complete without the journal's frames. If that fails, opening does it."""
+        try:
+            self.unsynced.sync_all()
+            if self._journal.has_frames:
+                Journal.create(self._journal.path, self.state.to_payload()).close()
+        except OSError as error:
+            logger.warning("the log in `%s` was closed, but not tidied up: %s", self.folder, error)
 
     # The commit thread
 
@@ -191,7 +206,7 @@ class Committer:
                     self._run_control(requests[0])
                 else:
                     self._run_group(requests)
-                self._shorten_journal()
+                self._care_for_journal()
             except Exception as error:
                 self._fail(requests, error)
             finally:
@@ -204,9 +219,11 @@ class Committer:
             self._waiting.wait_for(lambda: self._queue or self._closing)
             linger = not self._closing and isinstance(self._queue[0], AppendRequest)
             linger = linger and self._pending_bytes < NO_LINGER_BYTES
-        if linger and self.settings.linger_ms > 0:
+            # What came while the last group was written has waited for others long enough.
+            pause = self._waiting_since + self.settings.linger_ms / 1000 - time.monotonic()
+        if linger and pause > 0:
             # Not a wait on the condition: every writer would wake this thread for nothing.
-            time.sleep(self.settings.linger_ms / 1000)
+            time.sleep(pause)
         taken: list[Request] = []
         size = 0
         with self._waiting:
@@ -254,15 +271,18 @@ class Committer:
             return
         self._sync(group.finish())
         touched = group.touched()
-        self._sync_new_files([partition for _, partitions in touched for partition in partitions])
-        self.journal_append(journals.GROUP, group.payload(self.state.group + 1))
+        partitions = [partition for _, numbers in touched for partition in numbers]
+        self._sync_new_files(partitions)
+        kind = journals.FULL_GROUP if group.frames else journals.GROUP
+        self.journal_append(kind, group.payload(self.state.group + 1))
         try:
             self._publication.show_group(self.state, touched)
-            for _, partitions in touched:
-                for partition in partitions:
-                    partition.committed()
-                    self._files.use(partition)
-            self._files.trim()
+            if group.frames:
+                self.unsynced.add(group.frames, partitions)
+            for partition in partitions:
+                partition.committed()
+                self._files.use(partition)
+            self._trim_files()
             if group.remember_ids():
                 self.on_crowded()
         except Exception as error:
@@ -277,27 +297,37 @@ class Committer:
             done.result()
 
     def _sync(self, writers: Sequence[SegmentWriter]) -> None:
-        if len(writers) <= 2:
-            for writer in writers:
-                writer.sync()
-            return
-        # Side by side they share the disk's own flushes. All must be done before a failure closes their files.
-        syncing = [self._workers.submit(writer.sync) for writer in writers]
-        wait(syncing)
-        for done in syncing:
-            done.result()
+        if writers:
+            self.unsynced.settle()
+            sync_writers(writers, self._workers)
+
+    def _trim_files(self) -> None:
+        if self._files.too_many():
+            self.unsynced.sync_all()
+            self._files.trim()
 
     def journal_append(self, kind: int, payload: Any) -> None:
         """Commit one record, and make the state what it says."""
         self._journal.append(kind, payload)
         self.state.apply(kind, payload)
 
-    def _shorten_journal(self) -> None:
-        """Replace a long journal by a snapshot of what it says."""
-        if self._failed is not None or self._journal.length <= journals.MOST_BYTES:
+    def _care_for_journal(self) -> None:
+        """Bring what only the journal has to the segments; replace a long journal by a snapshot of what it says."""
+        if self._failed is not None:
             return
         try:
-            replaced = Journal.create(self._journal.path, self.state.to_payload())
+            self.unsynced.go_on()
+        except OSError as error:
+            # Nobody is concerned: the journal has what the segments may have lost.
+            logger.error("a segment could not be synced: %s", error)
+            self._reopen(error)
+            return
+        if self._journal.length > journals.MOST_BYTES and self._journal.length > 2 * self.unsynced.bytes:
+            self._begin_journal()
+
+    def _begin_journal(self) -> None:
+        try:
+            replaced = Journal.create(self._journal.path, self.state.to_payload(), self.unsynced.frames())
         except OSError as error:
             # Old or new, whichever the name now means holds everything that was committed; the open file may not be it.
             self._reopen(error, trusted=None)
@@ -346,6 +376,8 @@ class Committer:
             raise self._failed
         self._failed_at = now
         self._journal.close()
+        self.unsynced.give_up()
+        self.unsynced = Unsynced(self._workers)
         for topic in self.topics.values():
             _close_topic(topic, flush=False)
         try:

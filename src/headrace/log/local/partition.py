@@ -21,6 +21,8 @@ from headrace.log.local.state import PartitionState
 
 logger = logging.getLogger(__name__)
 
+_PIECE_BYTES = MAX_BODY * 9 // 10
+
 
 class Partition:
     """Used by the commit thread only. `next_offset` runs ahead of the committed end while a group is built; if the
@@ -68,8 +70,7 @@ class Partition:
         `stamp`: the producer's write that all rows are of."""
         rows = batch.num_rows
         times = batch.column(TIME).to_numpy()
-        pieces = max(1, -(-batch.nbytes // (MAX_BODY * 9 // 10)))
-        step = -(-rows // pieces)
+        step = -(-rows // _pieces(batch))
         for first in range(0, rows, step):
             rows_here = slice(first, min(rows, first + step))
             piece = batch.slice(first, rows_here.stop - first)
@@ -177,3 +178,10 @@ class Partition:
         for writer in (*self._full, self._active):
             if writer is not None:
                 writer.close()
+
+
+def _pieces(batch: pa.RecordBatch) -> int:
+    """How many frames it should be. Counting exactly takes as long as all else that is done for a small one."""
+    if batch.get_total_buffer_size() <= _PIECE_BYTES:
+        return 1
+    return max(1, -(-int(batch.nbytes) // _PIECE_BYTES))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
 from headrace.errors import LogError
 from headrace.log.local.archiving import delete_archive
-from headrace.log.local.files import make_folder, sync_folder, write_all
+from headrace.log.local.files import make_folder, replace_file, sync_folder, write_all
 from headrace.log.local.index import Index
-from headrace.log.local.journal import Journal
+from headrace.log.local.journal import Frame, Journal, frames_of
 from headrace.log.local.segment import (
     HEADER_SIZE,
     NO_TIME,
@@ -29,7 +30,7 @@ from headrace.log.local.topics import make_partitions, read_definition, topic_fo
 
 logger = logging.getLogger(__name__)
 
-FORMAT = "headrace-log 1\n"
+FORMAT, FIRST_FORMAT = "headrace-log 2\n", "headrace-log 1\n"
 
 
 def prepare_folder(folder: Path) -> None:
@@ -41,20 +42,22 @@ def prepare_folder(folder: Path) -> None:
     except FileNotFoundError:
         file.write_text(FORMAT)
         return
-    if found not in (FORMAT, ""):
+    if found not in (FORMAT, FIRST_FORMAT, ""):
         raise LogError(
             f"`{folder}` is not a log of this version",
             detail=f"its format is `{found.strip()}`",
             hint="update Headrace",
         )
-    if not found:
-        file.write_text(FORMAT)
+    if found != FORMAT:
+        # Before anything is written that a release of the first format would read wrongly.
+        replace_file(file, FORMAT.encode())
 
 
-def open_journal(folder: Path, trusted: int | None = None) -> tuple[Journal, LogState]:
+def open_journal(folder: Path, trusted: int | None = None) -> tuple[Journal, LogState, list[Frame]]:
+    """The journal, what it says, and what it holds of segments."""
     path = folder / "journal"
     if not path.exists():
-        return _first_journal(folder, path)
+        return *_first_journal(folder, path), []
     journal, records = Journal.open(path, trusted)
     try:
         state = fold(records)
@@ -66,10 +69,13 @@ def open_journal(folder: Path, trusted: int | None = None) -> tuple[Journal, Log
                 hint=f"restore it from a backup; to accept the loss, delete `{folder / 'stable'}`",
             )
         journal.cut()
+        if not journal.salt:
+            journal.close()
+            journal = Journal.create(path, state.to_payload())
     except BaseException:
         journal.close()
         raise
-    return journal, state
+    return journal, state, list(frames_of(records))
 
 
 def _first_journal(folder: Path, path: Path) -> tuple[Journal, LogState]:
@@ -136,6 +142,21 @@ def reconcile_segments(folder: Path, partition: Path, state: PartitionState, *, 
         if following <= state.start:
             segment_path(partition, base).unlink()
             index_path(partition, base).unlink(missing_ok=True)
+
+
+def restore_frames(partition: Path, state: PartitionState, frames: Sequence[Frame]) -> None:
+    """Write what the journal holds of the active segment into it again, and sync it: the power may have gone before the
+    segment was synced. Sealed segments were synced when they were sealed, and may have been rewritten since."""
+    wanted = [(position, data) for _, _, base, position, data in frames if base == state.segment]
+    if not wanted or not state.position:
+        return
+    descriptor = os.open(segment_path(partition, state.segment), os.O_WRONLY | os.O_CREAT, 0o644)
+    try:
+        for position, data in wanted:
+            write_all(descriptor, [data], position)
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def reopen_segment(partition: Path, topic_id: int, number: int, state: PartitionState) -> SegmentWriter | None:

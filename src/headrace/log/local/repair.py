@@ -60,5 +60,6 @@ def _why_not(finding: Finding) -> str:
         "segment": "only readers other than Headrace's server need the header; its frames can be read",
         "order": "the bytes are as they were written: please report this",
         "index": "the index of a segment that is being written is made anew when the log is opened",
+        "unrestored": "it is written again when the log is opened",
         "file": "it is moved to quarantine when the log is opened",
     }.get(finding.kind, "nothing can be done about it")

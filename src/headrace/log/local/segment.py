@@ -170,16 +170,14 @@ class SegmentWriter:
         self._index = Index()
         self._indexed = 0
         self._buffers: list[Any] = []
-        self._written = position
-        self._dirty = False
+        self.written = self._synced = position
 
     @classmethod
     def create(cls, folder: Path, topic_id: int, partition: int, base: int) -> SegmentWriter:
         descriptor = os.open(segment_path(folder, base), os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         writer = cls(folder, base, descriptor, 0, HEADER_SIZE)
         writer._buffers.append(encode_segment_header(topic_id, partition, base, 0))
-        writer._written = 0
-        writer._dirty = True
+        writer.written = writer._synced = 0
         index_path(folder, base).unlink(missing_ok=True)
         return writer
 
@@ -200,7 +198,6 @@ class SegmentWriter:
         self._buffers += frame
         self.position += header.size
         self.max_time = max(self.max_time, header.max_time)
-        self._dirty = True
 
     def take_buffers(self) -> list[Any]:
         """What was added and not yet written; for `write`, which another thread may do meanwhile."""
@@ -208,7 +205,7 @@ class SegmentWriter:
         return taken
 
     def write(self, buffers: list[Any]) -> None:
-        self._written = write_all(self._opened(), buffers, self._written)
+        self.written = write_all(self._opened(), buffers, self.written)
 
     def _opened(self) -> int:
         if self._descriptor < 0:
@@ -218,16 +215,19 @@ class SegmentWriter:
     def rest(self) -> None:
         """Close the file until the next write. Only for a writer that is not dirty: an error of the disk that nobody
         has seen must not be lost with the descriptor."""
-        assert not self._dirty
+        assert not self.dirty
         self.close()
 
     @property
     def dirty(self) -> bool:
-        return self._dirty
+        """Whether it holds anything that was not synced."""
+        return self._synced < self.position
 
     def sync(self) -> None:
+        """Also from another thread, while more is written: that is not synced then."""
+        written = self.written
         os.fdatasync(self._opened())
-        self._dirty = False
+        self._synced = written
 
     def write_index(self) -> None:
         """Write the entries that are not in the file yet."""

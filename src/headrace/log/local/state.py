@@ -54,7 +54,7 @@ class LogState:
         match kind:
             case journal.SNAPSHOT:
                 self._apply_snapshot(payload)
-            case journal.GROUP:
+            case journal.GROUP | journal.FULL_GROUP:
                 self._apply_group(payload)
             case journal.TOPIC:
                 self._apply_topic(payload)
@@ -83,7 +83,7 @@ class LogState:
 
     def _apply_group(self, payload: list[Any]) -> None:
         # A journal of the first release has no producers.
-        group, next_arrival, ends, stream_times, batches, writes = (*payload, [])[:6]
+        group, next_arrival, ends, stream_times, batches, writes = (*payload, [])[: journal.GROUP_FIELDS]
         if group != self.group + 1:
             raise LogError(f"the journal goes from group {self.group} to {group}", hint="restore it from a backup")
         self.group, self.next_arrival = group, next_arrival
