@@ -42,7 +42,7 @@ def batch(**columns: list[Any]) -> pa.RecordBatch:
 
 
 def put(log: Log, topic: str, partition: int | None = None, **columns: list[Any]) -> Appended:
-    [appended] = log.append([Append(topic, batch(**columns), partition)]).result(30)
+    [appended] = log.append([Append(topic, batch(**columns), partition)]).result(120)
     return appended
 
 

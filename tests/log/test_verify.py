@@ -156,7 +156,7 @@ def test_what_cannot_be_repaired_says_why(tmp_path: Path) -> None:
     (tmp_path / "log" / "topics" / "stranger").mkdir()
     findings = verify_log(tmp_path / "log").findings
     assert {"journal", "file"} <= {finding.kind for finding in findings}
-    assert "in the middle" in findings[0].message
+    assert "does not begin with a snapshot" in findings[0].message
     assert findings[0].file == str(journal)
     assert {finding.repair for finding in findings if finding.kind in ("journal", "file")} == {"none"}
 
