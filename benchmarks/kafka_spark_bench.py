@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +25,7 @@ from benchmarks.spark_bench import (
 )
 from headrace.clock import SystemClock
 from headrace.config import KafkaSettings, LogSettings, SparkSettings
-from headrace.log.base import Append
+from headrace.log.base import Append, Appended
 from headrace.log.kafka import KafkaLog
 from headrace.log.local import LocalLog
 from headrace.process.jvm import spark_session
@@ -34,6 +36,8 @@ from scripts.kafka import Cluster, make_nodes
 
 ROWS, QUICK_ROWS = 5_000_000, 100_000
 ROUNDS = 3
+IN_FLIGHT = 4
+"""Appends that are not yet acknowledged: the log refuses what it has no memory for."""
 BYTES, DECODED = "Kafka's source, bytes", "Kafka, decoded"
 
 
@@ -87,10 +91,11 @@ def measure(spark: SparkSession, local: LocalLog, kafka: KafkaLog, folder: Path,
 
 def fill_kafka(log: KafkaLog, rows: int) -> None:
     log.create_topic(VIEWS)
-    waiting = [
-        log.append([Append("views", make_batch(first, min(BATCH_ROWS, rows - first)))])
-        for first in range(0, rows, BATCH_ROWS)
-    ]
+    waiting: deque[Future[list[Appended]]] = deque()
+    for first in range(0, rows, BATCH_ROWS):
+        if len(waiting) == IN_FLIGHT:
+            waiting.popleft().result()
+        waiting.append(log.append([Append("views", make_batch(first, min(BATCH_ROWS, rows - first)))]))
     for future in waiting:
         future.result()
 
