@@ -7,26 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headrace.coordinate.catalog import Catalog
-from headrace.errors import SqlError
-from headrace.sql.api import parse
+from headrace.sql.api import parse, same_definition
 from headrace.sql.clauses import Element, Identifier
 from headrace.sql.script import did_you_mean
 from headrace.sql.source import Source
-from headrace.sql.statements import CreateAsSelect, CreateSource
+from headrace.sql.statements import CreateSource
 from headrace.types import Column, display_name, quote_name
 
-
-def same_definition(text: str, statement: CreateSource | CreateAsSelect) -> bool:
-    """Whether a stored statement means the same: layout, comments and the words around it do not count."""
-    try:
-        [stored] = parse(text)
-    except (SqlError, ValueError):
-        return False
-    if not isinstance(stored, CreateSource | CreateAsSelect):
-        return False
-    return replace(stored, or_replace=False, if_not_exists=False) == replace(
-        statement, or_replace=False, if_not_exists=False
-    )
+__all__ = ["drop_text", "same_definition", "substitute", "with_columns"]
 
 
 def substitute(sql: str, variables: Mapping[str, str]) -> str:

@@ -13,7 +13,13 @@ from headrace.sql.parser import Piece, parse, parse_columns, parse_expression, s
 from headrace.sql.planner import plan_insert_select, plan_query, plan_select, transient_query
 from headrace.sql.print_statements import print_statement
 from headrace.sql.printer import print_expression
-from headrace.sql.replace import has_state, replaced_query_problem, replaced_source_problem
+from headrace.sql.replace import (
+    has_state,
+    replaced_query_problem,
+    replaced_source_problem,
+    same_definition,
+    same_results,
+)
 from headrace.sql.statements import Statement
 from headrace.sql.validate import Draft, check_drop, check_drop_type, check_function, check_replace, validate
 
@@ -48,6 +54,8 @@ __all__ = [
     "python_functions",
     "replaced_query_problem",
     "replaced_source_problem",
+    "same_definition",
+    "same_results",
     "source_from",
     "split",
     "transient_query",

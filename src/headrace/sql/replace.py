@@ -1,12 +1,50 @@
-"""CREATE OR REPLACE: can the new definition go on where the old one was? If not, why not."""
+"""One definition and another: do they mean the same, and can the new one go on where the old one was?"""
 
 from __future__ import annotations
 
-from headrace.sql.plan import Filter, FlatMap, PartitionBy, PersistentQuery, PlanNode, Project, Rename, Scan, walk
+from dataclasses import replace
+
+from headrace.errors import SqlError
+from headrace.sql.parser import parse
+from headrace.sql.plan import Filter, FlatMap, Join, PartitionBy, PersistentQuery, PlanNode, Project, Rename, Scan, walk
 from headrace.sql.source import Source
+from headrace.sql.statements import CreateAsSelect, CreateSource
 from headrace.types import display_name
 
 _STATELESS = Scan | Rename | Filter | FlatMap | PartitionBy | Project
+
+
+def same_definition(text: str, statement: CreateSource | CreateAsSelect) -> bool:
+    """Whether a stored statement means the same: layout, comments and the words around it do not count."""
+    try:
+        [stored] = parse(text)
+    except (SqlError, ValueError):
+        return False
+    if not isinstance(stored, CreateSource | CreateAsSelect):
+        return False
+    return replace(stored, or_replace=False, if_not_exists=False) == replace(
+        statement, or_replace=False, if_not_exists=False
+    )
+
+
+def same_results(old: PersistentQuery, new: PersistentQuery) -> bool:
+    """Whether both give the same, whatever else is declared about them or about what they read."""
+
+    def results(query: PersistentQuery) -> tuple[object, ...]:
+        sink = query.sink
+        return query.emit, query.insert, _read(query.root), sink.kind, sink.key, sink.value, sink.window, sink.timestamp
+
+    return results(old) == results(new)
+
+
+def _read(node: PlanNode) -> PlanNode:
+    """The plan without what its sources declare beyond the columns it uses."""
+    if isinstance(node, Scan):
+        source = node.source
+        return Scan(Source(source.name, source.kind, source.topic, source.key, (), window=source.window))
+    if isinstance(node, Join):
+        return replace(node, left=_read(node.left), right=_read(node.right))
+    return replace(node, input=_read(node.input))
 
 
 def replaced_source_problem(old: Source, new: Source) -> str | None:

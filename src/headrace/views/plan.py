@@ -1,0 +1,361 @@
+"""What a change of definitions would do, statement by statement, before anything happens.
+
+A pure function over what runs, what is wanted, and what the log holds. Its verdicts, in the order of what they cost:
+
+- `nothing`: it is as it runs;
+- `creates`: the name is new;
+- `keeps its state`: another declaration, the same results; goes on where it is, nothing is computed again;
+- `continues`: in place, if that was asked for: goes on from an offset, and what it has written stays as it is;
+- `rebuilds`: a new version is computed from the log beside the one that serves;
+- `drops`: no file has it any more;
+- `refused`: cannot be done, why, and what to do instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from headrace.errors import HeadraceError, SqlError
+from headrace.sql.api import (
+    Draft,
+    has_state,
+    parse,
+    plan_query,
+    replaced_query_problem,
+    replaced_source_problem,
+    same_definition,
+    same_results,
+    source_from,
+)
+from headrace.sql.plan import PersistentQuery
+from headrace.sql.source import Source, Sources
+from headrace.sql.statements import CreateAsSelect, CreateSource
+from headrace.types import display_name
+from headrace.views.versions import NONE, version_topic
+
+Verdict = Literal["nothing", "creates", "keeps its state", "continues", "rebuilds", "drops", "refused"]
+Definition = CreateSource | CreateAsSelect
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A statement, and where it stands; with `error` it cannot be read."""
+
+    statement: Definition
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What runs under a name."""
+
+    source: Source
+    number: int
+    query: PersistentQuery | None = None
+    """None for what is declared over a topic."""
+    inserted_by: tuple[str, ...] = ()
+    """Queries of INSERT INTO that write to it."""
+    inserts: tuple[str, ...] = ()
+    """Queries of INSERT INTO that read it."""
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    """How far its query has read its first input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the log holds, and how fast it is read."""
+
+    records: Mapping[str, int] = field(default_factory=dict)
+    removed: Mapping[str, int] = field(default_factory=dict)
+    """By topic: how many records it no longer has."""
+    rows_per_second: float = 0.0
+    """Of the last build; 0 if there was none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The verdict on one name."""
+
+    name: str
+    kind: Literal["stream", "table"]
+    verdict: Verdict
+    reason: str = ""
+    hint: str = ""
+    wanted: Wanted | None = None
+    old_statement: str = ""
+    number: int = NONE
+    """Of the version it would make."""
+    before: int = NONE
+    source: Source | None = None
+    """As it would be."""
+    query: PersistentQuery | None = None
+    dependents: tuple[str, ...] = ()
+    replays: int = 0
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def statement(self) -> str:
+        return self.wanted.statement.text if self.wanted else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    changes: tuple[Change, ...]
+    """Inputs before what reads them; those to do nothing about too."""
+    figures: Figures
+
+    @property
+    def pending(self) -> tuple[Change, ...]:
+        return tuple(change for change in self.changes if change.verdict != "nothing")
+
+    @property
+    def refused(self) -> tuple[Change, ...]:
+        return tuple(change for change in self.changes if change.verdict == "refused")
+
+    @property
+    def replays(self) -> int:
+        return sum(change.replays for change in self.changes)
+
+    def seconds(self, replays: int) -> float | None:
+        """About how long so many records take; None if nobody knows how fast it goes."""
+        return replays / self.figures.rows_per_second if self.figures.rows_per_second else None
+
+
+def plan_changes(
+    running: Mapping[str, Runs],
+    sources: Sources,
+    wanted: Sequence[Wanted],
+    figures: Figures,
+    next_number: Callable[[str], int],
+    ours: frozenset[str] = frozenset(),
+    in_place: bool = False,
+) -> Plan:
+    """`ours`: names that files have defined before; those that no file defines now are dropped."""
+    planner = _Planner(running, Draft(sources), figures, next_number, in_place)
+    named = {one.statement.name for one in wanted}
+    dropped = {name for name in ours if name in running and name not in named}
+    # What somebody made by a statement has no file, but may read what is rebuilt.
+    unfiled = [
+        Wanted(statement)
+        for name, runs in running.items()
+        if name not in named | dropped and (statement := _parsed(runs.source.statement)) is not None
+    ]
+    for one in _inputs_first([*wanted, *unfiled]):
+        planner.consider(one)
+    for name in sorted(dropped):
+        planner.drop(name)
+    return Plan(tuple(_with_dependents(planner.changes)), figures)
+
+
+class _Planner:
+    def __init__(
+        self,
+        running: Mapping[str, Runs],
+        draft: Draft,
+        figures: Figures,
+        next_number: Callable[[str], int],
+        in_place: bool,
+    ) -> None:
+        self.changes: list[Change] = []
+        self._running, self._draft, self._figures = running, draft, figures
+        self._next_number, self._in_place = next_number, in_place
+        self._by_name: dict[str, Change] = {}
+
+    def consider(self, wanted: Wanted) -> None:
+        statement = wanted.statement
+        runs = self._running.get(statement.name)
+        try:
+            if isinstance(statement, CreateSource):
+                change = self._declared(wanted, statement, runs)
+            else:
+                change = self._computed(wanted, statement, runs)
+        except HeadraceError as error:
+            change = self._refused(wanted, runs, error.message, error.hint or "")
+            if isinstance(error, SqlError) and error.line and wanted.file:
+                change = replace(change, wanted=replace(wanted, line=error.line, column=error.column))
+        self._note(change)
+
+    def drop(self, name: str) -> None:
+        runs = self._running[name]
+        readers = [c for c in self.changes if c.verdict != "refused" and name in _names_read(c)]
+        base = Change(name, runs.source.kind, "drops", "no file defines it", old_statement=runs.source.statement)
+        change = replace(base, before=runs.number)
+        if readers or runs.inserts or runs.inserted_by:
+            who = ", ".join([*(f"`{display_name(c.name)}`" for c in readers), *runs.inserts, *runs.inserted_by])
+            hint = "drop or change those first, or put it back"
+            change = replace(change, verdict="refused", reason=f"no file defines it, but {who} uses it", hint=hint)
+        self._note(change)
+
+    def _note(self, change: Change) -> None:
+        self.changes.append(change)
+        self._by_name[change.name] = change
+        if change.source is not None and change.verdict != "refused":
+            self._draft.add(change.source)
+
+    def _declared(self, wanted: Wanted, statement: CreateSource, runs: Runs | None) -> Change:
+        if runs is None:
+            source = source_from(statement, self._draft)
+            return Change(source.name, source.kind, "creates", wanted=wanted, source=source)
+        base = self._base(wanted, runs)
+        if same_definition(runs.source.statement, statement):
+            return base
+        if runs.query is not None:
+            return self._refused(wanted, runs, "a query writes it, and now it is to be declared", _anew(runs))
+        new = replace(source_from(statement, self._draft), partitions=runs.source.partitions)
+        if problem := replaced_source_problem(runs.source, new):
+            hint = f"declare it under another name, or first take away what reads it and {_anew(runs)}"
+            return self._refused(wanted, runs, problem, hint)
+        reason = "it is declared over the same records, with further columns"
+        return replace(base, verdict="keeps its state", reason=reason, source=new)
+
+    def _computed(self, wanted: Wanted, statement: CreateAsSelect, runs: Runs | None) -> Change:
+        for name in _reads(statement):
+            if (broken := self._by_name.get(name)) is not None and broken.verdict == "refused":
+                raise HeadraceError(
+                    f"it reads `{display_name(name)}`, which cannot be changed", hint=broken.hint or None
+                )
+        query = plan_query(statement, self._draft)
+        if runs is None:
+            change = Change(query.sink.name, query.sink.kind, "creates", wanted=wanted, source=query.sink, query=query)
+            return self._costed(replace(change, number=self._next_number(change.name)))
+        base = self._base(wanted, runs)
+        if runs.query is None:
+            return self._refused(wanted, runs, "it is declared, and now a query is to write it", _anew(runs))
+        rebuilt = [name for name in _reads(statement) if self._rebuilt(name)]
+        same_text = same_definition(runs.source.statement, statement)
+        same = same_results(runs.query, query)
+        if not rebuilt and same_text and same:
+            return base
+        query = replace(query, sink=replace(query.sink, partitions=runs.source.partitions))
+        problem = replaced_query_problem(runs.query, query)
+        if not rebuilt and problem is None and (same or self._in_place):
+            return self._kept(base, runs, query, same)
+        why = (
+            f"it reads {', '.join(f'`{display_name(name)}`' for name in rebuilt)}, which is rebuilt" if rebuilt else ""
+        )
+        if not same_text:
+            why = problem or "what it has written would be different"
+        elif not rebuilt:
+            why = "what it reads is declared differently"
+        return self._rebuilds(base, runs, query, why)
+
+    def _kept(self, base: Change, runs: Runs, query: PersistentQuery, same: bool) -> Change:
+        sink = replace(query.sink, query=runs.source.query, statement=base.statement, topic=runs.source.topic)
+        change = replace(base, source=sink, query=query, offsets=runs.offsets)
+        if same:
+            return replace(change, verdict="keeps its state", reason="its results are the same")
+        if has_state(query):
+            return replace(change, verdict="keeps its state", reason="what it has kept is used on; written rows stay")
+        return replace(change, verdict="continues", reason="what it has written stays as it is")
+
+    def _rebuilds(self, base: Change, runs: Runs, query: PersistentQuery, why: str) -> Change:
+        assert base.wanted is not None
+        if query.sink.kind != runs.source.kind:
+            return self._refused(base.wanted, runs, f"it is a {runs.source.kind}", _anew(runs))
+        if runs.inserted_by:
+            who = ", ".join(runs.inserted_by)
+            reason = f"{who} of INSERT INTO writes to it too, and would not be in a new version"
+            return self._refused(base.wanted, runs, reason, f"first:  TERMINATE {runs.inserted_by[0]};")
+        if runs.inserts:
+            reason = f"{', '.join(runs.inserts)} of INSERT INTO reads it, and would go on with the old version"
+            return self._refused(base.wanted, runs, reason, f"first:  TERMINATE {runs.inserts[0]};")
+        number = self._next_number(base.name)
+        sink = replace(query.sink, topic=version_topic(query.sink.topic, number))
+        query = replace(query, sink=sink)
+        change = replace(base, verdict="rebuilds", reason=why, number=number, source=sink, query=query)
+        return self._costed(change)
+
+    def _costed(self, change: Change) -> Change:
+        """With what it reads again, and what it can no longer read."""
+        assert change.query is not None
+        inputs = {source.name: source for source in change.query.inputs}
+        replays, warnings = 0, []
+        for name, source in inputs.items():
+            known = self._running.get(name)
+            topic = known.source.topic if known else source.topic
+            replays += self._figures.records.get(topic, 0)
+            if removed := self._figures.removed.get(topic, 0):
+                warnings.append(f"topic `{topic}` no longer has its first {removed:,} records: they are not in it")
+        if len(inputs) > 1 and any(self._rebuilt(name) for name in inputs):
+            warnings.append("it joins what is rebuilt with it: rows of the past meet the others as they are now")
+        return replace(change, replays=replays, warnings=tuple(warnings))
+
+    def _rebuilt(self, name: str) -> bool:
+        change = self._by_name.get(name)
+        return change is not None and change.verdict == "rebuilds"
+
+    def _base(self, wanted: Wanted, runs: Runs) -> Change:
+        source = runs.source
+        return Change(
+            source.name, source.kind, "nothing", wanted=wanted, old_statement=source.statement, before=runs.number
+        )
+
+    def _refused(self, wanted: Wanted, runs: Runs | None, reason: str, hint: str) -> Change:
+        statement = wanted.statement
+        old = runs.source.statement if runs else ""
+        number = runs.number if runs else NONE
+        return Change(statement.name, statement.kind, "refused", reason, hint, wanted, old_statement=old, before=number)
+
+
+def _with_dependents(changes: Sequence[Change]) -> Iterator[Change]:
+    readers: dict[str, list[str]] = {}
+    for change in changes:
+        for name in _names_read(change):
+            readers.setdefault(name, []).append(change.name)
+    for change in changes:
+        found: dict[str, None] = {}
+        waiting = list(readers.get(change.name, ()))
+        while waiting:
+            name = waiting.pop(0)
+            if name not in found:
+                found[name] = None
+                waiting += readers.get(name, ())
+        yield replace(change, dependents=tuple(found))
+
+
+def _names_read(change: Change) -> list[str]:
+    statement = change.wanted.statement if change.wanted else _parsed(change.old_statement)
+    return _reads(statement) if isinstance(statement, CreateAsSelect) else []
+
+
+def _reads(statement: CreateAsSelect) -> list[str]:
+    relation = statement.query.relation
+    return list(dict.fromkeys([relation.source.name, *(join.source.name for join in relation.joins)]))
+
+
+def _inputs_first(wanted: Iterable[Wanted]) -> list[Wanted]:
+    by_name: dict[str, Wanted] = {}
+    for one in wanted:
+        by_name.setdefault(one.statement.name, one)
+    ordered: dict[str, Wanted] = {}
+
+    def visit(name: str, above: tuple[str, ...] = ()) -> None:
+        one = by_name.get(name)
+        # What reads itself, however far around, cannot be planned and says so.
+        if one is None or name in ordered or name in above:
+            return
+        if isinstance(one.statement, CreateAsSelect):
+            for below in _reads(one.statement):
+                visit(below, (*above, name))
+        ordered[name] = one
+
+    for name in by_name:
+        visit(name)
+    return list(ordered.values())
+
+
+def _parsed(text: str) -> Definition | None:
+    try:
+        [statement] = parse(text)
+    except (HeadraceError, ValueError):
+        return None
+    return statement if isinstance(statement, CreateSource | CreateAsSelect) else None
+
+
+def _anew(runs: Runs) -> str:
+    return f"DROP {runs.source.kind.upper()} {display_name(runs.source.name)}; and create it again"

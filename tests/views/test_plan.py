@@ -1,0 +1,158 @@
+"""What a change would do, said before anything is done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.sql.api import Draft, parse, plan_query, source_from
+from headrace.sql.statements import CreateAsSelect, CreateSource
+from headrace.views.plan import Figures, Plan, Runs, Wanted, plan_changes
+
+CLICKS = "CREATE STREAM clicks (userid VARCHAR KEY, page VARCHAR, ms INT) WITH (KAFKA_TOPIC='clicks', PARTITIONS=1);"
+HOME = "CREATE STREAM home AS SELECT userid, page, ms FROM clicks WHERE page = '/home';"
+BY_USER = "CREATE TABLE by_user AS SELECT userid, COUNT(*) AS n FROM home GROUP BY userid;"
+TOP = "CREATE TABLE top AS SELECT userid, n FROM by_user WHERE n > 10;"
+BY_PAGE = "CREATE TABLE by_page AS SELECT page, COUNT(*) AS n FROM clicks GROUP BY page;"
+ALL = (CLICKS, HOME, BY_USER, TOP, BY_PAGE)
+FIGURES = Figures({"clicks": 1_000, "HOME": 300, "BY_USER": 50}, rows_per_second=100)
+
+
+def running(*texts: str) -> dict[str, Runs]:
+    draft, found = Draft(), {}
+    for text in texts:
+        [statement] = parse(text)
+        if isinstance(statement, CreateSource):
+            runs = Runs(replace(source_from(statement, draft), statement=text), 1)
+        else:
+            assert isinstance(statement, CreateAsSelect)
+            query = plan_query(statement, draft)
+            sink = replace(query.sink, statement=text, query=f"Q_{query.sink.name}")
+            runs = Runs(sink, 1, replace(query, sink=sink), offsets={0: 7})
+        draft.add(runs.source)
+        found[runs.source.name] = runs
+    return found
+
+
+def planned(now: dict[str, Runs], *texts: str, figures: Figures = FIGURES, **options: bool) -> Plan:
+    draft = Draft()
+    for runs in now.values():
+        draft.add(runs.source)
+    wanted = []
+    for text in texts:
+        [statement] = parse(text)
+        assert isinstance(statement, CreateSource | CreateAsSelect)
+        wanted.append(Wanted(statement, "pipelines/all.sql", 1, 1))
+    return plan_changes(now, draft, wanted, figures, lambda name: 2, frozenset(now), **options)
+
+
+def verdicts(plan: Plan) -> dict[str, str]:
+    return {change.name: change.verdict for change in plan.pending}
+
+
+def test_what_runs_needs_nothing() -> None:
+    layout = BY_PAGE.replace("SELECT", "\n  SELECT -- a comment\n")
+    plan = planned(running(*ALL), CLICKS, HOME, BY_USER, TOP, layout)
+    assert not plan.pending
+    assert len(plan.changes) == 5
+
+
+def test_a_filter_rebuilds_what_it_filters_and_all_that_read_it() -> None:
+    plan = planned(running(*ALL), TOP, BY_USER, HOME.replace("'/home'", "'/'"), CLICKS, BY_PAGE)
+    assert verdicts(plan) == {"HOME": "rebuilds", "BY_USER": "rebuilds", "TOP": "rebuilds"}
+    home, by_user, top = plan.pending
+    assert home.dependents == ("BY_USER", "TOP")
+    assert home.reason == "what it has written would be different"
+    assert by_user.reason == "it reads `home`, which is rebuilt"
+    # Each reads the new version of what is before it.
+    assert home.source is not None
+    assert home.source.topic == "HOME.v2"
+    assert by_user.query is not None
+    assert [source.topic for source in by_user.query.inputs] == ["HOME.v2"]
+    assert top.query is not None
+    assert [source.topic for source in top.query.inputs] == ["BY_USER.v2"]
+    assert (home.replays, by_user.replays, top.replays) == (1_000, 300, 50)
+    assert plan.seconds(plan.replays) == 13.5
+
+
+def test_the_first_change_after_a_switch_is_named_after_the_same_topic() -> None:
+    now = running(*ALL)
+    now["BY_PAGE"] = replace(now["BY_PAGE"], source=replace(now["BY_PAGE"].source, topic="BY_PAGE.v2"), number=2)
+    assert not planned(now, *ALL).pending
+    changed = planned(now, CLICKS, HOME, BY_USER, TOP, BY_PAGE.replace("COUNT(*)", "SUM(ms)"))
+    assert verdicts(changed) == {"BY_PAGE": "rebuilds"}
+
+
+def test_in_place_it_goes_on_where_that_can_be() -> None:
+    filtered = HOME.replace("'/home'", "'/'")
+    plan = planned(running(*ALL), CLICKS, filtered, BY_USER, TOP, BY_PAGE, in_place=True)
+    assert verdicts(plan) == {"HOME": "continues"}
+    assert plan.pending[0].offsets == {0: 7}
+    doubled = BY_PAGE.replace("COUNT(*)", "COUNT(*) * 2")
+    plan = planned(running(*ALL), CLICKS, HOME, BY_USER, TOP, doubled, in_place=True)
+    assert verdicts(plan) == {"BY_PAGE": "keeps its state"}
+    summed = BY_PAGE.replace("COUNT(*)", "SUM(ms)")
+    plan = planned(running(*ALL), CLICKS, HOME, BY_USER, TOP, summed, in_place=True)
+    assert verdicts(plan) == {"BY_PAGE": "rebuilds"}
+
+
+def test_a_further_column_of_a_source_keeps_all_state_but_of_those_who_select_everything() -> None:
+    wider = CLICKS.replace("ms INT", "ms INT, referrer VARCHAR")
+    everything = "CREATE STREAM everything AS SELECT * FROM clicks;"
+    plan = planned(running(*ALL, everything), wider, HOME, BY_USER, TOP, BY_PAGE, everything)
+    assert verdicts(plan) == {"CLICKS": "keeps its state", "EVERYTHING": "rebuilds"}
+    assert set(plan.pending[0].dependents) == {"HOME", "BY_USER", "TOP", "BY_PAGE", "EVERYTHING"}
+
+
+def test_a_column_that_becomes_another_is_refused_and_so_is_what_reads_it() -> None:
+    retyped = CLICKS.replace("ms INT", "ms BIGINT")
+    plan = planned(running(*ALL), retyped, HOME, BY_USER, TOP, BY_PAGE)
+    assert set(verdicts(plan).values()) == {"refused"}
+    assert "`ms` would change" in plan.refused[0].reason
+    assert "another name" in plan.refused[0].hint
+    assert plan.refused[1].reason == "it reads `clicks`, which cannot be changed"
+
+
+def test_what_no_file_has_any_more_is_dropped_unless_others_use_it() -> None:
+    assert verdicts(planned(running(*ALL), CLICKS, HOME, BY_USER, BY_PAGE)) == {"TOP": "drops"}
+    # TOP and BY_USER go together; BY_USER alone cannot.
+    assert verdicts(planned(running(*ALL), CLICKS, HOME, BY_PAGE)) == {"BY_USER": "drops", "TOP": "drops"}
+    plan = planned(running(*ALL), CLICKS, HOME, TOP, BY_PAGE)
+    assert verdicts(plan) == {"BY_USER": "refused"}
+    assert plan.refused[0].reason == "no file defines it, but `top` uses it"
+
+
+def test_new_statements_are_created_in_whatever_order_they_are_written() -> None:
+    plan = planned(running(CLICKS), TOP, BY_USER, HOME, CLICKS)
+    assert verdicts(plan) == {"HOME": "creates", "BY_USER": "creates", "TOP": "creates"}
+    assert plan.pending[0].replays == 1_000
+
+
+def test_a_mistake_is_refused_where_it_stands_and_the_rest_is_planned() -> None:
+    plan = planned(running(CLICKS), CLICKS, HOME.replace("page =", "pge ="), BY_PAGE)
+    assert verdicts(plan) == {"HOME": "refused", "BY_PAGE": "creates"}
+    assert "pge" in plan.refused[0].reason
+    assert plan.refused[0].wanted is not None
+    assert plan.refused[0].wanted.line == 1
+
+
+def test_what_statements_of_insert_write_is_not_left_behind() -> None:
+    now = running(*ALL)
+    now["HOME"] = replace(now["HOME"], inserted_by=("INSERTQUERY_9",))
+    plan = planned(now, CLICKS, HOME.replace("'/home'", "'/'"), BY_USER, TOP, BY_PAGE)
+    assert plan.refused[0].hint == "first:  TERMINATE INSERTQUERY_9;"
+    assert set(verdicts(plan).values()) == {"refused"}
+
+
+def test_records_that_are_gone_are_missed_aloud() -> None:
+    figures = replace(FIGURES, removed={"clicks": 5_000})
+    plan = planned(running(*ALL), *ALL[:4], BY_PAGE.replace("COUNT(*)", "SUM(ms)"), figures=figures)
+    assert plan.pending[0].warnings == ("topic `clicks` no longer has its first 5,000 records: they are not in it",)
+    assert plan.seconds(1_000) == 10.0
+    assert replace(plan, figures=Figures()).seconds(1_000) is None
+
+
+def test_a_table_cannot_become_a_stream() -> None:
+    other = "CREATE STREAM by_page AS SELECT userid, page FROM clicks;"
+    plan = planned(running(*ALL), CLICKS, HOME, BY_USER, TOP, other)
+    assert [change.reason for change in plan.refused] == ["it is a table"]
+    assert "DROP TABLE by_page" in plan.refused[0].hint
