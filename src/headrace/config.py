@@ -95,6 +95,8 @@ class StoreSettings(Settings, frozen=True):
 
 
 class ViewsSettings(Settings, frozen=True):
+    keep_hours: float = 168.0
+    """How long a version that no longer serves is kept up to date, so that a rollback takes no time."""
     check_every_seconds: float = 30.0
     """How often some rows of one view, the views in turns, are computed again from the log and compared; 0 is never."""
     check_rows: int = 50

@@ -50,6 +50,7 @@ SECTIONS: tuple[tuple[str, type[msgspec.Struct]], ...] = (
     ("collect", config.CollectSettings),
     ("spark", config.SparkSettings),
     ("store", config.StoreSettings),
+    ("views", config.ViewsSettings),
     ("auth", config.AuthSettings),
     ("auth.keys", config.Key),
 )

@@ -66,7 +66,7 @@ def test_a_changed_definition_is_kept_as_it_runs(pipelines: Pipelines) -> None:
     [applied] = pipelines.apply(clicks=CLICKS + "\n" + changed)
     assert problems([applied]) == [
         "pipelines/clicks.sql:3:1: table `by_page` runs with another definition, and is kept as it runs\n"
-        "  to change it:  DROP TABLE by_page DELETE TOPIC;  and then headrace up again"
+        "  see what the change would do:  headrace plan      and do it:  headrace deploy"
     ]
     assert (len(applied.changed), applied.errors, applied.unchanged) == (1, [], 1)
     # And what it says helps.

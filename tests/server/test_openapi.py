@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from starlette.routing import Route
 
-from headrace.server import groups, models, models_log, models_trust, registry_models
+from headrace.server import deployments, groups, models, models_deploy, models_log, models_trust, registry_models
 from headrace.server.app import API, ENDPOINTS
 from headrace.server.endpoint import routes_of
 from tests.server.running import Running
@@ -101,6 +101,12 @@ ANSWERS: list[tuple[str, str, Any, int, Any]] = [
     ("GET", "/v1/checks", None, 200, models_trust.ChecksAnswer),
     ("GET", "/v1/overview", None, 200, models.Overview),
     ("GET", "/v1/overview/history", None, 200, models.RatesHistory),
+    ("POST", "/v1/plan", {}, 200, models_deploy.PlanAnswer),
+    ("POST", "/v1/deployments", {}, 200, models_deploy.DeployAnswer),
+    ("GET", "/v1/deployments", None, 200, models_deploy.DeploymentsAnswer),
+    ("GET", "/v1/views/users/versions", None, 200, models_deploy.VersionsAnswer),
+    ("GET", "/v1/views/users/diff", None, 200, models_deploy.DiffAnswer),
+    ("POST", "/v1/views/users/forget", None, 200, models_deploy.VersionsAnswer),
     ("GET", "/registry", None, 200, dict[str, str]),
     ("GET", "/registry/schemas/types", None, 200, list[str]),
     ("POST", "/registry/subjects/s/versions", {"schema": '"string"'}, 200, registry_models.Registered),
@@ -146,12 +152,13 @@ def test_answers_are_as_described(server: Running, document: dict[str, Any]) -> 
 
 
 # Checked where what they need is there: somebody who replies (test_queues), records to delete (test_records), groups
-# with members (test_groups).
-ELSEWHERE = {
-    ("POST", "/v1/requests/{topic}"),
-    ("DELETE", "/v1/topics/{topic}/records"),
-    ("POST", "/v1/views/{view}/repair"),  # tests/views/test_repair.py
-} | {(endpoint.method, endpoint.path) for endpoint in groups.ENDPOINTS if "{group}" in endpoint.path}
+# with members (test_groups), deployments (test_deployments).
+ELSEWHERE = (
+    {("POST", "/v1/requests/{topic}"), ("DELETE", "/v1/topics/{topic}/records"), ("POST", "/v1/views/{view}/rollback")}
+    | {("POST", "/v1/views/{view}/repair")}  # tests/views/test_repair.py
+    | {(endpoint.method, endpoint.path) for endpoint in groups.ENDPOINTS if "{group}" in endpoint.path}
+    | {(endpoint.method, endpoint.path) for endpoint in deployments.ENDPOINTS if "{deployment}" in endpoint.path}
+)
 
 
 def test_those_answers_are_all_the_answers() -> None:

@@ -9,7 +9,25 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import bench, dlq, doctor, group, init, log, query, queue, schema, sql, test, topic, trust, up, view
+from headrace.cli import (
+    bench,
+    deploy,
+    dlq,
+    doctor,
+    group,
+    init,
+    log,
+    plan,
+    query,
+    queue,
+    schema,
+    sql,
+    test,
+    topic,
+    trust,
+    up,
+    view,
+)
 from headrace.cli.output import exit_code, print_error
 from headrace.errors import HeadraceError
 
@@ -24,7 +42,7 @@ app = typer.Typer(
     epilog="Start with:  headrace init NAME && cd NAME && headrace up",
 )
 
-for module in (init, up, sql, test, doctor, bench):
+for module in (init, up, sql, plan, deploy, test, doctor, bench):
     module.register(app)
 trust.register(view.app)
 for commands in (topic, group, queue, log, schema, query, view, dlq):

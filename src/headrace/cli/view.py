@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.deploy import print_comparison
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
 from headrace.cli.output import cell, local_time, print_json, print_rows, print_table
 from headrace.errors import HeadraceError, NotRunning, UsageError
@@ -61,6 +62,106 @@ def get_view(
     print_rows(body["columns"], body["rows"])
     if body.get("truncated"):
         print(f"… only the first {len(body['rows']):,}; --limit gives more")
+
+
+@app.command("show", epilog="Example:  headrace view show views_by_page")
+def show_view(
+    view: ViewArgument,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """A view's versions: which serves, which are built or kept."""
+    with open_api(project, url, key) as api:
+        body = api.get(f"/v1/views/{view}/versions")
+    if as_json:
+        print_json(body)
+        return
+    print_table(
+        ["version", "state", "since", "kept until", "rows", "lag", "query", "deployment"],
+        [
+            [
+                v["version"],
+                v["state"],
+                local_time(v["since_ms"] or None),
+                local_time(v["kept_until_ms"]),
+                v["rows"],
+                v["lag"],
+                v["query_id"],
+                v["deployment"] or None,
+            ]
+            for v in body["versions"]
+        ],
+    )
+    for version in body["versions"]:
+        if version["state"] == "serving":
+            print(f"\n{version['statement']}")
+
+
+@app.command("diff", epilog="Example:  headrace view diff views_by_page")
+def diff_view(
+    view: ViewArgument,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How the versions of a view differed, at the same records, when they were last compared."""
+    with open_api(project, url, key) as api:
+        body = api.get(f"/v1/views/{view}/diff")
+    if as_json:
+        print_json(body)
+        return
+    if body["comparison"] is None:
+        print("its versions were never compared")
+        return
+    print(f"deployment {body['deployment']}:")
+    print_comparison(body["comparison"])
+    samples = body["comparison"]["samples"]
+    if samples:
+        print()
+        print_table(
+            ["key", "window", "before", "now"],
+            [[s["key"], (s["window"] or {}).get("start"), s["old"], s["new"]] for s in samples],
+        )
+
+
+@app.command("rollback", epilog="Example:  headrace view rollback views_by_page")
+def roll_back(
+    view: ViewArgument,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let the version before serve again, and with it all that was deployed together. At once."""
+    with open_api(project, url, key) as api:
+        body = api.post(f"/v1/views/{view}/rollback")
+    if as_json:
+        print_json(body)
+    else:
+        back = ", ".join(f"{item['name']} {item['before'] or 'gone'}" for item in body["items"])
+        print(f"deployment {body['id']} is rolled back; these serve: {back}")
+        print("the files still say otherwise:  headrace plan")
+
+
+@app.command("forget", epilog="Example:  headrace view forget views_by_page")
+def forget_versions(
+    view: ViewArgument,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give up the versions kept for a rollback, and what they cost."""
+    with open_api(project, url, key) as api:
+        body = api.post(f"/v1/views/{view}/forget")
+    if as_json:
+        print_json(body)
+    else:
+        left = ", ".join(f"{v['version']} ({v['state']})" for v in body["versions"])
+        print(f"versions of {body['name']} there are: {left or 'none'}")
 
 
 @app.command("watch", epilog="Example:  headrace view watch views_by_page --snapshot")

@@ -125,6 +125,13 @@ class FunctionsChanged:
     removed: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class FilesApplied:
+    """The names that the project's files define: what is among them and no longer in a file is to be dropped."""
+
+    names: tuple[str, ...]
+
+
 Event: TypeAlias = (
     SourceCreated
     | SourceDropped
@@ -142,6 +149,7 @@ Event: TypeAlias = (
     | VersionsSwitched
     | DeploymentSaved
     | FunctionsChanged
+    | FilesApplied
 )
 
 
@@ -201,6 +209,8 @@ def _body(event: Event) -> tuple[str, dict[str, Any]]:
             return "deployment_saved", {"deployment": msgspec.to_builtins(saved)}
         case FunctionsChanged(files, removed):
             return "functions_changed", {"files": msgspec.to_builtins(files), "removed": list(removed)}
+        case FilesApplied(names):
+            return "files_applied", {"names": list(names)}
 
 
 _QUERY_SINCE = {"sink_topic": "", "reads": {}, "starts": {}, "rows_per_second": 0, "until": None, "functions": []}
@@ -253,6 +263,7 @@ _DECODERS: dict[str, Callable[[dict[str, Any]], Event]] = {
     "versions_switched": lambda body: VersionsSwitched(body["versions"], body["time_ms"], body["deployment"]),
     "deployment_saved": lambda body: DeploymentSaved(msgspec.convert(body["deployment"], Deployment)),
     "functions_changed": lambda body: FunctionsChanged(_files_from_json(body["files"]), tuple(body["removed"])),
+    "files_applied": lambda body: FilesApplied(tuple(body["names"])),
 }
 
 

@@ -11,6 +11,7 @@ from headrace.coordinate.base import TRANSIENT_PREFIX, QueryDefinition, ViewDefi
 from headrace.coordinate.events import (
     DeploymentSaved,
     Event,
+    FilesApplied,
     FunctionsChanged,
     QueryCreated,
     QueryDropped,
@@ -68,6 +69,8 @@ class CatalogState:
     serving: Mapping[str, int] = field(default_factory=dict)
     """The pointer: `sources` and `views` are what these versions are."""
     deployments: Mapping[int, Deployment] = field(default_factory=dict)
+    filed: frozenset[str] = frozenset()
+    """Names that the project's files have defined."""
     events: int = 0
 
 
@@ -84,6 +87,7 @@ def fold(state: CatalogState, event: Event) -> CatalogState:
                 sources=_without(state.sources, name),
                 versions=_without(state.versions, name),
                 serving=_without(state.serving, name),
+                filed=state.filed - {name},
             )
         case TopicDeleted(name):
             return replace(state, doomed_topics=state.doomed_topics - {name})
@@ -127,6 +131,8 @@ def fold(state: CatalogState, event: Event) -> CatalogState:
             return state
         case DeploymentSaved(deployment):
             return _deployment_saved(state, deployment)
+        case FilesApplied(names):
+            return replace(state, filed=frozenset(names))
 
 
 def _source_created(state: CatalogState, source: Source) -> CatalogState:

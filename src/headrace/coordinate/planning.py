@@ -14,7 +14,7 @@ from headrace.functions.signatures import all_functions
 from headrace.process.base import QuerySpec
 from headrace.sql.api import function_versions, parse, plan_insert_select, plan_query, plan_select
 from headrace.sql.functions.function import Function
-from headrace.sql.plan import PersistentQuery, PushQuery, may_be_late
+from headrace.sql.plan import PersistentQuery, Project, PushQuery, may_be_late
 from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect, InsertSelect, SelectStatement
 from headrace.types import DataType
@@ -70,13 +70,23 @@ def plan_definition(query: QueryDefinition, catalog: Catalog) -> PersistentQuery
     if sink is None:
         raise QueryFailed(f"query `{query.id}` writes `{query.sink}`, which does not exist")
     if isinstance(statement, CreateAsSelect):
-        return replace(plan_query(statement, sources), sink=sink)
+        plan = plan_query(statement, sources)
+        return replace(plan, sink=sink, root=_fitted(plan.root, sink))
     if isinstance(statement, InsertSelect):
         return plan_insert_select(statement, sources)
     assert isinstance(statement, SelectStatement)
     push = plan_select(statement, sources)
     assert isinstance(push, PushQuery)
     return PersistentQuery(sink, push.root, push.emit, every_ms=push.every_ms)
+
+
+def _fitted(root: Project, sink: Source) -> Project:
+    """What is selected with `*` grows with its source; what is written has the columns it had."""
+    names = [column.name for column in sink.value]
+    selected = {named.name: named for named in root.value}
+    if len(root.value) <= len(names) or any(name not in selected for name in names):
+        return root
+    return replace(root, value=tuple(selected[name] for name in names))
 
 
 def query_spec(query: QueryDefinition, catalog: Catalog, checkpoints: Path) -> QuerySpec:

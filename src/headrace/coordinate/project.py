@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from headrace.config import Project
-from headrace.coordinate.definitions import drop_text, same_definition
+from headrace.coordinate.definitions import same_definition
 from headrace.coordinate.functions import deploy_functions
 from headrace.coordinate.planning import changed_functions
 from headrace.coordinate.result import StatementResult
@@ -68,6 +68,7 @@ def apply_project(executor: StatementExecutor, project: Project) -> list[Applied
     files = [AppliedFile(file.relative_to(project.folder)) for file in project.pipelines]
     pending = [one for applied in files for one in _read(applied, project.folder)]
     pending = _without_doubles(pending)
+    names = [one.statement.name for one in pending]
     # A statement may need a stream that a later file defines: try again as long as anything gets done.
     while pending:
         failed = [(one, error) for one in pending if (error := _apply(executor, one)) is not None]
@@ -78,6 +79,7 @@ def apply_project(executor: StatementExecutor, project: Project) -> list[Applied
         pending = [one for one, _ in failed]
     for applied in files:
         applied.problems.sort(key=lambda problem: (problem.line, problem.column))
+    executor.note_files(names)
     return functions + files
 
 
@@ -143,7 +145,7 @@ def _apply(executor: StatementExecutor, one: _Pending) -> HeadraceError | None:
                 applied.file,
                 *_place(statement),
                 f"{source.kind} `{display_name(source.name)}` runs with another definition, and is kept as it runs",
-                f"to change it:  {drop_text(source)}  and then headrace up again",
+                "see what the change would do:  headrace plan      and do it:  headrace deploy",
             )
         )
     return None

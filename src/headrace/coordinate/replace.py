@@ -24,6 +24,7 @@ from headrace.sql.api import (
 from headrace.sql.source import Source
 from headrace.sql.statements import AlterSource, CreateAsSelect, CreateSource
 from headrace.types import display_name
+from headrace.views.versions import version_topic
 
 
 def alter_definition(statement: AlterSource, log: Log, catalog: Catalog) -> StatementResult:
@@ -48,6 +49,13 @@ def replace_definition(
     return _replace_query(statement, old, log, catalog)
 
 
+def apply_in_place(statement: CreateSource | CreateAsSelect, log: Log, catalog: Catalog) -> StatementResult:
+    """The same for a change that was planned."""
+    old = catalog.source(statement.name)
+    assert old is not None
+    return replace_definition(statement, old, log, catalog)
+
+
 def _replace_source(statement: CreateSource, old: Source, log: Log, catalog: Catalog) -> StatementResult:
     new = replace(source_from(statement, catalog), partitions=old.partitions)
     problem = replaced_source_problem(old, new) if old.query is None else "a query writes it"
@@ -65,7 +73,8 @@ def _replace_query(statement: CreateAsSelect, old: Source, log: Log, catalog: Ca
     if query is None:
         raise _refused(old, "no query writes it")
     plan = plan_query(statement, catalog)
-    plan = replace(plan, sink=replace(plan.sink, partitions=old.partitions))
+    # A later version's topic is its own.
+    plan = replace(plan, sink=replace(plan.sink, partitions=old.partitions, topic=_topic(plan.sink, old, catalog)))
     if problem := replaced_query_problem(plan_definition(query, catalog), plan):
         raise _refused(old, problem)
     _extend_topic(plan.sink, log)
@@ -95,6 +104,11 @@ def change_text(statement: CreateAsSelect, catalog: Catalog) -> str | None:
         return f"{name}: refused in place, because {problem}\n  {drop_text(old)}  then create it again{read}"
     kept = "keeps its state and " if has_state(plan) else ""
     return f"{name}: {kept}goes on from where {query.id} is; what it has written stays as it is"
+
+
+def _topic(new: Source, old: Source, catalog: Catalog) -> str:
+    number = catalog.state.serving.get(old.name, 0)
+    return old.topic if old.topic == version_topic(new.topic, number) else new.topic
 
 
 def _refused(old: Source, problem: str) -> Conflict:

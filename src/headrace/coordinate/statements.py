@@ -8,9 +8,10 @@ what was begun.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from headrace.clock import Clock
 from headrace.config import ProjectSettings
@@ -19,6 +20,7 @@ from headrace.coordinate.catalog import BUILT_IN, Catalog, create_internal_topic
 from headrace.coordinate.definitions import drop_text, query_hint, same_definition, substitute
 from headrace.coordinate.events import (
     Event,
+    FilesApplied,
     QueryCreated,
     QueryDropped,
     QueryWanted,
@@ -87,6 +89,12 @@ LATE_PREFIX = late_topic("")
 INSERT_PREFIX = "INSERTQUERY_"
 
 
+def new_query_id(prefix: str, name: str, number: int) -> str:
+    """Ids are names of folders and topics too: what those cannot have becomes `_`, and long names are cut."""
+    plain = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in name)
+    return f"{prefix}_{plain[:100]}_{number}"
+
+
 def dropped_version(version: Version) -> list[Event]:
     """A version that does not serve, its query and its topic, which is its own."""
     query = [QueryDropped(version.source.query)] if version.source.query else []
@@ -119,6 +127,11 @@ class StatementExecutor:
     @property
     def catalog(self) -> Catalog:
         return self._catalog
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held while something is changed in several steps."""
+        return self._lock
 
     def execute(self, sql: str, variables: Mapping[str, str] | None = None) -> list[StatementResult]:
         """Run all statements of a text. Raises at the first that fails; those before it have happened."""
@@ -260,9 +273,7 @@ class StatementExecutor:
             )
 
     def _next_id(self, prefix: str, name: str) -> str:
-        """Ids are names of folders and topics too: what those cannot have becomes `_`, and long names are cut."""
-        plain = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in name)
-        return f"{prefix}_{plain[:100]}_{self._catalog.state.last_query_number + 1}"
+        return new_query_id(prefix, name, self._catalog.state.last_query_number + 1)
 
     def _next_version(self, source: Source) -> int:
         return self._catalog.state.view_versions.get(source.name, 0) + 1
@@ -436,6 +447,18 @@ class StatementExecutor:
         return [SourceDropped(query.sink), QueryDropped(query.id)]
 
     # Tidying up
+
+    def note_files(self, names: Iterable[str]) -> None:
+        """The project's files define these. What they defined before stays theirs: that it is gone is a change."""
+        with self._lock:
+            state = self._catalog.state
+            filed = state.filed | {name for name in names if name in state.sources}
+            if filed != state.filed:
+                self._catalog.append([FilesApplied(tuple(sorted(filed)))])
+
+    def sweep(self) -> None:
+        with self._lock:
+            self._sweep()
 
     def recover(self) -> None:
         """End what a killed server began: transient queries nobody listens to, topics that were to be deleted."""

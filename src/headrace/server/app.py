@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headrace.log.codecs.json_encode import to_json
 from headrace.server import (
     console,
+    deployments,
     events,
     groups,
     health,
@@ -60,6 +61,7 @@ API: tuple[Endpoint, ...] = (
     *query.ENDPOINTS,
     *queries.ENDPOINTS,
     *views.ENDPOINTS,
+    *deployments.ENDPOINTS,
     *why.ENDPOINTS,
     *trust.ENDPOINTS,
     *registry.ENDPOINTS,

@@ -13,6 +13,8 @@ from headrace.collect.http.bodies import BodyBudget
 from headrace.config import Project
 from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog, create_internal_topics
+from headrace.coordinate.deployer import Deployer, Surroundings
+from headrace.coordinate.deployments import Deployments
 from headrace.coordinate.project import apply_project
 from headrace.coordinate.reports import REPORT_FILE, ReportReader
 from headrace.coordinate.statements import StatementExecutor
@@ -88,6 +90,12 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         catalog.on_change(follow_views)
         care = ViewCare(log, catalog, followers.view, clock, settings.views)
         closing.callback(care.close)
+        deployments = Deployments(statements, log, catalog, clock)
+        keep_ms = int(settings.views.keep_hours * 3_600_000)
+        around = Surroundings(log, catalog, engine, followers, clock, project.data / "scratch", keep_ms)
+        deployer = Deployer(deployments, around)
+        closing.callback(deployer.close)
+        deployer.start()
         yield Services(
             project=project,
             clock=clock,
@@ -95,6 +103,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             registry=registry,
             catalog=catalog,
             statements=statements,
+            deployments=deployments,
             engine=engine,
             followers=followers,
             delivery=delivery,

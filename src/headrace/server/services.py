@@ -14,6 +14,7 @@ from headrace.collect.http.bodies import BodyBudget, BodyLimits
 from headrace.config import Project
 from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.deployments import Deployments
 from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.status import EngineStatus
 from headrace.deliver.base import Delivery
@@ -64,6 +65,7 @@ class Services(Intake):
     registry: Registry
     catalog: Catalog
     statements: StatementExecutor
+    deployments: Deployments
     engine: EngineStatus
     followers: Followers
     delivery: Delivery

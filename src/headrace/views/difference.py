@@ -27,6 +27,7 @@ SAMPLES = 50
 WINDOWS = 100
 CHUNK = 5_000
 SCAN_SECONDS = 600.0
+KINDS = ("same", "changed", "only_old", "only_new")
 
 
 class Delta(msgspec.Struct, frozen=True):

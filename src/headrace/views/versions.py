@@ -71,10 +71,11 @@ class Deployment(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str = ""
     """Why it is in this stage, where that is not plain."""
     changed_ms: int = 0
-    cut: int | None = None
-    """The arrival number up to which both versions were compared."""
+    rows_read: int = 0
+    """By the build, when it had caught up; `build_ms` is how long that took."""
+    build_ms: int = 0
     comparisons: list[dict[str, Any]] = []
-    """By view: what `views.compare` found."""
+    """By view: what `views.difference` found."""
 
     @property
     def over(self) -> bool:

@@ -1,0 +1,249 @@
+"""`headrace deploy`: making what runs what the files say; and what was deployed."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, in_terminal, open_api
+from headrace.cli.output import local_time, print_json, print_table
+from headrace.cli.plan import InPlaceOption, definition_diff, duration, files_of
+
+if TYPE_CHECKING:
+    from headrace.cli.api import Api
+
+POLL_S = 0.3
+EXIT_WAITING = 2
+RUNNING = ("building", "comparing", "switching")
+
+app = typer.Typer(
+    name="deploy",
+    help="Make what runs what the files say: built beside it, compared, switched.",
+    epilog="Example:  headrace deploy --gate max_changed=0.1%",
+)
+NumberArgument = Annotated[int, typer.Argument(metavar="NUMBER", help="A deployment's number.", min=1)]
+
+
+@app.callback(invoke_without_command=True)
+def deploy(
+    context: typer.Context,
+    strategy: Annotated[str, typer.Option(help="kappa: replay the log into a second version.")] = "kappa",
+    gate: Annotated[
+        str | None,
+        typer.Option(help="Switch by itself if no more rows differ, such as max_changed=0.1%.", metavar="GATE"),
+    ] = None,
+    approve: Annotated[bool, typer.Option("--approve", help="Switch whatever differs; drop what no file has.")] = False,
+    in_place: InPlaceOption = False,
+    start: Annotated[
+        str, typer.Option("--from", help="Replay from the beginning, now, an offset or a time.", metavar="PLACE")
+    ] = "beginning",
+    rows_per_second: Annotated[
+        int, typer.Option("--throttle", help="Rows a second the build may read; 0 is all it can.", min=0)
+    ] = 0,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Start it and return.")] = False,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Build what changed beside what serves, compare both, switch. Exit code 0: done, 2: waits for approval, 1: not."""
+    if context.invoked_subcommand is not None:
+        return
+    request = {
+        "files": files_of(project, url),
+        "strategy": strategy,
+        "gate": gate,
+        "approve": approve,
+        "in_place": in_place,
+        "from": start,
+        "rows_per_second": rows_per_second,
+        "who": _who(),
+    }
+    with open_api(project, url, key) as api:
+        started = api.post("/v1/deployments", request)["deployment"]
+        if started is None:
+            print_json({"deployment": None}) if as_json else print("nothing to do: what runs is what the files say")
+            return
+        end = started if detach else follow(api, started, as_json)
+    _finish(end, as_json)
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+
+
+def follow(api: Api, deployment: dict[str, Any], as_json: bool) -> dict[str, Any]:
+    """Show how it goes until it is over or waits for somebody. Ctrl-C leaves it running."""
+    shown = ""
+    try:
+        while deployment["stage"] in RUNNING and not deployment["paused"]:
+            line = progress_line(deployment)
+            if line != shown and not as_json:
+                shown = line
+                print(f"\r\033[K{line}" if in_terminal() else line, end="" if in_terminal() else "\n", flush=True)
+            time.sleep(POLL_S)
+            deployment = api.get(f"/v1/deployments/{deployment['id']}")
+    except KeyboardInterrupt:
+        print(f"\nit goes on without you:  headrace deploy show {deployment['id']}")
+        raise typer.Exit(130) from None
+    if shown and in_terminal():
+        print("\r\033[K", end="")
+    return deployment
+
+
+def progress_line(deployment: dict[str, Any]) -> str:
+    """
+    >>> build = {"name": "a", "read": 50, "left": 50, "rows_per_second": 10.0, "seconds_left": 5.0}
+    >>> progress_line({"id": 3, "stage": "building", "builds": [build]})
+    'deployment 3 is building: a 50% (10 rows/s, 5 seconds left)'
+    """
+    parts = []
+    for build in deployment["builds"] if deployment["stage"] == "building" else ():
+        done = build["read"] / max(1, build["read"] + build["left"])
+        left = "" if build["seconds_left"] is None else f", {duration(build['seconds_left'])} left"
+        rate = f" ({build['rows_per_second']:,.0f} rows/s{left})" if build["left"] else ""
+        parts.append(f"{build['name']} {done:.0%}{rate}")
+    text = f"deployment {deployment['id']} is {deployment['stage']}"
+    return f"{text}: {'; '.join(parts)}" if parts else text
+
+
+def _finish(deployment: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(deployment)
+    else:
+        print_deployment(deployment)
+    stage = deployment["stage"]
+    if stage == "waiting":
+        raise typer.Exit(EXIT_WAITING)
+    if stage in ("failed", "cancelled"):
+        raise typer.Exit(1)
+
+
+def print_deployment(deployment: dict[str, Any]) -> None:
+    number, stage = deployment["id"], deployment["stage"]
+    detail = f": {deployment['detail']}" if deployment["detail"] else ""
+    print(progress_line(deployment) if stage == "building" else f"deployment {number} is {stage}{detail}")
+    for item in deployment["items"]:
+        moved = item["version"] != item["before"]
+        versions = f"  version {item['before'] or '-'} → {item['version'] or '-'}" if moved else ""
+        print(f"  {item['name']}: {item['verdict']}{versions}")
+    for comparison in deployment["comparisons"]:
+        print_comparison(comparison)
+    if stage == "waiting":
+        print(f"switch:  headrace deploy approve {number}      or not:  headrace deploy cancel {number}")
+
+
+def print_comparison(found: dict[str, Any]) -> None:
+    counts = f"{found['same']:,} rows the same, {found['changed']:,} changed"
+    alone = f"{found['only_old']:,} only before, {found['only_new']:,} only now"
+    print(f"  {found['view']}, version {found['old']} → {found['new']}: {counts}, {alone}")
+    for delta in found["deltas"]:
+        by = f"by {delta['total']:+,g} in all, {delta['largest']:+,g} at most"
+        print(f"    {delta['column']}: {delta['rows']:,} rows {by}")
+    for what in ("added", "removed"):
+        if names := found[f"columns_{what}"]:
+            print(f"    columns {what}: {', '.join(names)}")
+
+
+@app.command("show", epilog="Example:  headrace deploy show 3")
+def show(
+    number: NumberArgument,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """One deployment: stage, progress, what differed."""
+    with open_api(project, url, key) as api:
+        body = api.get(f"/v1/deployments/{number}")
+    print_json(body) if as_json else print_deployment(body)
+
+
+def _changing(action: str, example: str, text: str) -> None:
+    def change(
+        number: NumberArgument,
+        project: ProjectOption = None,
+        url: UrlOption = None,
+        key: KeyOption = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        with open_api(project, url, key) as api:
+            body = api.post(f"/v1/deployments/{number}/{action}")
+            if action == "approve":
+                body = follow(api, body, as_json)
+        print_json(body) if as_json else print_deployment(body)
+
+    change.__doc__ = text
+    app.command(action, epilog=f"Example:  {example}")(change)
+
+
+_changing("pause", "headrace deploy pause 3", "Stop building for now; what is built stays.")
+_changing("resume", "headrace deploy resume 3", "Go on building.")
+_changing("approve", "headrace deploy approve 3", "Switch although the versions differ.")
+_changing("cancel", "headrace deploy cancel 3", "Throw away what was built; what served, serves.")
+
+
+@app.command("throttle", epilog="Example:  headrace deploy throttle 3 50000")
+def throttle(
+    number: NumberArgument,
+    rows_per_second: Annotated[int, typer.Argument(help="Rows a second; 0 is all it can.", min=0)],
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How much a build may read, so that what is live has room."""
+    with open_api(project, url, key) as api:
+        body = api.post(f"/v1/deployments/{number}/throttle", {"rows_per_second": rows_per_second})
+    print_json(body) if as_json else print_deployment(body)
+
+
+def register(parent: typer.Typer) -> None:
+    parent.add_typer(app)
+    parent.command(epilog="Example:  headrace history")(history)
+
+
+def history(
+    number: Annotated[
+        int | None, typer.Argument(metavar="[NUMBER]", help="Only this one, with its definitions.")
+    ] = None,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Every deployment: who, when, what it changed, and how it went."""
+    with open_api(project, url, key) as api:
+        body = api.get(f"/v1/deployments/{number}") if number else api.get("/v1/deployments")
+    if as_json:
+        print_json(body)
+    elif number:
+        print_deployment(body)
+        for item in body["items"]:
+            print(f"\n{item['name']}:")
+            for line in definition_diff(item["old_statement"], item["statement"], item["verdict"]) or [
+                item["statement"] or item["old_statement"]
+            ]:
+                print(f"  {line}")
+    else:
+        print_table(
+            ["number", "when", "who", "stage", "what", "why"],
+            [
+                [
+                    one["id"],
+                    local_time(one["started_ms"]),
+                    one["who"],
+                    one["stage"],
+                    ", ".join(f"{item['name']} {item['verdict']}" for item in one["items"]),
+                    one["detail"],
+                ]
+                for one in body["deployments"]
+            ],
+            empty="nothing was deployed yet",
+        )

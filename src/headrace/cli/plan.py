@@ -1,0 +1,121 @@
+"""`headrace plan`: what the project's files would change."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api, open_project
+from headrace.cli.output import console, print_json
+from headrace.coordinate.changes import project_files
+
+EXIT_CHANGES = 2
+MARKS = {"nothing": " ", "creates": "+", "drops": "-", "refused": "!"}
+STYLES = {"creates": "green", "drops": "red", "refused": "red", "rebuilds": "yellow"}
+
+InPlaceOption = Annotated[
+    bool,
+    typer.Option("--in-place", help="Go on in place where that can be: what is written stays as it is."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example:  headrace plan --json")(plan)
+
+
+def plan(
+    in_place: InPlaceOption = False,
+    whole: Annotated[bool, typer.Option("--all", help="Also what stays as it is.")] = False,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What the project's files would change, statement by statement. Exit code 0: nothing, 2: changes, 1: refused."""
+    with open_api(project, url, key) as api:
+        body = api.post("/v1/plan", {"files": files_of(project, url), "in_place": in_place})
+    if as_json:
+        print_json(body)
+    else:
+        print_plan(body, whole)
+    raise typer.Exit(1 if body["refused"] else EXIT_CHANGES if body["pending"] else 0)
+
+
+def files_of(project: Path | None, url: str | None) -> dict[str, str] | None:
+    """The project's files as they are here; a server that is named without a project has its own."""
+    if url is not None and project is None:
+        return None
+    return project_files(open_project(project))
+
+
+def print_plan(body: dict[str, Any], whole: bool = False) -> None:
+    out = console()
+    shown = [change for change in body["changes"] if whole or change["verdict"] != "nothing"]
+    for change in shown:
+        out.print(_headline(change), style=STYLES.get(change["verdict"], ""), markup=False, highlight=False)
+        for line in _lines(change):
+            out.print(f"      {line}", markup=False, highlight=False, style="dim")
+    if not body["pending"]:
+        out.print("nothing to do: what runs is what the files say", markup=False)
+        return
+    refused = f", {body['refused']} refused" if body["refused"] else ""
+    out.print(f"\n{body['pending']} changes{refused}; {cost(body)}", markup=False, highlight=False)
+    if not body["refused"]:
+        out.print("do it:  headrace deploy", markup=False)
+
+
+def _headline(change: dict[str, Any]) -> str:
+    place = f"   {change['file']}:{change['line']}" if change["file"] else ""
+    verdict = change["verdict"]
+    if verdict == "rebuilds":
+        verdict = f"rebuilds as version {change['version']}, {cost(change)}"
+    elif verdict == "continues":
+        offsets = ", ".join(f"{number}:{offset}" for number, offset in change["offsets"].items())
+        verdict = f"continues from offset {offsets or 0}"
+    elif verdict == "creates" and change["replays"]:
+        verdict = f"creates, {cost(change)}"
+    return f"  {MARKS.get(change['verdict'], '~')} {change['kind']} {change['name']}: {verdict}{place}"
+
+
+def _lines(change: dict[str, Any]) -> list[str]:
+    lines = [change["reason"]] if change["reason"] else []
+    lines += [f"instead: {change['hint']}"] if change["hint"] else []
+    lines += [f"note: {warning}" for warning in change["warnings"]]
+    if change["dependents"]:
+        lines.append(f"read by {', '.join(change['dependents'])}")
+    return lines + definition_diff(change["old_statement"], change["statement"], change["verdict"])
+
+
+def definition_diff(old: str, new: str, verdict: str) -> list[str]:
+    if not old or not new or old == new or verdict == "nothing":
+        return []
+    found = difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=1)
+    return [line for line in found if not line.startswith(("---", "+++", "@@"))]
+
+
+def cost(body: dict[str, Any]) -> str:
+    """
+    >>> cost({"replays": 1200, "seconds": 90.0}), cost({"replays": 1, "seconds": None})
+    ('replaying 1,200 events (about 2 minutes)', 'replaying 1 event')
+    """
+    replays = body["replays"]
+    if not replays:
+        return "nothing to replay"
+    about = "" if body["seconds"] is None else f" (about {duration(body['seconds'])})"
+    return f"replaying {replays:,} event{'s' * (replays != 1)}{about}"
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(0.4), duration(75), duration(7000)
+    ('a second', '1 minute', '1.9 hours')
+    """
+    if seconds < 60:
+        return "a second" if seconds <= 1 else f"{seconds:.0f} seconds"
+    if seconds < 3600:
+        minutes = round(seconds / 60)
+        return f"{minutes} minute{'s' * (minutes != 1)}"
+    return f"{seconds / 3600:.1f} hours"

@@ -1,0 +1,92 @@
+"""The project's files against the catalog: what `views.plan` needs to know, gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.config import Project
+from headrace.coordinate.catalog import BUILT_IN, Catalog
+from headrace.coordinate.planning import plan_definition
+from headrace.coordinate.statements import INSERT_PREFIX
+from headrace.errors import SqlError, UsageError
+from headrace.log.base import Log
+from headrace.process.progress import parse_offsets
+from headrace.sql.api import parse
+from headrace.sql.source import Source
+from headrace.sql.statements import CreateAsSelect, CreateSource
+from headrace.types import display_name
+from headrace.views.plan import Figures, Plan, Runs, Wanted, plan_changes
+
+
+def project_files(project: Project) -> dict[str, str]:
+    """The pipelines, by their paths in the project."""
+    found = {}
+    for path in project.pipelines:
+        try:
+            found[str(path.relative_to(project.folder))] = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"`{path.name}` cannot be read: {error}") from None
+    return found
+
+
+def read_wanted(files: Mapping[str, str]) -> list[Wanted]:
+    """Their statements. `UsageError`, with the place, for what cannot be read at all."""
+    wanted: dict[str, Wanted] = {}
+    for file, text in sorted(files.items()):
+        try:
+            statements = parse(text)
+        except SqlError as error:
+            raise UsageError(f"{file}:{error.line}:{error.column}: {error.message}", hint=error.hint) from None
+        for statement in statements:
+            span = statement.script.span(statement.start, statement.end)
+            place = f"{file}:{span.line}:{span.column}"
+            if not isinstance(statement, CreateSource | CreateAsSelect):
+                hint = "run other statements once:  headrace sql -f FILE"
+                raise UsageError(f"{place}: a pipeline only says what there is: CREATE STREAM and TABLE", hint=hint)
+            if (first := wanted.get(statement.name)) is not None:
+                name = display_name(statement.name)
+                raise UsageError(f"{place}: `{name}` is defined at {first.file}:{first.line} already")
+            wanted[statement.name] = Wanted(statement, file, span.line, span.column)
+    return list(wanted.values())
+
+
+def plan_files(files: Mapping[str, str], log: Log, catalog: Catalog, in_place: bool = False, drop: bool = True) -> Plan:
+    """`drop`: what these files no longer define is to go; otherwise they are only some of the definitions."""
+    return plan_changes(
+        running_definitions(log, catalog),
+        catalog,
+        read_wanted(files),
+        figures(log, catalog),
+        lambda name: catalog.state.view_versions.get(name, 0) + 1,
+        catalog.state.filed if drop else frozenset(),
+        in_place,
+    )
+
+
+def running_definitions(log: Log, catalog: Catalog) -> dict[str, Runs]:
+    return {source.name: _runs(log, catalog, source) for source in catalog.sources() if source not in BUILT_IN}
+
+
+def _runs(log: Log, catalog: Catalog, source: Source) -> Runs:
+    query = catalog.query(source.query) if source.query else None
+    identity = log.last_identity(query.id, query.version) if query else None
+    reading = [q for q in catalog.readers(source.name) if q.reads.get(source.name) == source.topic]
+    return Runs(
+        source,
+        catalog.state.serving.get(source.name, 0),
+        plan_definition(query, catalog) if query else None,
+        inserted_by=tuple(q.id for q in catalog.writers(source) if q.id != source.query),
+        inserts=tuple(q.id for q in reading if q.id.startswith(INSERT_PREFIX)),
+        offsets=parse_offsets(identity.offsets) if identity else {},
+    )
+
+
+def figures(log: Log, catalog: Catalog) -> Figures:
+    ends = log.snapshot().ends
+    built = [d for d in catalog.deployments() if d.build_ms and d.rows_read]
+    rate = built[-1].rows_read * 1000 / built[-1].build_ms if built else 0.0
+    return Figures(
+        records={topic: sum(end.end - end.start for end in parts) for topic, parts in ends.items()},
+        removed={topic: sum(end.start for end in parts) for topic, parts in ends.items()},
+        rows_per_second=rate,
+    )

@@ -1,0 +1,344 @@
+"""Starting deployments, and what a person may do to one: pause, throttle, approve, cancel, roll back.
+
+Everything is in the catalog. A deployment begins, switches and ends in one append of events each, so whoever is killed
+when finds it before or after, and `deployer` goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from headrace.clock import Clock
+from headrace.coordinate.base import QueryDefinition
+from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.changes import plan_files
+from headrace.coordinate.events import (
+    DeploymentSaved,
+    Event,
+    FilesApplied,
+    QueryCreated,
+    QueryPaced,
+    QueryWanted,
+    VersionCreated,
+    VersionsSwitched,
+)
+from headrace.coordinate.functions import used_files
+from headrace.coordinate.replace import apply_in_place
+from headrace.coordinate.schemas import register_schemas
+from headrace.coordinate.starts import starts_from
+from headrace.coordinate.statements import StatementExecutor, dropped_version, new_query_id
+from headrace.coordinate.topics import ensure_sink, late_spec
+from headrace.errors import Conflict, NotFound, Refused
+from headrace.log.base import Log
+from headrace.sql.plan import may_be_late
+from headrace.types import display_name
+from headrace.views.plan import Change, Plan
+from headrace.views.versions import NONE, Deployment, Item, Stage, Strategy, Version
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    who: str = ""
+    strategy: Strategy = "kappa"
+    max_changed: float | None = None
+    approve: bool = False
+    in_place: bool = False
+    start: str = "beginning"
+    rows_per_second: int = 0
+    drop: bool = True
+
+
+class Deployments:
+    """Safe to use from several threads: changes happen under the executor's lock, one at a time."""
+
+    def __init__(self, executor: StatementExecutor, log: Log, catalog: Catalog, clock: Clock) -> None:
+        self._executor, self._log, self._catalog, self._clock = executor, log, catalog, clock
+
+    def plan(self, files: Mapping[str, str], options: Options | None = None) -> Plan:
+        options = options or Options()
+        return plan_files(files, self._log, self._catalog, options.in_place, options.drop)
+
+    def start(self, files: Mapping[str, str], options: Options) -> Deployment | None:
+        """Begin what the files ask for; None if that is nothing. What needs no replay has happened on return."""
+        with self._executor.lock:
+            plan = self.plan(files, options)
+            _check(plan, options)
+            if not plan.pending:
+                return None
+            self._refuse_second()
+            number = max(self._catalog.state.deployments, default=0) + 1
+            at_once, later = _split(plan)
+            for change in at_once:
+                self._do(change)
+            now = self._clock.now_ms()
+            deployment = Deployment(
+                id=number,
+                items=[self._item(change, change in at_once) for change in plan.pending],
+                started_ms=now,
+                changed_ms=now,
+                who=options.who,
+                strategy=options.strategy,
+                max_changed=options.max_changed,
+                approved=options.approve,
+                rows_per_second=options.rows_per_second,
+                detail="" if later else "nothing had to be computed again",
+            )
+            filed = self._catalog.state.filed | {change.name for change in plan.changes if _from_file(change)}
+            events: list[Event] = [FilesApplied(tuple(sorted(filed)))]
+            if any(change.verdict != "drops" for change in later):
+                events += [DeploymentSaved(deployment), *self._versions(later, deployment, options)]
+            else:
+                events += self._switched(deployment, deployment.switches(), "switched")
+            self._catalog.append(events)
+            return self.get(number)
+
+    def _refuse_second(self) -> None:
+        for running in self._catalog.deployments():
+            if not running.over:
+                raise Conflict(
+                    f"deployment {running.id} is {running.stage}",
+                    hint=f"wait for it, or end it:  headrace deploy cancel {running.id}",
+                )
+
+    def _do(self, change: Change) -> None:
+        """What happens at once: further columns, what goes on in place, what is new and reads nothing that is new."""
+        assert change.wanted is not None
+        if change.verdict == "creates":
+            self._executor.run_statement(change.wanted.statement)
+        else:
+            apply_in_place(change.wanted.statement, self._log, self._catalog)
+
+    def _versions(self, changes: Sequence[Change], deployment: Deployment, options: Options) -> list[Event]:
+        """Their topics are made first: what is cut short here leaves an empty topic, which the next attempt takes."""
+        events: list[Event] = []
+        last = self._catalog.state.last_query_number
+        built = [change for change in changes if change.verdict != "drops"]
+        new_topics = {change.source.topic for change in built if change.source is not None}
+        for count, change in enumerate(built, 1):
+            assert change.query is not None
+            prefix = "CSAS" if change.kind == "stream" else "CTAS"
+            id_ = new_query_id(prefix, change.name, last + count)
+            sink = replace(change.query.sink, query=id_, statement=change.statement)
+            register_schemas(self._log, self._catalog, sink)
+            ensure_sink(self._log, sink)
+            if may_be_late(change.query.root):
+                self._log.create_topic(late_spec(id_))
+            inputs = {source.name: source.topic for source in change.query.inputs}
+            first = [topic for topic in inputs.values() if topic not in new_topics]
+            query = QueryDefinition(
+                id=id_,
+                version=1,
+                statement=change.statement,
+                sink=sink.name,
+                sources=tuple(inputs),
+                created_ms=deployment.started_ms,
+                sink_topic=sink.topic,
+                reads=inputs,
+                starts=starts_from(options.start, self._log, first),
+                rows_per_second=options.rows_per_second if first else 0,
+                functions=used_files(change.query),
+            )
+            version = Version(sink.name, change.number, sink, "building", deployment.id, deployment.started_ms)
+            events += [VersionCreated(version), QueryCreated(query)]
+        return events
+
+    def _item(self, change: Change, done: bool) -> Item:
+        number, before = change.number, change.before
+        if done:
+            # It is there already, and a rollback leaves it.
+            number = before = self._catalog.state.serving.get(change.name, NONE)
+        return Item(change.name, change.verdict, number, before, change.statement, change.old_statement)
+
+    # What a person may do
+
+    def get(self, number: int) -> Deployment:
+        found = self._catalog.state.deployments.get(number)
+        if found is None:
+            raise NotFound(f"deployment {number} does not exist", hint="headrace history lists all")
+        return found
+
+    def queries(self, deployment: Deployment) -> list[QueryDefinition]:
+        """Those that build its versions, inputs first."""
+        found = []
+        for item in deployment.items:
+            version = self._catalog.state.versions.get(item.name, {}).get(item.number)
+            query = self._catalog.query(version.source.query or "") if version else None
+            if version is not None and version.deployment == deployment.id and query is not None:
+                found.append(query)
+        return found
+
+    def update(self, number: int, *before: Event, **changes: Any) -> Deployment:
+        """The deployment as it is now, with these changes, after these events."""
+        with self._executor.lock:
+            saved = msgspec.structs.replace(self.get(number), **changes, changed_ms=self._clock.now_ms())
+            self._catalog.append([*before, DeploymentSaved(saved)])
+            return saved
+
+    def pause(self, number: int, paused: bool) -> Deployment:
+        with self._executor.lock:
+            deployment = self._running(number)
+            wanted = [QueryWanted(q.id, "stopped" if paused else "running") for q in self.queries(deployment)]
+            return self.update(number, *wanted, paused=paused)
+
+    def throttle(self, number: int, rows_per_second: int) -> Deployment:
+        with self._executor.lock:
+            deployment = self._running(number)
+            paced = [QueryPaced(q.id, rows_per_second, q.until) for q in self.first_queries(deployment)]
+            return self.update(number, *paced, rows_per_second=rows_per_second)
+
+    def first_queries(self, deployment: Deployment) -> list[QueryDefinition]:
+        """Those that read nothing which is itself being built."""
+        queries = self.queries(deployment)
+        built = {query.sink_topic for query in queries}
+        return [query for query in queries if not built & set(query.reads.values())]
+
+    def approve(self, number: int) -> Deployment:
+        with self._executor.lock:
+            deployment = self._running(number)
+            stage = "switching" if deployment.stage == "waiting" else deployment.stage
+            return self.update(number, approved=True, stage=stage, detail="")
+
+    def cancel(self, number: int) -> Deployment:
+        """What it built is thrown away; what served, serves."""
+        with self._executor.lock:
+            deployment = self.get(number)
+            if deployment.over and deployment.stage != "failed":
+                raise Conflict(f"deployment {number} is {deployment.stage}", hint="roll back:  headrace view rollback")
+            dropped = [
+                event
+                for version in self._catalog.beside()
+                if version.deployment == number
+                for event in dropped_version(version)
+            ]
+            saved = self.update(number, *dropped, stage="cancelled", detail="")
+            self._executor.sweep()
+            return saved
+
+    def _running(self, number: int) -> Deployment:
+        deployment = self.get(number)
+        if deployment.over:
+            raise Conflict(f"deployment {number} is {deployment.stage}")
+        return deployment
+
+    # Switching
+
+    def switch(self, deployment: Deployment) -> Deployment:
+        """All its names at once."""
+        with self._executor.lock:
+            deployment = self._running(deployment.id)
+            self._catalog.append(self._switched(deployment, deployment.switches(), "switched"))
+            return self.get(deployment.id)
+
+    def rollback(self, name: str) -> Deployment:
+        """The versions that served before the deployment which made this one's, of all it changed."""
+        with self._executor.lock:
+            deployment = self._made_by(name)
+            for item in deployment.items:
+                if item.before and item.number and item.before not in self._catalog.state.versions.get(item.name, {}):
+                    shown = display_name(item.name)
+                    raise Conflict(
+                        f"version {item.before} of `{shown}` is not kept any more",
+                        hint=f"build it again:  headrace history restore {deployment.id} --before",
+                    )
+            self._refuse_read_by_later(deployment)
+            self._catalog.append(self._switched(deployment, deployment.switches_back(), "rolled back"))
+            return self.get(deployment.id)
+
+    def _made_by(self, name: str) -> Deployment:
+        version = self._catalog.state.versions.get(name, {}).get(self._catalog.state.serving.get(name, NONE))
+        serving = version.number if version else NONE
+        for deployment in reversed(self._catalog.deployments()):
+            for item in deployment.items:
+                changed = item.name == name and item.number != item.before
+                if deployment.stage == "switched" and changed and item.number == serving:
+                    return deployment
+        raise Conflict(
+            f"`{display_name(name)}` is as it was first made, or was rolled back already",
+            hint="headrace history lists what was deployed",
+        )
+
+    def _refuse_read_by_later(self, deployment: Deployment) -> None:
+        switched = deployment.switches()
+        topics = {
+            version.source.topic
+            for name, number in switched.items()
+            if (version := self._catalog.state.versions.get(name, {}).get(number)) is not None
+            and number != deployment.switches_back()[name]
+        }
+        for query in self._catalog.queries():
+            version = self._catalog.version_of(query)
+            if (
+                version
+                and version.state == "serving"
+                and query.sink not in switched
+                and topics & {*query.reads.values()}
+            ):
+                raise Conflict(
+                    f"`{display_name(query.sink)}` reads what deployment {deployment.id} made",
+                    hint=f"first:  headrace view rollback {display_name(query.sink)}, or drop it",
+                )
+
+    def _switched(self, deployment: Deployment, versions: Mapping[str, int], stage: Stage) -> list[Event]:
+        now = self._clock.now_ms()
+        known = self._catalog.state.versions
+        moved = {
+            name: number
+            for name, number in versions.items()
+            if number != self._catalog.state.serving.get(name, NONE) and (number in known.get(name, {}) or not number)
+        }
+        saved = msgspec.structs.replace(deployment, stage=stage, changed_ms=now)
+        return [VersionsSwitched(moved, now, deployment.id), DeploymentSaved(saved)]
+
+    def forget(self, name: str, number: int | None = None) -> list[Version]:
+        """Give up versions that are kept for a rollback."""
+        with self._executor.lock:
+            found = [v for v in self._catalog.versions(name) if v.state == "retired" and number in (None, v.number)]
+            self.drop_versions(found)
+            return found
+
+    def drop_versions(self, versions: Sequence[Version]) -> None:
+        """Those that nobody else reads."""
+        going = {version.source.query for version in versions}
+        read = {topic for q in self._catalog.queries() if q.id not in going for topic in q.reads.values()}
+        free = [version for version in versions if version.source.topic not in read]
+        if free:
+            self._catalog.append([event for version in free for event in dropped_version(version)])
+            self._executor.sweep()
+
+
+def _check(plan: Plan, options: Options) -> None:
+    if options.strategy == "lambda":
+        raise Refused("the strategy `lambda` is not there yet", hint="--strategy kappa")
+    if plan.refused:
+        first = plan.refused[0]
+        others = f" (and {len(plan.refused) - 1} more)" if len(plan.refused) > 1 else ""
+        message = f"`{display_name(first.name)}` cannot be deployed: {first.reason}{others}"
+        raise Conflict(message, hint=first.hint or "headrace plan shows all")
+    dropped = [display_name(change.name) for change in plan.pending if change.verdict == "drops"]
+    if dropped and not options.approve:
+        raise Refused(
+            f"no file defines `{'`, `'.join(dropped)}` any more: to drop it needs your word",
+            hint="headrace deploy --approve",
+        )
+
+
+def _split(plan: Plan) -> tuple[list[Change], list[Change]]:
+    """What is done at once, and what is built or dropped with the switch."""
+    at_once: list[Change] = []
+    later: list[Change] = []
+    new: set[str] = set()
+    for change in plan.pending:
+        inputs = {source.name for source in change.query.inputs} if change.query else set()
+        waits = change.verdict in ("rebuilds", "drops") or (change.verdict == "creates" and inputs & new)
+        (later if waits else at_once).append(change)
+        if waits:
+            new.add(change.name)
+    return at_once, later
+
+
+def _from_file(change: Change) -> bool:
+    return change.wanted is not None and bool(change.wanted.file)

@@ -1,0 +1,336 @@
+"""Plans, deployments, versions of views: what would change, what is changing, what has changed, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.coordinate.base import QueryDefinition
+from headrace.coordinate.changes import project_files
+from headrace.coordinate.comparing import lag_of, read_by
+from headrace.coordinate.deployments import Options
+from headrace.errors import NotFound, UsageError
+from headrace.server.endpoint import Endpoint, Handler
+from headrace.server.errors import json_response
+from headrace.server.models_deploy import (
+    BuildModel,
+    ChangeModel,
+    DeployAnswer,
+    DeploymentModel,
+    DeploymentsAnswer,
+    DeployRequest,
+    DiffAnswer,
+    ItemModel,
+    PlanAnswer,
+    PlanRequest,
+    ThrottleRequest,
+    VersionModel,
+    VersionsAnswer,
+)
+from headrace.server.names import resolve
+from headrace.server.parameters import body_of
+from headrace.server.services import Services
+from headrace.types import display_name
+from headrace.views.difference import parse_gate
+from headrace.views.plan import Change, Plan
+from headrace.views.versions import Deployment, Version
+
+
+async def make_plan(request: Request, services: Services) -> Response:
+    wanted = await body_of(request, services, PlanRequest)
+
+    def run() -> PlanAnswer:
+        files = _files(wanted.files, services)
+        return plan_model(services.deployments.plan(files, Options(in_place=wanted.in_place)))
+
+    return json_response(await services.run(run))
+
+
+def _files(given: Mapping[str, str] | None, services: Services) -> Mapping[str, str]:
+    return project_files(services.project) if given is None else given
+
+
+def plan_model(plan: Plan) -> PlanAnswer:
+    return PlanAnswer(
+        changes=[_change_model(plan, change) for change in plan.changes],
+        pending=len(plan.pending),
+        refused=len(plan.refused),
+        replays=plan.replays,
+        seconds=plan.seconds(plan.replays),
+        rows_per_second=round(plan.figures.rows_per_second, 1),
+    )
+
+
+def _change_model(plan: Plan, change: Change) -> ChangeModel:
+    return ChangeModel(
+        name=display_name(change.name),
+        kind=change.kind,
+        verdict=change.verdict,
+        reason=change.reason,
+        hint=change.hint,
+        file=change.wanted.file if change.wanted else "",
+        line=change.wanted.line if change.wanted else 0,
+        column=change.wanted.column if change.wanted else 0,
+        dependents=[display_name(name) for name in change.dependents],
+        replays=change.replays,
+        seconds=plan.seconds(change.replays),
+        offsets={str(partition): offset for partition, offset in change.offsets.items()},
+        warnings=list(change.warnings),
+        version=change.number,
+        serving=change.before,
+        statement=change.statement,
+        old_statement=change.old_statement,
+    )
+
+
+async def start_deployment(request: Request, services: Services) -> Response:
+    wanted = await body_of(request, services, DeployRequest)
+    try:
+        gate = parse_gate(wanted.gate) if wanted.gate else None
+    except ValueError:
+        raise UsageError(f"`{(wanted.gate or '')[:40]}` is not a gate", hint="such as max_changed=0.1%") from None
+    options = Options(
+        who=wanted.who[:100],
+        strategy=wanted.strategy,
+        max_changed=gate,
+        approve=wanted.approve,
+        in_place=wanted.in_place,
+        start=wanted.start,
+        rows_per_second=wanted.rows_per_second,
+    )
+
+    def run() -> DeployAnswer:
+        started = services.deployments.start(_files(wanted.files, services), options)
+        return DeployAnswer(None if started is None else deployment_model(started, services))
+
+    return json_response(await services.run(run))
+
+
+def deployment_model(deployment: Deployment, services: Services) -> DeploymentModel:
+    queries = [] if deployment.over else services.deployments.queries(deployment)
+    return DeploymentModel(
+        id=deployment.id,
+        stage=deployment.stage,
+        detail=deployment.detail,
+        who=deployment.who,
+        strategy=deployment.strategy,
+        started_ms=deployment.started_ms,
+        changed_ms=deployment.changed_ms,
+        paused=deployment.paused,
+        approved=deployment.approved,
+        max_changed=deployment.max_changed,
+        rows_per_second=deployment.rows_per_second,
+        items=[
+            ItemModel(display_name(i.name), i.verdict, i.number, i.before, i.statement, i.old_statement)
+            for i in deployment.items
+        ],
+        builds=[_build_model(query, services) for query in queries],
+        comparisons=deployment.comparisons,
+    )
+
+
+def _build_model(query: QueryDefinition, services: Services) -> BuildModel:
+    status = services.engine.status(query.id)
+    left, rate = lag_of(services.log, query), status.rows_per_second if status else 0.0
+    return BuildModel(
+        name=display_name(query.sink),
+        query_id=query.id,
+        state=status.state if status else ("stopped" if query.wanted == "stopped" else "starting"),
+        read=read_by(services.log, query),
+        left=left,
+        rows_per_second=round(rate, 1),
+        seconds_left=round(left / rate, 1) if rate and left else (0.0 if not left else None),
+    )
+
+
+async def list_deployments(request: Request, services: Services) -> Response:
+    def run() -> DeploymentsAnswer:
+        found = reversed(services.catalog.deployments())
+        return DeploymentsAnswer([deployment_model(deployment, services) for deployment in found])
+
+    return json_response(await services.run(run))
+
+
+async def show_deployment(request: Request, services: Services) -> Response:
+    number = _number(request)
+    return json_response(await services.run(lambda: deployment_model(services.deployments.get(number), services)))
+
+
+def _number(request: Request) -> int:
+    text = str(request.path_params["deployment"])
+    if not text.isdigit() or len(text) > 9:
+        raise NotFound(f"deployment `{text[:40]}` does not exist", hint="headrace history lists all")
+    return int(text)
+
+
+async def pause_deployment(request: Request, services: Services) -> Response:
+    number = _number(request)
+    return await _answer(services, lambda: services.deployments.pause(number, True))
+
+
+async def resume_deployment(request: Request, services: Services) -> Response:
+    number = _number(request)
+    return await _answer(services, lambda: services.deployments.pause(number, False))
+
+
+async def throttle_deployment(request: Request, services: Services) -> Response:
+    number, wanted = _number(request), await body_of(request, services, ThrottleRequest)
+    return await _answer(services, lambda: services.deployments.throttle(number, wanted.rows_per_second))
+
+
+async def approve_deployment(request: Request, services: Services) -> Response:
+    number = _number(request)
+    return await _answer(services, lambda: services.deployments.approve(number))
+
+
+async def cancel_deployment(request: Request, services: Services) -> Response:
+    number = _number(request)
+    return await _answer(services, lambda: services.deployments.cancel(number))
+
+
+async def roll_back_view(request: Request, services: Services) -> Response:
+    name = _name(request, services)
+    return await _answer(services, lambda: services.deployments.rollback(name))
+
+
+async def _answer(services: Services, change: Callable[[], Deployment]) -> Response:
+    return json_response(await services.run(lambda: deployment_model(change(), services)))
+
+
+async def list_view_versions(request: Request, services: Services) -> Response:
+    name = _name(request, services)
+    return json_response(await services.run(versions_model, name, services))
+
+
+async def forget_view_versions(request: Request, services: Services) -> Response:
+    """Give up what is kept for a rollback."""
+    name = _name(request, services)
+    await services.run(services.deployments.forget, name)
+    return json_response(await services.run(versions_model, name, services))
+
+
+def versions_model(name: str, services: Services) -> VersionsAnswer:
+    versions = services.catalog.versions(name)
+    return VersionsAnswer(display_name(name), [_version_model(version, services) for version in versions])
+
+
+def _version_model(version: Version, services: Services) -> VersionModel:
+    keep_ms = int(services.project.settings.views.keep_hours * 3_600_000)
+    rows = lag = None
+    if version.source.kind == "table":
+        try:
+            rows = services.followers.version(version.name, version.number).count()
+            lag = services.followers.lag(version.name, version.number)
+        except NotFound:
+            pass  # not opened yet, or just closed
+    return VersionModel(
+        version=version.number,
+        state=version.state,
+        topic=version.source.topic,
+        query_id=version.source.query,
+        deployment=version.deployment,
+        since_ms=version.since_ms,
+        kept_until_ms=version.since_ms + keep_ms if version.state == "retired" else None,
+        rows=rows,
+        lag=lag,
+        statement=version.source.statement,
+    )
+
+
+async def show_view_diff(request: Request, services: Services) -> Response:
+    name = display_name(_name(request, services))
+    for deployment in reversed(services.catalog.deployments()):
+        for comparison in deployment.comparisons:
+            if comparison.get("view") == name:
+                return json_response(DiffAnswer(deployment.id, comparison))
+    return json_response(DiffAnswer(None, None))
+
+
+def _name(request: Request, services: Services) -> str:
+    """A stream or table that is there, or of which a version is kept."""
+    known = {name: name for name in services.catalog.state.versions}
+    return resolve(request.path_params["view"], known, "table", "headrace view list lists what there is")
+
+
+def _changing(path: str, handler: Handler, summary: str, body: object = None) -> Endpoint:
+    return Endpoint(
+        method="POST",
+        path=f"/v1/deployments/{{deployment}}/{path}",
+        handler=handler,
+        summary=summary,
+        role="admin",
+        body=body,
+        answers={200: DeploymentModel},
+    )
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="POST",
+        path="/v1/plan",
+        handler=make_plan,
+        summary="What the project's files would change, statement by statement. Changes nothing",
+        body=PlanRequest,
+        answers={200: PlanAnswer},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/deployments",
+        handler=list_deployments,
+        summary="Every deployment: who, when, what, and how it went",
+        answers={200: DeploymentsAnswer},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/deployments",
+        handler=start_deployment,
+        summary="Make what runs what the files say: built beside, compared, switched",
+        role="admin",
+        body=DeployRequest,
+        answers={200: DeployAnswer},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/deployments/{deployment}",
+        handler=show_deployment,
+        summary="One deployment, with its progress",
+        answers={200: DeploymentModel},
+    ),
+    _changing("pause", pause_deployment, "Stop building for now"),
+    _changing("resume", resume_deployment, "Go on building"),
+    _changing("throttle", throttle_deployment, "How many rows a second its build may read", ThrottleRequest),
+    _changing("approve", approve_deployment, "Switch although the versions differ"),
+    _changing("cancel", cancel_deployment, "Throw away what was built; what served, serves"),
+    Endpoint(
+        method="GET",
+        path="/v1/views/{view}/versions",
+        handler=list_view_versions,
+        summary="The versions of a view, or of a stream",
+        answers={200: VersionsAnswer},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/views/{view}/diff",
+        handler=show_view_diff,
+        summary="How the versions of a view differed when they were last compared",
+        answers={200: DiffAnswer},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/views/{view}/rollback",
+        handler=roll_back_view,
+        summary="Let the versions serve again that did before the deployment which made this one's",
+        role="admin",
+        answers={200: DeploymentModel},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/views/{view}/forget",
+        handler=forget_view_versions,
+        summary="Give up the versions that are kept for a rollback",
+        role="admin",
+        answers={200: VersionsAnswer},
+    ),
+)

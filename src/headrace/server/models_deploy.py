@@ -1,0 +1,145 @@
+"""What the API says about plans, deployments and versions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from headrace.server.models import Count, Model
+
+
+class PlanRequest(Model, frozen=True):
+    """`files`: the pipelines' texts by their paths; the server's own if it does not say."""
+
+    files: dict[str, str] | None = None
+    in_place: bool = False
+
+
+class ChangeModel(Model, frozen=True):
+    name: str
+    kind: Literal["stream", "table"]
+    verdict: str
+    reason: str
+    hint: str
+    file: str
+    line: Count
+    column: Count
+    dependents: list[str]
+    replays: Count
+    seconds: float | None
+    """About how long; null if no build has been measured yet."""
+    offsets: dict[str, int]
+    warnings: list[str]
+    version: Count
+    """That it would make; 0 if none."""
+    serving: Count
+    """The version that serves; 0 if none does."""
+    statement: str
+    old_statement: str
+
+
+class PlanAnswer(Model, frozen=True):
+    changes: list[ChangeModel]
+    pending: Count
+    refused: Count
+    replays: Count
+    seconds: float | None
+    rows_per_second: float
+
+
+class DeployRequest(Model, frozen=True, rename={"start": "from"}):
+    """`gate`: such as `max_changed=0.1%`. `from`: `beginning`, `now`, an offset or a time."""
+
+    files: dict[str, str] | None = None
+    strategy: Literal["kappa", "lambda"] = "kappa"
+    gate: str | None = None
+    approve: bool = False
+    in_place: bool = False
+    start: str = "beginning"
+    rows_per_second: Annotated[int, msgspec.Meta(ge=0)] = 0
+    who: str = ""
+
+
+class ThrottleRequest(Model, frozen=True):
+    """0 is as much as it can."""
+
+    rows_per_second: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class BuildModel(Model, frozen=True):
+    """One query of a deployment, and how far it is."""
+
+    name: str
+    query_id: str
+    state: str
+    read: Count
+    left: Count
+    rows_per_second: float
+    seconds_left: float | None
+
+
+class ItemModel(Model, frozen=True):
+    name: str
+    verdict: str
+    version: Count
+    before: Count
+    statement: str
+    old_statement: str
+
+
+class DeploymentModel(Model, frozen=True):
+    id: Count
+    stage: str
+    detail: str
+    who: str
+    strategy: str
+    started_ms: Count
+    changed_ms: Count
+    paused: bool
+    approved: bool
+    max_changed: float | None
+    rows_per_second: Count
+    items: list[ItemModel]
+    builds: list[BuildModel]
+    comparisons: list[dict[str, Any]]
+    """By view: rows same, changed, only in one of both; deltas by column, windows, samples."""
+
+
+class DeployAnswer(Model, frozen=True):
+    """No deployment if there is nothing to do."""
+
+    deployment: DeploymentModel | None
+
+
+class DeploymentsAnswer(Model, frozen=True):
+    """The newest first."""
+
+    deployments: list[DeploymentModel]
+
+
+class VersionModel(Model, frozen=True):
+    version: Count
+    state: str
+    topic: str
+    query_id: str | None
+    deployment: Count
+    since_ms: Count
+    kept_until_ms: Count | None
+    rows: Count | None
+    lag: Count | None
+    statement: str
+
+
+class VersionsAnswer(Model, frozen=True):
+    """The oldest first."""
+
+    name: str
+    versions: list[VersionModel]
+
+
+class DiffAnswer(Model, frozen=True):
+    """What the newest comparison of a view found; null if it was never compared."""
+
+    deployment: Count | None
+    comparison: dict[str, Any] | None

@@ -1,0 +1,164 @@
+"""Plans and deployments over HTTP, with everything but Spark: what is begun is in the catalog and goes no further."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from headrace.server.models_deploy import DeployAnswer, DeploymentModel, PlanAnswer, VersionsAnswer
+from tests.server.running import Running, running_server
+
+CLICKS = "CREATE STREAM clicks (userid VARCHAR KEY, page VARCHAR) WITH (KAFKA_TOPIC='clicks', PARTITIONS=1);"
+BY_PAGE = "CREATE TABLE by_page AS SELECT page, COUNT(*) AS n FROM clicks GROUP BY page;"
+TOP = "CREATE TABLE top AS SELECT page, n FROM by_page WHERE n > 1;"
+ALL = "\n".join((CLICKS, BY_PAGE, TOP))
+CHANGED = ALL.replace("COUNT(*)", "COUNT(*) * 2")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Running]:
+    with running_server(tmp_path, sql=ALL) as running:
+        yield running
+
+
+def plan(server: Running, sql: str, **more: Any) -> PlanAnswer:
+    answer = server.http.post("/v1/plan", json={"files": {"pipelines/all.sql": sql}, **more})
+    assert answer.status_code == 200, answer.text
+    return msgspec.json.decode(answer.content, type=PlanAnswer)
+
+
+def deploy(server: Running, sql: str, **more: Any) -> DeploymentModel:
+    answer = server.http.post("/v1/deployments", json={"files": {"pipelines/all.sql": sql}, **more})
+    assert answer.status_code == 200, answer.text
+    started = msgspec.json.decode(answer.content, type=DeployAnswer).deployment
+    assert started is not None
+    return started
+
+
+def act(server: Running, number: int, action: str, body: Any = None) -> DeploymentModel:
+    answer = server.http.post(f"/v1/deployments/{number}/{action}", json=body)
+    assert answer.status_code == 200, answer.text
+    return msgspec.json.decode(answer.content, type=DeploymentModel)
+
+
+def versions(server: Running, name: str) -> list[tuple[int, str]]:
+    answer = server.http.get(f"/v1/views/{name}/versions")
+    found = msgspec.json.decode(answer.content, type=VersionsAnswer)
+    return [(version.version, version.state) for version in found.versions]
+
+
+def refusal(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json()["error"]["message"]
+
+
+def test_a_plan_says_what_would_happen_and_changes_nothing(server: Running) -> None:
+    server.send("clicks", [{"userid": "ann", "page": "/"}, {"userid": "bob", "page": "/"}])
+    before = server.services.catalog.state
+    assert plan(server, ALL).pending == 0
+    found = plan(server, CHANGED)
+    assert [(c.name, c.verdict, c.replays, c.line) for c in found.changes] == [
+        ("clicks", "nothing", 0, 1),
+        ("by_page", "rebuilds", 2, 2),
+        ("top", "rebuilds", 0, 3),
+    ]
+    assert found.changes[1].dependents == ["top"]
+    assert (found.pending, found.refused, found.seconds) == (2, 0, None)
+    assert [c.verdict for c in plan(server, CHANGED, in_place=True).changes] == [
+        "nothing",
+        "keeps its state",
+        "nothing",
+    ]
+    assert server.services.catalog.state is before
+
+
+def test_without_files_the_server_reads_its_own(server: Running, tmp_path: Path) -> None:
+    assert server.http.post("/v1/plan", json={}).json()["pending"] == 0
+    (tmp_path / "pipelines" / "all.sql").write_text(CHANGED)
+    assert server.http.post("/v1/plan", json={}).json()["pending"] == 2
+
+
+def test_a_file_that_cannot_be_read_is_named(server: Running) -> None:
+    answer = server.http.post("/v1/plan", json={"files": {"a.sql": "CREATE TABEL x;"}})
+    assert refusal(answer)[0] == 400
+    assert refusal(answer)[1].startswith("a.sql:1:8: ")
+    twice = server.http.post("/v1/plan", json={"files": {"a.sql": CLICKS, "b.sql": CLICKS}})
+    assert refusal(twice) == (400, "b.sql:1:1: `clicks` is defined at a.sql:1 already")
+
+
+def test_a_build_is_begun_paused_throttled_and_cancelled(server: Running) -> None:
+    server.send("clicks", [{"userid": "ann", "page": "/"}])
+    started = deploy(server, CHANGED, who="ann", rows_per_second=5, gate="max_changed=0.1%")
+    assert (started.stage, started.who, started.max_changed) == ("building", "ann", 0.001)
+    assert [(item.name, item.before, item.version) for item in started.items] == [("by_page", 1, 2), ("top", 1, 2)]
+    assert versions(server, "top") == [(1, "serving"), (2, "building")]
+    assert act(server, started.id, "pause").paused
+    assert not act(server, started.id, "resume").paused
+    assert act(server, started.id, "throttle", {"rows_per_second": 9}).rows_per_second == 9
+    assert act(server, started.id, "approve").approved
+    second = server.http.post("/v1/deployments", json={"files": {"pipelines/all.sql": ALL + " "}})
+    assert second.json() == {"deployment": None}
+    other = {"files": {"pipelines/all.sql": ALL.replace("> 1", "> 2")}}
+    assert refusal(server.http.post("/v1/deployments", json=other)) == (409, "deployment 1 is building")
+    dropped = server.http.post("/v1/statements", json={"sql": "DROP TABLE top;"})
+    assert refusal(dropped) == (409, "deployment 1 is changing `top`")
+    assert act(server, started.id, "cancel").stage == "cancelled"
+    assert versions(server, "top") == [(1, "serving")]
+    assert not [topic.name for topic in server.services.log.topics() if topic.name.endswith(".v2")]
+    assert refusal(server.http.post(f"/v1/deployments/{started.id}/cancel"))[0] == 409
+    shown = server.http.get(f"/v1/deployments/{started.id}").json()
+    assert shown == server.http.get("/v1/deployments").json()["deployments"][0]
+    assert shown["items"][0]["old_statement"] == BY_PAGE
+
+
+def test_what_cannot_be_is_refused_and_says_why(server: Running) -> None:
+    def post(sql: str, **more: Any) -> tuple[int, str]:
+        return refusal(server.http.post("/v1/deployments", json={"files": {"pipelines/all.sql": sql}, **more}))
+
+    retyped = ALL.replace("page VARCHAR)", "page INT)")
+    assert post(retyped)[0] == 409
+    assert "`clicks` cannot be deployed: its column `page` would change" in post(retyped)[1]
+    assert post(ALL.replace(TOP, "")) == (
+        403,
+        "no file defines `top` any more: to drop it needs your word",
+    )
+    assert post(CHANGED, gate="max_rows=3") == (400, "`max_rows=3` is not a gate")
+    assert post(CHANGED, **{"from": "yesterday"}) == (400, "`yesterday` is no place to start")
+    assert post(CHANGED, strategy="lambda")[0] == 403
+    assert refusal(server.http.post("/v1/views/top/rollback"))[0] == 409
+    assert refusal(server.http.get("/v1/deployments/99")) == (404, "deployment 99 does not exist")
+    assert refusal(server.http.post("/v1/deployments/99/pause"))[0] == 404
+    assert server.services.catalog.deployments() == []
+
+
+def test_what_needs_no_replay_happens_at_once(server: Running) -> None:
+    wider = ALL.replace("page VARCHAR)", "page VARCHAR, ms INT)") + "CREATE STREAM slow AS SELECT * FROM clicks;"
+    done = deploy(server, wider)
+    assert (done.stage, done.detail) == ("switched", "nothing had to be computed again")
+    assert [(item.name, item.verdict) for item in done.items] == [("clicks", "keeps its state"), ("slow", "creates")]
+    assert plan(server, wider).pending == 0
+    # A drop is no replay either, and what was dropped is kept for a while.
+    gone = deploy(server, wider.replace(TOP, ""), approve=True)
+    assert gone.stage == "switched"
+    assert versions(server, "top") == [(1, "retired")]
+    assert server.http.get("/v1/views/top").status_code == 404
+    assert server.http.post("/v1/views/top/rollback").json()["stage"] == "rolled back"
+    assert versions(server, "top") == [(1, "serving")]
+    deploy(server, wider.replace(TOP, ""), approve=True)
+    assert server.http.post("/v1/views/top/forget").json()["versions"] == []
+
+
+def test_another_server_goes_on_with_what_was_begun(tmp_path: Path) -> None:
+    with running_server(tmp_path, sql=ALL) as server:
+        server.send("clicks", [{"userid": "ann", "page": "/"}])
+        number = deploy(server, CHANGED).id
+    with running_server(tmp_path, sql=ALL) as server:
+        assert server.http.get(f"/v1/deployments/{number}").json()["stage"] == "building"
+        assert versions(server, "by_page") == [(1, "serving"), (2, "building")]
+        act(server, number, "cancel")
+    with running_server(tmp_path, sql=ALL) as server:
+        assert versions(server, "by_page") == [(1, "serving")]

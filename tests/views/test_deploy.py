@@ -1,0 +1,127 @@
+"""Changing a running pipeline: built beside, compared at the same records, switched, rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.coordinate.deployments import Options
+from headrace.errors import Conflict, Refused
+from tests.support import wait_for
+from tests.views.live import PATIENCE, Live, live
+
+pytestmark = pytest.mark.spark
+
+CLICKS = "CREATE STREAM clicks (userid VARCHAR KEY, page VARCHAR, ms INT) WITH (KAFKA_TOPIC='clicks', PARTITIONS=2);"
+HOME = "CREATE STREAM home AS SELECT userid, page, ms FROM clicks WHERE page = '/home';"
+BY_USER = "CREATE TABLE by_user AS SELECT userid, COUNT(*) AS n FROM home GROUP BY userid;"
+TOP = "CREATE TABLE top AS SELECT userid, n FROM by_user WHERE n > 1;"
+CHAIN = "\n".join((CLICKS, HOME, BY_USER, TOP))
+
+
+@pytest.fixture
+def project(tmp_path: Path, spark: SparkSession) -> Iterator[Live]:
+    with live(tmp_path, spark, CHAIN) as running:
+        running.send(
+            "clicks",
+            {"userid": "ann", "page": "/home", "ms": 1},
+            {"userid": "ann", "page": "/home", "ms": 2},
+            {"userid": "bob", "page": "/home", "ms": 3},
+            {"userid": "bob", "page": "/cart", "ms": 4},
+        )
+        running.eventually("SELECT * FROM by_user;", [["ann", 2], ["bob", 1]])
+        running.eventually("SELECT * FROM top;", [["ann", 2]])
+        yield running
+
+
+def test_a_chain_is_rebuilt_compared_switched_and_rolled_back(project: Live) -> None:
+    deployments = project.services.deployments
+    assert not deployments.plan(project.files).pending
+
+    project.write(CHAIN.replace("= '/home'", "<> '/nowhere'"))
+    deployment = project.reaches(project.deploy(who="ann"), "waiting")
+    # It waits for somebody: the numbers are others. What served, serves.
+    assert deployment.detail.endswith("somebody has to approve")
+    found = {one["view"]: one for one in deployment.comparisons}
+    assert {key: found["by_user"][key] for key in ("same", "changed", "only_old", "only_new")} == {
+        "same": 1,
+        "changed": 1,
+        "only_old": 0,
+        "only_new": 0,
+    }
+    assert found["by_user"]["samples"] == [{"key": {"userid": "bob"}, "old": {"n": 1}, "new": {"n": 2}, "window": None}]
+    assert found["by_user"]["deltas"] == [{"column": "n", "rows": 1, "total": 1.0, "largest": 1.0}]
+    assert found["top"]["only_new"] == 1
+    assert project.rows("SELECT * FROM top;") == [["ann", 2]]
+
+    deployments.approve(deployment.id)
+    project.reaches(deployment, "switched")
+    assert [project.serving(name) for name in ("HOME", "BY_USER", "TOP")] == [2, 2, 2]
+    assert sorted(project.rows("SELECT * FROM top;")) == [["ann", 2], ["bob", 2]]
+    assert not deployments.plan(project.files).pending
+
+    # Both versions go on, so that the way back takes no time.
+    project.send("clicks", {"userid": "cem", "page": "/cart"}, {"userid": "cem", "page": "/home"})
+    project.eventually("SELECT * FROM top;", [["ann", 2], ["bob", 2], ["cem", 2]])
+    old = project.services.followers.version("BY_USER", 1)
+    wait_for(lambda: ("cem", 1) in old.select(["USERID", "N"])[0].rows, PATIENCE, "the version that is kept")
+    deployments.rollback("TOP")
+    assert sorted(project.rows("SELECT * FROM by_user;")) == [["ann", 2], ["bob", 1], ["cem", 1]]
+    assert [project.serving(name) for name in ("HOME", "BY_USER", "TOP")] == [1, 1, 1]
+    with pytest.raises(Conflict, match="rolled back already"):
+        deployments.rollback("TOP")
+
+
+def test_the_same_numbers_switch_by_themselves_while_events_arrive(project: Live) -> None:
+    project.write(CHAIN.replace("WHERE page = '/home'", "WHERE page = '/home' AND page IS NOT NULL"))
+    started = project.deploy()
+    sent = 0
+    while project.services.deployments.get(started.id).stage not in ("switched", "waiting", "failed"):
+        project.send("clicks", {"userid": f"u{sent % 7}", "page": "/home"})
+        sent += 1
+    deployment = project.reaches(started, "switched")
+    assert all(one["changed"] + one["only_old"] + one["only_new"] == 0 for one in deployment.comparisons)
+    expected = [["ann", 2], ["bob", 1], *([f"u{n}", len(range(n, sent, 7))] for n in range(min(7, sent)))]
+    project.eventually("SELECT * FROM by_user;", expected)
+
+
+def test_a_gate_decides(project: Live) -> None:
+    project.write(CHAIN.replace("COUNT(*)", "COUNT(*) + 0 * COUNT(page)").replace("n > 1", "n > 0"))
+    waiting = project.reaches(project.deploy(max_changed=0.1), "waiting")
+    assert "and 10.00% may" in waiting.detail
+    project.services.deployments.cancel(waiting.id)
+    assert project.serving("TOP") == 1
+    assert [version.number for version in project.services.catalog.versions("TOP")] == [1]
+    assert not [topic.name for topic in project.services.log.topics() if ".v2" in topic.name]
+    project.reaches(project.deploy(max_changed=0.6), "switched")
+    project.eventually("SELECT * FROM top;", [["ann", 2], ["bob", 1]])
+    assert project.serving("TOP") == 3
+
+
+def test_what_no_file_defines_goes_with_consent_and_comes_back(project: Live) -> None:
+    project.write(CHAIN.replace(TOP, ""))
+    with pytest.raises(Refused, match="no file defines `top`"):
+        project.deploy()
+    deployment = project.deploy(approve=True)
+    assert deployment.stage == "switched"
+    assert project.services.catalog.source("TOP") is None
+    project.services.deployments.rollback("TOP")
+    assert project.rows("SELECT * FROM top;") == [["ann", 2]]
+
+
+def test_paused_throttled_resumed(project: Live) -> None:
+    deployments = project.services.deployments
+    project.write(CHAIN.replace("= '/home'", "<> ''"))
+    started = project.deploy(rows_per_second=1, approve=True)
+    deployments.pause(started.id, True)
+    with pytest.raises(Conflict, match=f"deployment {started.id} is"):
+        deployments.start({"pipelines/all.sql": CLICKS}, Options(approve=True))
+    assert all(query.wanted == "stopped" for query in deployments.queries(started))
+    deployments.pause(started.id, False)
+    assert [query.rows_per_second for query in deployments.queries(started)] == [1, 0, 0]
+    deployments.throttle(started.id, 1000)
+    project.reaches(started, "switched")
+    project.eventually("SELECT * FROM by_user;", [["ann", 2], ["bob", 2]])
