@@ -116,6 +116,8 @@ def test_what_no_file_has_any_more_is_dropped_unless_others_use_it() -> None:
     assert verdicts(planned(running(*ALL), CLICKS, HOME, BY_USER, BY_PAGE)) == {"TOP": "drops"}
     # TOP and BY_USER go together; BY_USER alone cannot.
     assert verdicts(planned(running(*ALL), CLICKS, HOME, BY_PAGE)) == {"BY_USER": "drops", "TOP": "drops"}
+    everything = {"BY_PAGE": "drops", "BY_USER": "drops", "HOME": "drops", "TOP": "drops"}
+    assert verdicts(planned(running(*ALL), CLICKS)) == everything
     plan = planned(running(*ALL), CLICKS, HOME, TOP, BY_PAGE)
     assert verdicts(plan) == {"BY_USER": "refused"}
     assert plan.refused[0].reason == "no file defines it, but `top` uses it"

@@ -182,7 +182,7 @@ class _Planner:
 
     def drop(self, name: str) -> None:
         runs = self._running[name]
-        readers = [c for c in self.changes if c.verdict != "refused" and name in _names_read(c)]
+        readers = [c for c in self.changes if c.verdict not in ("refused", "drops") and name in _names_read(c)]
         base = Change(name, runs.source.kind, "drops", "no file defines it", old_statement=runs.source.statement)
         change = replace(base, before=runs.number)
         if readers or runs.inserts or runs.inserted_by:
