@@ -14,7 +14,7 @@ from headrace.sql.source import Source
 from headrace.sql.statements import CreateSource
 from headrace.types import Column, display_name, quote_name
 
-__all__ = ["drop_text", "same_definition", "substitute", "with_columns"]
+__all__ = ["drop_text", "query_hint", "same_definition", "substitute", "with_columns"]
 
 
 def substitute(sql: str, variables: Mapping[str, str]) -> str:
