@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace import types
 from headrace.sql.clauses import (
+    AsOf,
     CommonTable,
     Duration,
     Element,
@@ -214,6 +215,9 @@ RANGES = st.one_of(
     st.lists(st.tuples(st.integers(0, 9), OFFSETS, OFFSETS), min_size=1, max_size=2, unique_by=lambda one: one[0]).map(
         lambda bounds: OffsetRange(tuple(bounds))
     ),
+    st.builds(AsOf, st.just("timestamp"), st.one_of(TEXTS, OFFSETS)),
+    st.builds(AsOf, st.just("offset"), st.lists(OFFSETS, min_size=1, max_size=3).map(tuple)),
+    st.builds(AsOf, st.just("arrival"), OFFSETS),
 )
 JOINS = st.builds(
     JoinClause,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace.sql.clauses import OffsetRange, TimeRange
+from headrace.sql.clauses import ReadRange
 from headrace.sql.expressions import Expression
 from headrace.sql.plan import JoinKind, Named, Ordering
 from headrace.sql.source import WINDOW_COLUMNS, Source, Window
@@ -23,13 +23,13 @@ from headrace.types import Column
 @dataclass(frozen=True, slots=True)
 class Read:
     """`wanted` columns of a source, under `names`. `predicate` is over the source's own names and may be checked
-    wherever that is cheapest. In a `TimeRange` both bounds are milliseconds."""
+    wherever that is cheapest. In a `TimeRange` and an `AsOf` moments are milliseconds."""
 
     source: Source
     wanted: tuple[Column, ...]
     names: tuple[str, ...]
     predicate: Expression | None = None
-    range: TimeRange | OffsetRange | None = None
+    range: ReadRange | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:

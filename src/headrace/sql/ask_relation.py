@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from headrace.sql import datetimes
 from headrace.sql.ask_plan import AskNode, Pair, Read, Select
-from headrace.sql.clauses import JoinClause, OffsetRange, Query, Relation, TimeRange
+from headrace.sql.clauses import AsOf, JoinClause, Query, ReadRange, Relation, TimeRange
 from headrace.sql.expressions import Arithmetic, Between, ColumnRef, Expression, Literal, Logical
 from headrace.sql.plan import Named
 from headrace.sql.resolve import resolve_predicate
@@ -54,7 +54,8 @@ def _read(
     named = around.common.get(read.source.name) if read.query is None else (read.query, around)
     if named is not None:
         if read.range is not None:
-            raise around.script.error("only a stream has a range", read.range.span)
+            message = "AS OF is for tables" if isinstance(read.range, AsOf) else "only a stream has a range"
+            raise around.script.error(message, read.range.span)
         below = around.plan(*named)
         # Stands for the result where names are looked up; nothing ever reads it.
         source = Source(alias, "table", "", (), below.columns)
@@ -84,10 +85,12 @@ def _renamed(below: AskNode, names: tuple[str, ...]) -> AskNode:
     return Select(below, tuple(Named(name, ColumnRef(column.name, type=column.type)) for name, column in columns))
 
 
-def _range(read: Relation | JoinClause, source: Source, script: Script) -> TimeRange | OffsetRange | None:
+def _range(read: Relation | JoinClause, source: Source, script: Script) -> ReadRange | None:
     range_ = read.range
     if range_ is None:
         return None
+    if isinstance(range_, AsOf):
+        return _as_of(range_, source, script)
     if source.kind == "table":
         message = f"`{display_name(source.name)}` is a table: only a stream has a range"
         raise script.error(message, range_.span, "select the table's rows with WHERE")
@@ -100,7 +103,20 @@ def _range(read: Relation | JoinClause, source: Source, script: Script) -> TimeR
     return range_
 
 
-def _moment(written: str | int, range_: TimeRange, script: Script) -> int:
+def _as_of(range_: AsOf, source: Source, script: Script) -> AsOf:
+    name = display_name(source.name)
+    if source.kind != "table":
+        message = f"`{name}` is a stream: its records do not change, AS OF is for tables"
+        raise script.error(message, range_.span, "BETWEEN … AND … reads a part of a stream")
+    if isinstance(range_.at, tuple):
+        if len(range_.at) != source.partitions:
+            message = f"`{name}` has {source.partitions} partitions, so AS OF OFFSET needs as many offsets"
+            raise script.error(message, range_.span, "such as AS OF OFFSET (12, 15)")
+        return range_
+    return replace(range_, at=_moment(range_.at, range_, script)) if range_.kind == "timestamp" else range_
+
+
+def _moment(written: str | int, range_: TimeRange | AsOf, script: Script) -> int:
     if isinstance(written, int):
         return written
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from headrace.sql.expressions import Expression, OrderItem, Span
 from headrace.types import DataType
@@ -119,6 +119,19 @@ class OffsetRange:
 
 
 @dataclass(frozen=True, slots=True)
+class AsOf:
+    """`AS OF TIMESTAMP …`, `AS OF OFFSET …` or `AS OF ARRIVAL …`: a table as it was. A moment as text or milliseconds;
+    the next offset of the changelog, one per partition; an arrival number of the log."""
+
+    kind: Literal["timestamp", "offset", "arrival"]
+    at: str | int | tuple[int, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+ReadRange: TypeAlias = TimeRange | OffsetRange | AsOf
+
+
+@dataclass(frozen=True, slots=True)
 class JoinClause:
     """`query` and `range` are as in `Relation`."""
 
@@ -128,7 +141,7 @@ class JoinClause:
     alias: Identifier | None = None
     within: WithinClause | None = None
     query: Query | None = None
-    range: TimeRange | OffsetRange | None = None
+    range: ReadRange | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
@@ -141,7 +154,7 @@ class Relation:
     alias: Identifier | None = None
     joins: tuple[JoinClause, ...] = ()
     query: Query | None = None
-    range: TimeRange | OffsetRange | None = None
+    range: ReadRange | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import singledispatch
 
 from headrace.sql.clauses import (
+    AsOf,
     CommonTable,
     Duration,
     Element,
@@ -12,6 +13,7 @@ from headrace.sql.clauses import (
     OffsetRange,
     Property,
     Query,
+    ReadRange,
     Relation,
     SelectAll,
     SelectFields,
@@ -149,8 +151,12 @@ def _source(read: Relation | JoinClause) -> str:
     return print_name(read.source.name) + (f" {print_range(read.range)}" if read.range else "") + alias
 
 
-def print_range(range_: TimeRange | OffsetRange) -> str:
+def print_range(range_: ReadRange) -> str:
     match range_:
+        case AsOf(kind, tuple(at)):
+            return f"AS OF {kind.upper()} " + (f"({', '.join(map(str, at))})" if len(at) > 1 else str(at[0]))
+        case AsOf(kind, at):
+            return f"AS OF {kind.upper()} {print_literal(at)}"
         case TimeRange(low, high):
             return f"BETWEEN {print_literal(low)} AND {print_literal(high)}"
         case OffsetRange(((None, low, high),)):

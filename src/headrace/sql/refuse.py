@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.sql.clauses import JoinClause, Query, Relation
+from headrace.sql.clauses import AsOf, JoinClause, Query, Relation
 from headrace.sql.script import Script
 
 
@@ -23,6 +23,8 @@ def refuse_pull_only(query: Query, script: Script) -> None:
 def _refuse_read(read: Relation | JoinClause, script: Script, hint: str) -> None:
     if read.query is not None:
         raise script.error("a subquery is for a SELECT without EMIT", read.source.span, hint)
+    if isinstance(read.range, AsOf):
+        raise script.error("AS OF is for a SELECT without EMIT", read.range.span, "what runs on reads what is new")
     if read.range is not None:
         message = "a range is for a SELECT without EMIT: what runs on has no end"
         raise script.error(message, read.range.span, "WHERE ROWTIME >= … leaves out what is older")

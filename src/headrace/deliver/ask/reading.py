@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
+from headrace.deliver.ask.as_of import view_as_of
 from headrace.deliver.ask.budget import Budget, Chunks, Row, chunked
 from headrace.deliver.ask.ranges import clip
 from headrace.deliver.base import Address, Delivery
@@ -19,7 +20,7 @@ from headrace.deliver.records import record_chunks
 from headrace.errors import Overloaded
 from headrace.log.base import TIME, Log, Records, Snapshot
 from headrace.sql.ask_plan import AskQuery, Read, walk_nodes
-from headrace.sql.clauses import TimeRange
+from headrace.sql.clauses import AsOf, TimeRange
 from headrace.sql.expressions import ColumnRef, Expression
 from headrace.sql.source import Source
 from headrace.sql.walk import walk
@@ -37,41 +38,57 @@ MOST_BEHIND = 100_000
 """Records that may be read on top of a view. One that is further behind is being filled."""
 
 
+_Which: TypeAlias = tuple[str, AsOf | None]
+"""A source by name, as it is or as it was."""
+
+
+def _which(read: Read) -> _Which:
+    return read.source.name, read.range if isinstance(read.range, AsOf) else None
+
+
+def _view(delivery: Delivery, which: _Which, budget: Budget) -> ViewStore:
+    name, as_of = which
+    serving = delivery.views.view(name)
+    return serving if as_of is None else view_as_of(delivery.log, serving, as_of, budget)
+
+
 class Opened:
     """The sources of one question, open until it is answered."""
 
     def __init__(self, delivery: Delivery, query: AskQuery, budget: Budget, stack: ExitStack) -> None:
         self.addresses: list[Address] = []
         self._log, self._budget = delivery.log, budget
-        self._reads: dict[str, list[Read]] = {}
+        self._reads: dict[_Which, list[Read]] = {}
         for node in walk_nodes(query.root):
             if isinstance(node, Read):
-                self._reads.setdefault(node.source.name, []).append(node)
-        several = len(self._reads) > 1
+                self._reads.setdefault(_which(node), []).append(node)
+        several = len([which for which in self._reads if which[1] is None]) > 1
         # By name, so that two questions never wait for each other's last reader.
         self._views = {
-            name: _OpenView(delivery.views.view(name), reads, budget, stack, several)
-            for name, reads in sorted(self._reads.items())
+            which: _OpenView(_view(delivery, which, budget), reads, budget, stack, several)
+            for which, reads in sorted(self._reads.items(), key=lambda one: (one[0][0], str(one[0][1])))
             if reads[0].source.kind == "table"
         }
         self._now = delivery.log.snapshot()
         if several and has_arrivals(delivery.log):
             self._meet()
-        self._address(query)
-        self._kept: dict[str, list[Row]] = {}
+        self._address()
+        self._kept: dict[_Which, list[Row]] = {}
 
     def _meet(self) -> None:
         """All at one arrival number."""
         streams = len(self._views) < len(self._reads)
-        moment = max(view.position.arrival for view in self._views.values()) if not streams else self._now.arrival
+        # What is read as it was stays so.
+        views = [view for which, view in self._views.items() if which[1] is None]
+        moment = max(view.position.arrival for view in views) if not streams else self._now.arrival
         if moment > self._now.arrival:
             self._now = self._log.snapshot()
-        for view in self._views.values():
+        for view in views:
             view.catch_up(self._log, replace(self._now, arrival=moment))
 
-    def _address(self, query: AskQuery) -> None:
-        for source in query.inputs:
-            view = self._views.get(source.name)
+    def _address(self) -> None:
+        for which, reads in self._reads.items():
+            source, view = reads[0].source, self._views.get(which)
             if view is not None:
                 self.addresses.append(Address(source.name, view.version, view.position))
             else:
@@ -81,16 +98,17 @@ class Opened:
         return self._table(read) if read.source.kind == "table" else self._stream(read)
 
     def _table(self, read: Read) -> Chunks:
-        view = self._views[read.source.name]
-        if len(self._reads[read.source.name]) == 1:
+        which = _which(read)
+        view = self._views[which]
+        if len(self._reads[which]) == 1:
             return view.chunks(read)
         # A scan is read once, and others want the same rows.
-        if read.source.name not in self._kept:
-            self._kept[read.source.name] = rows = []
+        if which not in self._kept:
+            self._kept[which] = rows = []
             for chunk in view.rows():
                 self._budget.hold(chunk)
                 rows += chunk
-        return view.chunks(read, self._kept[read.source.name])
+        return view.chunks(read, self._kept[which])
 
     def _stream(self, read: Read) -> Chunks:
         needed = [*read.wanted, *_columns_of(read.predicate, read.source)]

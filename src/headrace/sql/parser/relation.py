@@ -7,12 +7,14 @@ from typing import Literal, TypeAlias, TypeVar
 
 from headrace.sql.clauses import (
     UNIT_MS,
+    AsOf,
     CommonTable,
     Duration,
     Identifier,
     JoinClause,
     OffsetRange,
     Query,
+    ReadRange,
     Relation,
     TimeRange,
     WithinClause,
@@ -25,11 +27,16 @@ from headrace.sql.tokens import tokenize
 
 # The parser of a whole SELECT, handed in because the two need each other.
 ParseQuery: TypeAlias = Callable[[Cursor], Query]
-Named: TypeAlias = tuple[Identifier, Identifier | None, Query | None, TimeRange | OffsetRange | None]
+Named: TypeAlias = tuple[Identifier, Identifier | None, Query | None, ReadRange | None]
 
 T = TypeVar("T")
 _UNITS = {name: unit for unit in UNIT_MS for name in (unit, unit + "S")}
 _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS")
+_AS_OF: dict[str, Literal["timestamp", "offset", "arrival"]] = {
+    "TIMESTAMP": "timestamp",
+    "OFFSET": "offset",
+    "ARRIVAL": "arrival",
+}
 _JOIN_KINDS: dict[str, Literal["inner", "left", "right", "full"]] = {
     "INNER": "inner",
     "LEFT": "left",
@@ -87,8 +94,12 @@ def _parse_subquery(cursor: Cursor, parse: ParseQuery) -> Query:
     return query
 
 
-def _parse_range(cursor: Cursor) -> TimeRange | OffsetRange | None:
+def _parse_range(cursor: Cursor) -> ReadRange | None:
     first = cursor.token
+    for word in _AS_OF:
+        # Without one of these words, OF is an alias.
+        if cursor.accept_words("AS", "OF", word):
+            return AsOf(_AS_OF[word], _parse_place(cursor, word), cursor.span_since(first))
     if cursor.at_word("BETWEEN"):
         low, high = _parse_between(cursor, _moment)
         return TimeRange(low, high, cursor.span_since(first))
@@ -106,6 +117,20 @@ def _parse_range(cursor: Cursor) -> TimeRange | OffsetRange | None:
         bounds.append((partition, *_parse_between(cursor, _offset)))
     cursor.expect_operator(")")
     return OffsetRange(tuple(bounds), cursor.span_since(first))
+
+
+def _parse_place(cursor: Cursor, word: str) -> str | int | tuple[int, ...]:
+    if word == "TIMESTAMP":
+        return _moment(cursor)
+    if word == "ARRIVAL":
+        return cursor.integer("an arrival number")
+    if not cursor.accept_operator("("):
+        return (_offset(cursor),)
+    found = [_offset(cursor)]
+    while cursor.accept_operator(","):
+        found.append(_offset(cursor))
+    cursor.expect_operator(")")
+    return tuple(found)
 
 
 def _parse_between(cursor: Cursor, bound: Callable[[Cursor], T]) -> tuple[T, T]:

@@ -1,0 +1,106 @@
+"""AS OF: a table as it was, made from its changelog up to a place.
+
+A moment of the past is a moment of stream time: the table as it was before it held anything newer. Clocks of machines
+have no part in that, so the answer is the same whenever it is asked, and after a replay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.deliver.ask.budget import Budget
+from headrace.errors import Gone, UsageError
+from headrace.log.base import ARRIVAL, Log, PartitionEnds, Snapshot
+from headrace.sql.clauses import AsOf
+from headrace.store.arrivals import behind, has_arrivals, position_at_start, read_stretch, topic_ends
+from headrace.store.base import ViewStore
+from headrace.store.decode import SourceDecoder
+from headrace.store.memory import MemoryView
+from headrace.types import display_name
+
+ROWS_PER_STRETCH = 100_000
+MOST_ROWS = 1_000_000
+"""They are all held in memory, for as long as the question takes."""
+
+
+def view_as_of(log: Log, serving: ViewStore, as_of: AsOf, budget: Budget) -> ViewStore:
+    """The rows that the serving version had. `Gone` if the log no longer holds how they came to be."""
+    source = serving.source
+    now = log.snapshot()
+    _check_whole(log, now, source.topic, display_name(source.name))
+    until = _until(log, now, source.topic, as_of)
+    view = MemoryView(source, serving.version)
+    decoder = SourceDecoder(log.topic(source.topic), source, log.schemas)
+    position = position_at_start(log, until, source.topic)
+    while behind(until, source.topic, position):
+        stretch = read_stretch(log, source.topic, position, until, decoder.columns, ROWS_PER_STRETCH)
+        view.apply([decoder.decode(records) for records in stretch.records], stretch.position)
+        position = stretch.position
+        budget.look()
+        if view.count() > MOST_ROWS:
+            raise UsageError(
+                f"`{display_name(source.name)}` had more than {MOST_ROWS:,} rows: too many to be put together here",
+                hint="build a version of it up to there",
+            )
+    return view
+
+
+def _check_whole(log: Log, now: Snapshot, topic: str, name: str) -> None:
+    """Every change must still be there: a row that has not changed since has only its first."""
+    if log.topic(topic).spec.config.compacted:
+        raise Gone(
+            f"what `{name}` was is not kept: its topic `{topic}` is compacted", hint="only its newest rows are there"
+        )
+    gone = sum(ends.start for ends in topic_ends(now, topic))
+    if gone:
+        raise Gone(
+            f"what `{name}` was cannot be told: retention has removed {gone:,} changes of `{topic}`",
+            hint="a longer retention of its topic keeps them",
+        )
+
+
+def _until(log: Log, now: Snapshot, topic: str, as_of: AsOf) -> Snapshot:
+    """The moment as if the topic ended there."""
+    ends = topic_ends(now, topic)
+    match as_of:
+        case AsOf("offset", tuple(offsets)):
+            for number, (offset, end) in enumerate(zip(offsets, ends, strict=True)):
+                if offset > end.end:
+                    raise UsageError(f"offset {offset} of `{topic}`/{number} is not there yet: it ends at {end.end}")
+            return _cut(now, topic, list(offsets))
+        case AsOf("arrival", int(arrival)):
+            if not has_arrivals(log):
+                raise UsageError(
+                    "this log gives no arrival numbers", hint="AS OF OFFSET or AS OF TIMESTAMP can be asked"
+                )
+            if arrival > now.arrival:
+                raise UsageError(f"arrival number {arrival} is not given yet: the next is {now.arrival}")
+            return _before(log, now, topic, arrival)
+        case AsOf("timestamp", int(moment)):
+            newer = [log.offset_at_time(topic, number, moment + 1) for number in range(len(ends))]
+            if not has_arrivals(log):
+                return _cut(now, topic, newer)
+            return _before(log, now, topic, _first_arrival(log, now, topic, newer))
+    raise AssertionError(as_of)
+
+
+def _first_arrival(log: Log, now: Snapshot, topic: str, offsets: list[int]) -> int:
+    """Of the records at these offsets, the one that arrived first."""
+    found = now.arrival
+    for number, (offset, end) in enumerate(zip(offsets, topic_ends(now, topic), strict=True)):
+        if offset < end.end:
+            for records in log.read(topic, number, offset, offset + 1, [ARRIVAL]):
+                found = min(found, records.batch.column(ARRIVAL)[0].as_py())
+    return found
+
+
+def _before(log: Log, now: Snapshot, topic: str, arrival: int) -> Snapshot:
+    count = len(topic_ends(now, topic))
+    cut = _cut(now, topic, [log.offset_at_arrival(topic, number, arrival) for number in range(count)])
+    return replace(cut, arrival=arrival)
+
+
+def _cut(now: Snapshot, topic: str, offsets: list[int]) -> Snapshot:
+    ends = topic_ends(now, topic)
+    clipped = tuple(PartitionEnds(one.start, min(one.end, end)) for one, end in zip(ends, offsets, strict=True))
+    return replace(now, ends={**now.ends, topic: clipped})

@@ -1,0 +1,98 @@
+"""AS OF: a table as it was, from its changelog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import Gone, SqlError, UsageError
+from headrace.log.base import TopicConfig
+from headrace.sql.source import Source
+from headrace.types import BIGINT, VARCHAR, Column
+from tests.deliver.serving import Serving
+from tests.store.project import write
+
+PRICES = Source("PRICES", "table", "prices", (Column("ID", VARCHAR),), (Column("PRICE", BIGINT),), partitions=2)
+CLICKS = Source("CLICKS", "stream", "clicks", (), (Column("N", BIGINT),))
+NOON = 1_794_744_000_000
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Serving]:
+    serving = Serving(tmp_path)
+    serving.add(PRICES, CLICKS, partitions=2)
+    yield serving
+    serving.close()
+
+
+def price(shop: Serving, id_: str, price: int | None, time: int, partition: int) -> int:
+    """Returns the arrival number that the next record will have."""
+    write(
+        shop.log, PRICES, {"ID": id_, "PRICE": price, "$time": time, "$tombstone": price is None}, partition=partition
+    )
+    return shop.log.snapshot().arrival
+
+
+def test_a_table_as_it_was(shop: Serving) -> None:
+    price(shop, "a", 1, NOON, 0)
+    price(shop, "b", 2, NOON + 1000, 1)
+    then = price(shop, "a", 3, NOON + 2000, 0)
+    price(shop, "b", None, NOON + 3000, 1)
+    price(shop, "a", 4, NOON + 4000, 0)
+    ask = "SELECT id, price FROM prices {} ORDER BY id;"
+    assert shop.rows(ask.format("")) == [["a", 4]]
+    assert shop.rows(ask.format(f"AS OF TIMESTAMP {NOON - 1}")) == []
+    assert shop.rows(ask.format("AS OF TIMESTAMP '2026-11-15T12:00:00Z'")) == [["a", 1]]
+    assert shop.rows(ask.format("AS OF TIMESTAMP '2026-11-15T12:00:02.5Z'")) == [["a", 3], ["b", 2]]
+    assert shop.rows(ask.format(f"AS OF ARRIVAL {then}")) == [["a", 3], ["b", 2]]
+    assert shop.rows(ask.format("AS OF OFFSET (1, 2)")) == [["a", 1]]
+    assert shop.rows(ask.format("AS OF OFFSET (1, 1)")) == [["a", 1], ["b", 2]]
+    # Then beside now, which is what changed.
+    changed = """SELECT old.id, old.price, new.price FROM prices AS OF ARRIVAL {} AS old
+        LEFT JOIN prices AS new ON old.id = new.id ORDER BY 1;"""
+    assert shop.rows(changed.format(then)) == [["a", 3, 4], ["b", 2, None]]
+    found = shop.query(ask.format(f"AS OF ARRIVAL {then}"))
+    assert found.position is not None
+    assert dict(found.position.offsets) == {0: 2, 1: 1}, "the answer's address is the one that was asked for"
+
+
+def test_a_late_change_does_not_bring_back_the_past(shop: Serving) -> None:
+    price(shop, "a", 1, NOON + 5000, 0)
+    price(shop, "a", 2, NOON, 0)  # its time is before, but the table was newer already
+    assert shop.rows(f"SELECT id, price FROM prices AS OF TIMESTAMP {NOON};") == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT * FROM clicks AS OF ARRIVAL 1;", "is a stream"),
+        ("SELECT * FROM prices AS OF TIMESTAMP 'noon';", "`noon` is not a timestamp"),
+        ("SELECT * FROM prices AS OF OFFSET 3;", "has 2 partitions"),
+        ("SELECT * FROM prices AS OF OFFSET (0, 99);", "is not there yet"),
+        ("SELECT * FROM prices AS OF ARRIVAL 999999;", "is not given yet"),
+        ("SELECT * FROM prices AS OF ARRIVAL 1 EMIT CHANGES;", "AS OF is for a SELECT without EMIT"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(shop: Serving, sql: str, message: str) -> None:
+    with pytest.raises((SqlError, UsageError), match=message):
+        shop.query(sql)
+
+
+def test_of_is_still_a_name(shop: Serving) -> None:
+    price(shop, "a", 1, NOON, 0)
+    assert shop.rows("SELECT of.price FROM prices AS of;") == [[1]]
+
+
+def test_what_is_no_longer_kept_is_said(shop: Serving) -> None:
+    price(shop, "a", 1, NOON, 0)
+    price(shop, "a", 2, NOON, 0)
+    shop.log.delete_records("prices", 0, 1)
+    with pytest.raises(Gone, match="retention has removed 1 changes of `prices`"):
+        shop.query("SELECT * FROM prices AS OF OFFSET (1, 0);")
+    spec = shop.log.topic("prices").spec
+    shop.log.alter_topic(replace(spec, config=TopicConfig(compacted=True)))
+    with pytest.raises(Gone, match="is compacted"):
+        shop.query("SELECT * FROM prices AS OF OFFSET (1, 0);")
