@@ -11,13 +11,19 @@ from hypothesis import strategies as st
 from headrace.coordinate.base import QueryDefinition, ViewDefinition
 from headrace.coordinate.catalog import DEAD_LETTERS, CatalogState, fold, fold_all
 from headrace.coordinate.events import (
+    DeploymentSaved,
     Event,
+    FilesApplied,
     QueryCreated,
     QueryDropped,
+    QueryPaced,
     QueryWanted,
     SourceCreated,
     SourceDropped,
     TopicDeleted,
+    VersionCreated,
+    VersionDropped,
+    VersionsSwitched,
     ViewCreated,
     ViewDropped,
     decode_event,
@@ -26,6 +32,7 @@ from headrace.coordinate.events import (
 from headrace.errors import LogError
 from headrace.sql.source import Source, Window
 from headrace.types import BIGINT, BOOLEAN, TIMESTAMP, VARCHAR, Array, Column, DataType, Decimal, Map, Struct
+from headrace.views.versions import Deployment, Item, Version
 
 names = st.sampled_from(["A", "B", "pageId", "Ü", 'quo"ted'])
 ids = st.builds("CTAS_{}_{}".format, st.sampled_from(["A", "B"]), st.integers(1, 9))
@@ -67,6 +74,30 @@ queries = st.builds(
     wanted=st.sampled_from(["running", "stopped"]),
     transient=st.booleans(),
     created_ms=st.integers(0, 2**50),
+    sink_topic=st.just("") | names,
+    reads=st.dictionaries(names, names, max_size=2),
+    starts=st.dictionaries(names, st.dictionaries(st.integers(0, 3), st.integers(0, 99), max_size=2), max_size=1),
+    rows_per_second=st.integers(0, 9),
+    until=st.none() | st.integers(0, 99),
+)
+versions = st.builds(
+    Version,
+    names,
+    st.integers(1, 5),
+    sources,
+    st.sampled_from(["building", "caught up", "serving", "retired", "failed"]),
+    st.integers(0, 3),
+    st.integers(0, 99),
+)
+items = st.builds(Item, names, st.just("rebuilds"), st.integers(0, 5), st.integers(0, 5), st.text(max_size=5))
+deployments = st.builds(
+    Deployment,
+    id=st.integers(1, 3),
+    items=st.lists(items, max_size=2),
+    started_ms=st.integers(0, 99),
+    stage=st.sampled_from(["building", "comparing", "switched", "failed", "cancelled"]),
+    max_changed=st.none() | st.floats(0, 1),
+    comparisons=st.lists(st.fixed_dictionaries({"view": names, "same": st.integers(0, 9)}), max_size=1),
 )
 views = st.builds(ViewDefinition, names, st.integers(1, 5), st.none() | ids, names)
 events: st.SearchStrategy[Event] = st.one_of(
@@ -78,6 +109,12 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(QueryDropped, ids),
     st.builds(ViewCreated, views),
     st.builds(ViewDropped, names),
+    st.builds(QueryPaced, ids, st.integers(0, 9), st.none() | st.integers(0, 99)),
+    st.builds(VersionCreated, versions),
+    st.builds(VersionDropped, names, st.integers(1, 5), st.none() | names),
+    st.builds(VersionsSwitched, st.dictionaries(names, st.integers(0, 5), max_size=2), st.integers(0, 99)),
+    st.builds(DeploymentSaved, deployments),
+    st.builds(FilesApplied, st.lists(names, max_size=3).map(tuple)),
 )
 histories = st.lists(events, max_size=25)
 
@@ -97,6 +134,8 @@ def test_reading_in_two_parts_is_reading_at_once(history: list[Event], cut: int)
 
 @given(histories)
 def test_the_last_word_on_a_name_counts(history: list[Event]) -> None:
+    # What a switch makes of a name is its own story.
+    history = [event for event in history if not isinstance(event, VersionsSwitched)]
     state = fold_all(CatalogState(), history)
     expected: dict[str, Source] = {DEAD_LETTERS.name: DEAD_LETTERS}
     for event in history:
@@ -132,3 +171,67 @@ def test_an_event_of_the_future_asks_for_an_upgrade() -> None:
         decode_event(json.dumps({"v": 2, "type": "source_dropped", "name": "A"}))
     with pytest.raises(LogError, match="not a catalog event"):
         decode_event("hello")
+
+
+def test_a_catalog_of_before_versions_gets_them() -> None:
+    """Events as they were written: no version of a stream, no topics in a query."""
+    source: dict[str, object] = {
+        "name": "A",
+        "kind": "stream",
+        "topic": "a",
+        "key": [],
+        "value": [],
+        "key_format": "KAFKA",
+        "value_format": "JSON",
+        "timestamp": None,
+        "timestamp_format": None,
+        "partitions": 1,
+        "window": None,
+        "statement": "",
+        "query": None,
+    }
+    table = source | {"name": "T", "kind": "table", "topic": "T", "query": "CTAS_T_1"}
+    query = {
+        "id": "CTAS_T_1",
+        "version": 1,
+        "statement": "CREATE TABLE …",
+        "sink": "T",
+        "sources": ["A"],
+        "wanted": "running",
+        "transient": False,
+        "created_ms": 0,
+    }
+    old = [
+        {"v": 1, "type": "source_created", "source": source},
+        {"v": 1, "type": "source_created", "source": table},
+        {"v": 1, "type": "query_created", "query": query},
+        {"v": 1, "type": "view_created", "view": {"name": "T", "version": 3, "query_id": "CTAS_T_1", "topic": "T"}},
+    ]
+    state = fold_all(CatalogState(), (decode_event(json.dumps(event)) for event in old))
+    assert state.serving == {"A": 1, "T": 3}
+    assert state.versions["T"][3].source.topic == "T"
+    assert (state.queries["CTAS_T_1"].sink_topic, state.queries["CTAS_T_1"].reads) == ("T", {"A": "a"})
+
+
+def test_one_event_switches_all_and_back() -> None:
+    def version(name: str, number: int) -> Version:
+        source = Source(name, "table", f"{name}.v{number}", (), (), query=f"CTAS_{name}_{number}")
+        return Version(name, number, source, "building", 1)
+
+    begun = fold_all(
+        CatalogState(),
+        [event for name in "AB" for event in (
+            SourceCreated(Source(name, "table", name, (), ())),
+            ViewCreated(ViewDefinition(name, 1, None, name)),
+            VersionCreated(version(name, 2)),
+        )],
+    )  # fmt: skip
+    switched = fold(begun, VersionsSwitched({"A": 2, "B": 2}, 7, 1))
+    assert switched.serving == {"A": 2, "B": 2}
+    assert {name: view.version for name, view in switched.views.items()} == {"A": 2, "B": 2}
+    assert switched.sources["A"].topic == "A.v2"
+    assert (switched.versions["A"][1].state, switched.versions["A"][1].since_ms) == ("retired", 7)
+    back = fold(switched, VersionsSwitched({"A": 1, "B": 0}, 9, 1))
+    assert back.sources["A"].topic == "A"
+    assert "B" not in back.sources
+    assert back.versions["B"][2].state == "retired"

@@ -152,6 +152,37 @@ def test_what_needs_no_replay_happens_at_once(server: Running) -> None:
     assert server.http.post("/v1/views/top/forget").json()["versions"] == []
 
 
+def test_what_was_deployed_can_be_deployed_again(server: Running) -> None:
+    server.send("clicks", [{"userid": "ann", "page": "/"}])
+    first = deploy(server, CHANGED)
+    act(server, first.id, "cancel")
+    answer = server.http.post(f"/v1/deployments/{first.id}/restore", json={"who": "bob"})
+    again = msgspec.json.decode(answer.content, type=DeployAnswer).deployment
+    assert again is not None
+    assert [(item.name, item.version, item.statement) for item in again.items] == [
+        (item.name, 3, item.statement) for item in first.items
+    ]
+    act(server, again.id, "cancel")
+    before = server.http.post(f"/v1/deployments/{first.id}/restore", json={"before": True})
+    assert before.json() == {"deployment": None}
+
+
+def test_or_replace_goes_on_in_place_or_builds_a_version(server: Running) -> None:
+    def run(sql: str) -> str:
+        answer = server.http.post("/v1/statements", json={"sql": sql})
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["results"][0]["message"])
+
+    server.send("clicks", [{"userid": "ann", "page": "/"}])
+    in_place = BY_PAGE.replace("CREATE", "CREATE OR REPLACE").replace("COUNT(*)", "COUNT(*) * 2")
+    assert "goes on as it is defined now" in run(in_place)
+    assert versions(server, "by_page") == [(1, "serving")]
+    other = in_place.replace("GROUP BY", "WHERE userid <> 'bob' GROUP BY")
+    assert run(other) == ("table `by_page` is computed anew as version 2 by deployment 1; version 1 serves until then")
+    assert versions(server, "top") == [(1, "serving"), (2, "building")]
+    assert server.services.deployments.get(1).approved
+
+
 def test_another_server_goes_on_with_what_was_begun(tmp_path: Path) -> None:
     with running_server(tmp_path, sql=ALL) as server:
         server.send("clicks", [{"userid": "ann", "page": "/"}])

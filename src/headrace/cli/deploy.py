@@ -204,6 +204,28 @@ def throttle(
     print_json(body) if as_json else print_deployment(body)
 
 
+@app.command("restore", epilog="Example:  headrace deploy restore 3 --before")
+def restore(
+    number: NumberArgument,
+    before: Annotated[bool, typer.Option("--before", help="What there was before it, not what it defined.")] = False,
+    gate: Annotated[str | None, typer.Option(help="As of deploy.", metavar="GATE")] = None,
+    approve: Annotated[bool, typer.Option("--approve", help="Switch whatever differs.")] = False,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Deploy again what a deployment defined. The files are left as they are."""
+    request = {"before": before, "gate": gate, "approve": approve, "who": _who()}
+    with open_api(project, url, key) as api:
+        started = api.post(f"/v1/deployments/{number}/restore", request)["deployment"]
+        if started is None:
+            print_json({"deployment": None}) if as_json else print("nothing to do: that is what runs")
+            return
+        end = follow(api, started, as_json)
+    _finish(end, as_json)
+
+
 def register(parent: typer.Typer) -> None:
     parent.add_typer(app)
     parent.command(epilog="Example:  headrace history")(history)

@@ -28,6 +28,7 @@ from headrace.coordinate.events import (
 )
 from headrace.coordinate.functions import used_files
 from headrace.coordinate.replace import apply_in_place
+from headrace.coordinate.result import StatementResult
 from headrace.coordinate.schemas import register_schemas
 from headrace.coordinate.starts import starts_from
 from headrace.coordinate.statements import StatementExecutor, dropped_version, new_query_id
@@ -35,6 +36,7 @@ from headrace.coordinate.topics import ensure_sink, late_spec
 from headrace.errors import Conflict, NotFound, Refused
 from headrace.log.base import Log
 from headrace.sql.plan import may_be_late
+from headrace.sql.statements import CreateAsSelect
 from headrace.types import display_name
 from headrace.views.plan import Change, Plan
 from headrace.views.versions import NONE, Deployment, Item, Stage, Strategy, Version
@@ -95,6 +97,24 @@ class Deployments:
                 events += self._switched(deployment, deployment.switches(), "switched")
             self._catalog.append(events)
             return self.get(number)
+
+    def replace(self, statement: CreateAsSelect) -> StatementResult:
+        """CREATE OR REPLACE of what cannot go on in place. To say so was to approve it."""
+        started = self.start({"statement": statement.text + ";"}, Options(approve=True, in_place=True, drop=False))
+        assert started is not None
+        item = next(item for item in started.items if item.name == statement.name)
+        name = display_name(statement.name)
+        message = (
+            f"{statement.kind} `{name}` is computed anew as version {item.number} by deployment {started.id}; "
+            f"version {item.before} serves until then"
+        )
+        return StatementResult(statement.text, "replaced", message)
+
+    def restore(self, number: int, before: bool, options: Options) -> Deployment | None:
+        """Build again what a deployment defined, or what there was before it."""
+        texts = [item.old_statement if before else item.statement for item in self.get(number).items]
+        text = "\n".join(f"{text.rstrip().removesuffix(';')};" for text in texts if text)
+        return self.start({f"deployment {number}": text}, replace(options, drop=False))
 
     def _refuse_second(self) -> None:
         for running in self._catalog.deployments():
@@ -242,7 +262,7 @@ class Deployments:
                     shown = display_name(item.name)
                     raise Conflict(
                         f"version {item.before} of `{shown}` is not kept any more",
-                        hint=f"build it again:  headrace history restore {deployment.id} --before",
+                        hint=f"build it again:  headrace deploy restore {deployment.id} --before",
                     )
             self._refuse_read_by_later(deployment)
             self._catalog.append(self._switched(deployment, deployment.switches_back(), "rolled back"))

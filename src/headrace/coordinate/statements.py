@@ -8,7 +8,7 @@ what was begun.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Literal
@@ -121,6 +121,8 @@ class StatementExecutor:
         self._settings = settings or ProjectSettings()
         self._inspector = Inspector(log, catalog, self._settings, status or EngineStatus(clock))
         self._lock = threading.RLock()
+        self.rebuild: Callable[[CreateAsSelect], StatementResult] | None = None
+        """What CREATE OR REPLACE does where a query cannot go on in place; set by who can deploy."""
         create_internal_topics(log)
         catalog.refresh()
 
@@ -256,9 +258,19 @@ class StatementExecutor:
             message = f"{source.kind} `{name}` exists already" + ("" if same else ", defined differently")
             return StatementResult(statement.text, "exists", message, query_id=source.query)
         if statement.or_replace:
-            return replace_definition(statement, source, self._log, self._catalog)
+            return self._replace(statement, source)
         hint = f"CREATE … IF NOT EXISTS, or first {drop_text(source)}"
         raise Conflict(f"{source.kind} `{name}` exists already", hint=hint)
+
+    def _replace(self, statement: CreateSource | CreateAsSelect, source: Source) -> StatementResult:
+        """In place if that can be, else as a new version beside the one that serves."""
+        self._check_not_building(source)
+        try:
+            return replace_definition(statement, source, self._log, self._catalog)
+        except Conflict:
+            if self.rebuild is None or not isinstance(statement, CreateAsSelect) or source.query is None:
+                raise
+            return self.rebuild(statement)
 
     def _changed_functions(self, source: Source, statement: CreateSource | CreateAsSelect) -> list[str]:
         query = self._catalog.query(source.query) if source.query else None

@@ -91,6 +91,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         care = ViewCare(log, catalog, followers.view, clock, settings.views)
         closing.callback(care.close)
         deployments = Deployments(statements, log, catalog, clock)
+        statements.rebuild = deployments.replace
         keep_ms = int(settings.views.keep_hours * 3_600_000)
         around = Surroundings(log, catalog, engine, followers, clock, project.data / "scratch", keep_ms)
         deployer = Deployer(deployments, around)

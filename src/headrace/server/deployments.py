@@ -25,6 +25,7 @@ from headrace.server.models_deploy import (
     ItemModel,
     PlanAnswer,
     PlanRequest,
+    RestoreRequest,
     ThrottleRequest,
     VersionModel,
     VersionsAnswer,
@@ -87,14 +88,10 @@ def _change_model(plan: Plan, change: Change) -> ChangeModel:
 
 async def start_deployment(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, DeployRequest)
-    try:
-        gate = parse_gate(wanted.gate) if wanted.gate else None
-    except ValueError:
-        raise UsageError(f"`{(wanted.gate or '')[:40]}` is not a gate", hint="such as max_changed=0.1%") from None
     options = Options(
         who=wanted.who[:100],
         strategy=wanted.strategy,
-        max_changed=gate,
+        max_changed=_gate(wanted.gate),
         approve=wanted.approve,
         in_place=wanted.in_place,
         start=wanted.start,
@@ -103,6 +100,29 @@ async def start_deployment(request: Request, services: Services) -> Response:
 
     def run() -> DeployAnswer:
         started = services.deployments.start(_files(wanted.files, services), options)
+        return DeployAnswer(None if started is None else deployment_model(started, services))
+
+    return json_response(await services.run(run))
+
+
+def _gate(text: str | None) -> float | None:
+    try:
+        return parse_gate(text) if text else None
+    except ValueError:
+        raise UsageError(f"`{(text or '')[:40]}` is not a gate", hint="such as max_changed=0.1%") from None
+
+
+async def restore_deployment(request: Request, services: Services) -> Response:
+    number, wanted = _number(request), await body_of(request, services, RestoreRequest)
+    options = Options(
+        who=wanted.who[:100],
+        max_changed=_gate(wanted.gate),
+        approve=wanted.approve,
+        rows_per_second=wanted.rows_per_second,
+    )
+
+    def run() -> DeployAnswer:
+        started = services.deployments.restore(number, wanted.before, options)
         return DeployAnswer(None if started is None else deployment_model(started, services))
 
     return json_response(await services.run(run))
@@ -303,6 +323,15 @@ ENDPOINTS = (
     _changing("throttle", throttle_deployment, "How many rows a second its build may read", ThrottleRequest),
     _changing("approve", approve_deployment, "Switch although the versions differ"),
     _changing("cancel", cancel_deployment, "Throw away what was built; what served, serves"),
+    Endpoint(
+        method="POST",
+        path="/v1/deployments/{deployment}/restore",
+        handler=restore_deployment,
+        summary="Deploy again what a deployment defined, or what there was before it",
+        role="admin",
+        body=RestoreRequest,
+        answers={200: DeployAnswer},
+    ),
     Endpoint(
         method="GET",
         path="/v1/views/{view}/versions",

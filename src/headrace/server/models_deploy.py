@@ -61,6 +61,16 @@ class DeployRequest(Model, frozen=True, rename={"start": "from"}):
     who: str = ""
 
 
+class RestoreRequest(Model, frozen=True):
+    """`before`: what there was before the deployment, instead of what it defined."""
+
+    before: bool = False
+    gate: str | None = None
+    approve: bool = False
+    rows_per_second: Annotated[int, msgspec.Meta(ge=0)] = 0
+    who: str = ""
+
+
 class ThrottleRequest(Model, frozen=True):
     """0 is as much as it can."""
 
