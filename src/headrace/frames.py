@@ -7,7 +7,7 @@ the views have what they had when it last ran, and nothing computes meanwhile.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import msgspec
@@ -15,17 +15,27 @@ import pyarrow as pa
 
 from headrace.clock import SystemClock
 from headrace.config import Project, find_project, load_project
+from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.local import holder
 from headrace.deliver.pull import pull_rows
 from headrace.deliver.tables import to_table
 from headrace.errors import ConfigError, HeadraceError, NotRunning, Overloaded, UsageError, error_from_json
+from headrace.log.base import Log
+from headrace.log.open import open_log
 from headrace.server.assemble import open_services
 from headrace.server.query import ARROW_ROWS, TRUNCATED, plan_one
 from headrace.server.records import ARROW
 from headrace.server.services import Services
+from headrace.sql.ask_plan import AskQuery
 from headrace.sql.parser import parse
 from headrace.sql.plan import PushQuery
+from headrace.sql.planner import plan_as_question
 from headrace.sql.statements import SelectStatement
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.process.kafka.place import KafkaPlace
 
 
 def sql(
@@ -56,6 +66,36 @@ def sql(
             return _embedded(found, text, asks, limit, timeout)
         url, key = running.url, key or _project_key(found)
     return _remote(url.rstrip("/"), key, text, asks, limit, timeout)
+
+
+def spark_frame(spark: SparkSession, text: str, project: Path | str | None = None) -> DataFrame:
+    """`headrace.spark.sql`: the same question as a DataFrame, over the log as it is now."""
+    # Whoever asks a server needs no Spark.
+    from headrace.process.ask.frame import ask_frame
+
+    found = _project(project)
+    log = open_log(found, SystemClock())
+    try:
+        return ask_frame(spark, _where(found, log), log, _question(text, Catalog(log)))
+    finally:
+        log.close()
+
+
+def _question(text: str, catalog: Catalog) -> AskQuery:
+    statements = parse(text)
+    if len(statements) != 1 or not isinstance(statements[0], SelectStatement) or statements[0].push:
+        raise UsageError("expected one SELECT without EMIT")
+    return plan_as_question(statements[0], catalog)
+
+
+def _where(project: Project, log: Log) -> Path | KafkaPlace:
+    if project.settings.log.backend == "local":
+        return project.log_folder
+    from headrace.log.kafka import KafkaLog
+    from headrace.process.kafka.place import KafkaPlace
+
+    assert isinstance(log, KafkaLog)
+    return KafkaPlace(log)
 
 
 def _project(folder: Path | str | None) -> Project:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -50,6 +51,14 @@ def read_topic(
     if cut is not None:
         options["cut"] = cut
     return spark.readStream.format(FORMAT).options(**options).name(name or source_name(topic)).load()
+
+
+def sql(spark: SparkSession, text: str, project: Path | str | None = None) -> DataFrame:
+    """A SELECT without EMIT over a project's streams and tables, computed by Spark: for ranges that a server would take
+    too long for. `project` is a folder, by default the nearest above the working directory."""
+    # By name, because the planner and the catalog are above this module.
+    found: DataFrame = import_module("headrace.frames").spark_frame(spark, text, project)
+    return found
 
 
 def write_topic(

@@ -86,6 +86,12 @@ def plan_select(statement: SelectStatement, sources: Sources) -> PullQuery | Ask
     return plan_question(query, statement.script, sources)
 
 
+def plan_as_question(statement: SelectStatement, sources: Sources) -> AskQuery:
+    """A SELECT without EMIT, also one that a store could answer alone, as a plan for whoever evaluates it."""
+    statement = bind(statement.script, statement, sources.functions())
+    return plan_question(statement.query, statement.script, sources)
+
+
 def transient_query(push: PushQuery, name: str) -> PersistentQuery:
     """The push query as one that writes a stream of that name, for running it on Spark."""
     partitions = max(source.partitions for source in push.inputs)

@@ -30,7 +30,7 @@ class Budget:
     def look(self) -> None:
         """`DeadlineExceeded` once time is up. Called between chunks."""
         if time.monotonic() > self._end:
-            hint = "narrow it with WHERE or a range, or let it run on: CREATE TABLE … AS SELECT"
+            hint = "narrow it with WHERE or a range, let it run on (CREATE TABLE … AS SELECT), or ask on Spark"
             raise DeadlineExceeded(f"the query took longer than `{self.seconds:g}` s", hint=hint)
 
     @property

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 from headrace.deliver.ask.as_of import view_as_of
 from headrace.deliver.ask.budget import Budget, Chunks, Row, chunked
-from headrace.deliver.ask.ranges import clip
 from headrace.deliver.base import Address, Delivery
 from headrace.deliver.records import record_chunks
 from headrace.errors import Overloaded
@@ -29,6 +28,7 @@ from headrace.store.base import ViewStore
 from headrace.store.changes import Key, net_changes
 from headrace.store.columns import source_rows
 from headrace.store.decode import SourceDecoder
+from headrace.store.ranges import clip
 from headrace.store.rows import names_of, over_rows
 from headrace.store.sqlite_sql import Layout
 from headrace.store.sqlite_values import encoder
