@@ -25,6 +25,7 @@ from benchmarks.measure import Measure
 AREAS = {
     "log": "benchmarks.log_bench",
     "produce": "benchmarks.produce_bench",
+    "size": "benchmarks.size_bench",
     "codec": "benchmarks.codec_bench",
     "kafka": "benchmarks.kafka_bench",
     "http": "benchmarks.http_bench",
