@@ -59,6 +59,7 @@ ANSWERS: list[tuple[str, str, Any, int, Any]] = [
     ("POST", "/v1/topics", {"name": "described", "columns": "a INT, b VARCHAR KEY"}, 201, models.TopicModel),
     ("GET", "/v1/topics/pageviews", None, 200, models.TopicModel),
     ("PATCH", "/v1/topics/described", {"add_columns": "c INT", "compression": "zstd"}, 200, models.TopicModel),
+    ("POST", "/v1/topics/described/partitions", {"split": 0}, 200, models.Reshaped),
     ("POST", "/v1/topics/pageviews/events", [{"userid": "a", "x": 1}, {"userid": 1}], 200, models.EventsAnswer),
     ("POST", "/v1/topics/pageviews/events?acks=1", {"userid": "a"}, 202, models.EventsAnswer),
     ("POST", "/v1/topics/pageviews/events", 7, 422, models.EventsAnswer),

@@ -52,6 +52,31 @@ def test_a_record_keeps_its_parts(server: Running) -> None:
     assert [record["value"] for record in found if record["key"]["id"] == "k2"] == [None]
 
 
+def test_a_partition_is_split_and_its_halves_are_merged_again(server: Running) -> None:
+    make(server, "shards", columns="id VARCHAR KEY, n BIGINT", partitions=2)
+    keys = [f"k{number}" for number in range(40)]
+
+    def reshape(**wanted: Any) -> httpx.Response:
+        return server.http.post("/v1/topics/shards/partitions", json=wanted)
+
+    def places() -> dict[str, int]:
+        """Where the keys' newest records are."""
+        send(server, "shards", *({"key": key, "value": {"n": 1}} for key in keys))
+        return {record["key"]["id"]: record["partition"] for record in read(server, "shards")["records"]}
+
+    before = places()
+    assert reshape(split=0).json() == {"topic": "shards", "closed": [0], "opened": [2, 3]}
+    after = places()
+    assert {after[key] for key in keys if before[key] == 0} == {2, 3}
+    assert all(after[key] == 1 for key in keys if before[key] == 1)
+    assert reshape(merge=[2, 3]).json() == {"topic": "shards", "closed": [2, 3], "opened": [4]}
+    assert {key: 4 if before[key] == 0 else 1 for key in keys} == places()
+    for wrong in ({}, {"split": 1, "merge": [1, 4]}, {"split": 0}, {"merge": [1]}, {"merge": [4, 4]}):
+        answer = reshape(**wrong)
+        assert answer.status_code == 400, (wrong, answer.text)
+    assert reshape(split=9).status_code == 404
+
+
 def test_raw_records_are_text_bytes_or_json(server: Running) -> None:
     make(server, "bytes", kind="raw")
     assert send(server, "bytes", {"key": "k", "value": "text"}, {"value": {"base64": "AP8="}}, {"value": {"a": 1}},

@@ -20,6 +20,7 @@ from headrace.server import (
     groups,
     health,
     overview,
+    partitions,
     queries,
     query,
     queues,
@@ -53,6 +54,7 @@ async def openapi(request: Request, services: Services) -> Response:
 API: tuple[Endpoint, ...] = (
     *events.ENDPOINTS,
     *topics.ENDPOINTS,
+    *partitions.ENDPOINTS,
     *records.ENDPOINTS,
     *groups.ENDPOINTS,
     *queues.ENDPOINTS,

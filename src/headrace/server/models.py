@@ -146,6 +146,19 @@ class DeletedRecords(Model, frozen=True):
     partitions: list[PartitionModel]
 
 
+class Reshape(Model, frozen=True):
+    """One of the two."""
+
+    split: Count | None = None
+    merge: tuple[Count, Count] | None = None
+
+
+class Reshaped(Model, frozen=True):
+    topic: str
+    closed: list[Count]
+    opened: list[Count]
+
+
 class WindowBounds(Model, frozen=True):
     start: int
     end: int
