@@ -15,6 +15,7 @@ from headrace.cli import (
     dlq,
     doctor,
     group,
+    import_files,
     init,
     log,
     plan,
@@ -42,7 +43,7 @@ app = typer.Typer(
     epilog="Start with:  headrace init NAME && cd NAME && headrace up",
 )
 
-for module in (init, up, sql, plan, deploy, test, doctor, bench):
+for module in (init, up, sql, plan, deploy, test, doctor, bench, import_files):
     module.register(app)
 trust.register(view.app)
 for commands in (topic, group, queue, log, schema, query, view, dlq):

@@ -42,10 +42,10 @@ def read_events(
         return
     for file in files or [Path("-")]:
         if str(file) == "-":
-            yield from _read(sys.stdin.buffer, "line", form, columns)
+            yield from read_stream(sys.stdin.buffer, "line", form, columns)
         else:
             with file.open("rb") as stream:
-                yield from _read(stream, str(file), _form_of(file) if form == "auto" else form, columns)
+                yield from read_stream(stream, str(file), _form_of(file) if form == "auto" else form, columns)
 
 
 def _read_argument(text: str, number: int) -> Iterator[Found]:
@@ -59,7 +59,7 @@ def _form_of(file: Path) -> str:
     return {".csv": "csv", ".json": "json"}.get(file.suffix.lower(), "auto")
 
 
-def _read(stream: IO[bytes], name: str, form: str, columns: list[dict[str, Any]]) -> Iterator[Found]:
+def read_stream(stream: IO[bytes], name: str, form: str, columns: list[dict[str, Any]]) -> Iterator[Found]:
     separator = " " if name == "line" else ":"
     if form == "csv":
         yield from _read_csv(stream, name, separator, columns)
@@ -145,6 +145,8 @@ class Sender:
     duplicates: int = 0
     rejected: list[dict[str, Any]] = field(default_factory=list)
     positions: list[Any] = field(default_factory=list)
+    acknowledged: Callable[[Sequence[Found]], None] = lambda batch: None
+    """Called after each batch that the log has."""
 
     @property
     def answer(self) -> dict[str, Any]:
@@ -197,6 +199,7 @@ class Sender:
             elif not self.quiet and len(self.rejected) == SHOWN_ERRORS + 1:
                 print(f"  more are rejected; all are dead letters:  headrace dlq list {self.topic}", file=sys.stderr)
         self.sent += len(batch)
+        self.acknowledged(batch)
 
     def _patiently(self, body: bytes, key: str) -> dict[str, Any]:
         """A busy server is asked again. The batch has its key, so it lands once."""
