@@ -6,19 +6,20 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from headrace.cli.backend import open_backend
-from headrace.cli.history_files import Row, find_files, read_rows
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, TopicArgument, UrlOption, open_project
 from headrace.cli.output import print_json
 from headrace.cli.sending import SHOWN_ERRORS, Found, Sender
-from headrace.log.codecs.json_values import Mismatch, Reader
-from headrace.sql.api import parse_columns
 from headrace.types import quote_name
+
+if TYPE_CHECKING:
+    from headrace.cli.history_files import Row
+    from headrace.log.codecs.json_values import Reader
 
 BATCH = 5000
 RECORD = "imports.json"
@@ -86,6 +87,9 @@ def import_files(
 ) -> None:
     """Bring files of history into a topic: Parquet, CSV, NDJSON, JSON; also .gz, .zst, .bz2, .lz4. Stopped, it goes on
     where it was; done again, it adds nothing. Rows that do not fit become dead letters."""
+    # Arrow is not for every command to wait for.
+    from headrace.cli.history_files import Row, find_files
+
     found = find_files(files)
     with open_backend(project, url, key) as backend:
         columns = backend.topic(topic)["columns"]
@@ -124,6 +128,8 @@ def import_files(
 def _rows(
     files: dict[Path, Imported], form: str, columns: list[dict[str, Any]], time: str | None, again: bool
 ) -> Iterator[Row]:
+    from headrace.cli.history_files import read_rows
+
     for file, known in files.items():
         if known.complete and not again:
             print(f"  {file} was imported already ({known.rows:,} rows)", file=sys.stderr)
@@ -134,6 +140,10 @@ def _rows(
 
 def _check(files: list[Path], form: str, columns: list[dict[str, Any]], time: str | None) -> dict[str, Any]:
     """Every row against the topic's columns, as the server would."""
+    from headrace.cli.history_files import read_rows
+    from headrace.log.codecs.json_values import Reader
+    from headrace.sql.api import parse_columns
+
     types = parse_columns(", ".join(f"{quote_name(c['name'].upper())} {c['type']}" for c in columns)) if columns else ()
     readers = {element.column.name.lower(): Reader(element.type) for element in types}
     rows = bad = 0
@@ -150,6 +160,8 @@ def _check(files: list[Path], form: str, columns: list[dict[str, Any]], time: st
 
 
 def _problem(row: Row, readers: dict[str, Reader], unknown: set[str]) -> str | None:
+    from headrace.log.codecs.json_values import Mismatch
+
     try:
         fields = msgspec.json.decode(row.text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
