@@ -153,7 +153,7 @@ def topic_format(case: CaseData, spec: TopicSpec) -> TopicFormat:
     return TopicFormat(
         spec,
         _format(source, "key", spec.key_format, spec.key, wrap_single=False),
-        _format(source, "value", spec.value_format, spec.value, wrap_single=True),
+        _format(source, "value", spec.value_format, spec.value, wrap_single=spec.value_options.wrap_single_value),
     )
 
 

@@ -94,6 +94,25 @@ def test_variables_count_from_where_they_are_defined(run: Run) -> None:
         run("DEFINE name = 'views'; UNDEFINE name; DESCRIBE ${name};")
 
 
+def test_a_query_that_inserts_may_have_a_name(run: Run, executor: StatementExecutor) -> None:
+    run(STREAM + "CREATE STREAM all_views (userid VARCHAR KEY, pageid VARCHAR);")
+    insert = "INSERT INTO all_views WITH (QUERY_ID='{}') SELECT * FROM views;"
+    [made] = run(insert.format("from_views"))
+    assert made.query_id == "FROM_VIEWS_1"
+    with pytest.raises(SqlError, match="cannot be a query's id"):
+        run(insert.format("../x"))
+    with pytest.raises(SqlError, match="unknown property"):
+        run("INSERT INTO all_views WITH (QUERYID='x') SELECT * FROM views;")
+    with pytest.raises(SqlError) as unknown:
+        run("TERMINATE from_views;")
+    assert unknown.value.hint == "did you mean `FROM_VIEWS_1`?  SHOW QUERIES; lists all"
+    run("TERMINATE from_views_1;")
+    assert executor.catalog.queries() == []
+    # Its own query is only stopped.
+    run("CREATE STREAM more AS SELECT * FROM views; TERMINATE ALL;")
+    assert [query.wanted for query in executor.catalog.queries()] == ["stopped"]
+
+
 def test_settings_of_ksqldb_are_accepted_and_said_to_do_nothing(run: Run) -> None:
     [reset, other, unset] = run(
         "SET 'auto.offset.reset' = 'earliest'; SET 'ksql.streams.num.stream.threads' = '4'; UNSET 'auto.offset.reset';"

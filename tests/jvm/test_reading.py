@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from headrace.log.base import Append, TopicSpec
 from headrace.log.local import LocalLog
+from headrace.log.schema import arrow_type
 from headrace.spark import read_topic
 from headrace.types import BIGINT, INTEGER, VARCHAR, Array, Column, Struct
 from tests.jvm.support import ALL_TYPES, Rows, batches, by_arrival, few, put_rows, python_rows, spark_rows, spark_topic
@@ -115,6 +117,17 @@ def test_a_schema_of_ones_own(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="column `N` is asked for as STRING, the topic has BIGINT"):
         reader.schema("N STRING").load().collect()
     log.close()
+
+
+def test_one_field_of_a_struct(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark asks for that field only; the column is read whole all the same."""
+    with closing(open_owner(tmp_path)) as log:
+        pair = Struct((("A", BIGINT), ("B", VARCHAR)))
+        log.create_topic(TopicSpec("pairs", key=(), value=(Column("P", pair),)))
+        rows = pa.record_batch({"P": pa.array([{"A": 1, "B": "x"}, None], arrow_type(pair))})
+        log.append([Append("pairs", rows)]).result(30)
+        frame = read_topic(spark, tmp_path, "pairs").selectExpr("P.B AS B").orderBy("B")
+        assert [row.B for row in frame.collect()] == [None, "x"]
 
 
 def test_only_the_columns_asked_for_are_loaded(spark: SparkSession, tmp_path: Path) -> None:

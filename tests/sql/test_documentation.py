@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import get_args
+from dataclasses import fields, is_dataclass
+from typing import Any, get_args
 
+from headrace import types
+from headrace.sql import clauses, expressions, statements
 from headrace.sql.api import FUNCTIONS, Draft, parse, validate
 from headrace.sql.clauses import UNIT_MS
 from headrace.sql.parser.types import ALIASES, NESTED
+from headrace.sql.plan import JoinKind
 from headrace.sql.properties import SINK_PROPERTIES, SOURCE_PROPERTIES
 from headrace.sql.statements import ShowSubject, Statement
 from headrace.sql.validate import check
@@ -28,6 +32,41 @@ def test_the_examples_can_be_planned_one_after_the_other() -> None:
 def test_every_kind_of_statement_has_an_example() -> None:
     shown = {type(statement) for block in BLOCKS for statement in parse(block)}
     assert shown == set(get_args(Statement))
+
+
+# Nodes and fields that are not written but found out, and bases of others.
+MADE = {"Call.function", "ColumnRef", "Column", "Node", "Over.function", "Position", "Span", "TypeName.span"}
+KINDS = {"CreateSource.kind", "Drop.kind", "JoinClause.kind", "WindowClause.kind"}
+
+
+def written(value: Any, found: dict[str, set[Any]]) -> None:
+    """By class and field, whether it ever is not its default; of what there are several kinds of, which."""
+    if isinstance(value, tuple):
+        for part in value:
+            written(part, found)
+    if not is_dataclass(value) or isinstance(value, type):
+        return
+    name = type(value).__name__
+    found.setdefault(name, set()).add(True)
+    for one in fields(value):
+        if one.compare and not (one.name == "type" and isinstance(value, expressions.Node)):
+            part, seen = getattr(value, one.name), found.setdefault(f"{name}.{one.name}", set())
+            if part != one.default:
+                seen.add(part if f"{name}.{one.name}" in KINDS else True)
+            written(part, found)
+
+
+def test_every_clause_operator_and_type_has_an_example() -> None:
+    found: dict[str, set[Any]] = {}
+    for block in BLOCKS:
+        for statement in parse(block):
+            written(statement, found)
+    classes = [kind for module in (clauses, expressions, statements, types) for kind in vars(module).values()]
+    here = {k.__name__ for k in classes if isinstance(k, type) and is_dataclass(k) and "headrace" in k.__module__}
+    assert here - set(found) - MADE == set()
+    assert {name for name, seen in found.items() if not seen} - MADE == set()
+    assert found["JoinClause.kind"] == set(get_args(JoinKind))
+    assert found["WindowClause.kind"] == {"tumbling", "hopping", "session"}
 
 
 def test_everything_is_mentioned() -> None:

@@ -51,6 +51,7 @@ from headrace.functions.describe import describe
 from headrace.log.base import Log
 from headrace.sql.api import (
     check_replace,
+    insert_query_name,
     parse,
     plan_insert_select,
     plan_query,
@@ -86,7 +87,6 @@ from headrace.views.versions import Version
 __all__ = ["StatementExecutor", "StatementResult"]
 
 LATE_PREFIX = late_topic("")
-INSERT_PREFIX = "INSERTQUERY_"
 
 
 def new_query_id(prefix: str, name: str, number: int) -> str:
@@ -212,7 +212,8 @@ class StatementExecutor:
 
     def _insert_select(self, statement: InsertSelect) -> StatementResult:
         plan = plan_insert_select(statement, self._catalog)
-        query_id = f"{INSERT_PREFIX}{self._catalog.state.last_query_number + 1}"
+        # With a number whatever it is called: an id that was used before would find what the other one left.
+        query_id = f"{insert_query_name(statement)}_{self._catalog.state.last_query_number + 1}"
         query = self._definition(plan, query_id, statement.text)
         self._make_ledger(plan, query_id)
         self._catalog.append([QueryCreated(query)])
@@ -331,7 +332,7 @@ class StatementExecutor:
             query = self._query(query_id)
             if query.transient:
                 self.drop_transient(query_id)
-            elif query_id.startswith(INSERT_PREFIX):
+            elif (sink := self._catalog.source(query.sink)) is None or sink.query != query_id:
                 # Nothing is made of it, so nothing is left of it.
                 self._catalog.append([QueryDropped(query_id)])
             else:

@@ -33,6 +33,11 @@ def describe_failure(error: BaseException, spec: QuerySpec, now_ms: int) -> Quer
     return QueryError(message=_short(text), time_ms=now_ms, detail=text[:DETAIL_LENGTH])
 
 
+def short_failure(error: BaseException) -> str:
+    """In a line."""
+    return _short(full_text(error))
+
+
 def _describe_conflict(error: BaseException, spec: QuerySpec, now_ms: int) -> QueryError:
     return QueryError(
         message="its checkpoint does not fit what is already in the log",

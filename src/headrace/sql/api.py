@@ -20,6 +20,7 @@ from headrace.sql.replace import (
     same_definition,
     same_results,
 )
+from headrace.sql.sink import insert_query_name
 from headrace.sql.statements import Statement
 from headrace.sql.validate import Draft, check_drop, check_drop_type, check_function, check_replace, validate
 
@@ -41,6 +42,7 @@ __all__ = [
     "explain",
     "function_versions",
     "has_state",
+    "insert_query_name",
     "parse",
     "parse_columns",
     "parse_expression",

@@ -31,7 +31,7 @@ from headrace.sql.refuse import refuse_pull_only
 from headrace.sql.relation import Input, read_relation
 from headrace.sql.resolve import resolve, resolve_predicate
 from headrace.sql.scope import Scope, typed
-from headrace.sql.sink import check_insert, insert_target, limits_from, sink_from
+from headrace.sql.sink import check_insert, insert_query_name, insert_target, limits_from, sink_from
 from headrace.sql.source import Source, Sources, Window
 from headrace.sql.statements import CreateAsSelect, InsertSelect, SelectStatement
 from headrace.sql.windows import window_from
@@ -62,6 +62,7 @@ def plan_insert_select(statement: InsertSelect, sources: Sources) -> PersistentQ
     """INSERT INTO … SELECT: one more query that writes to a stream which is there."""
     refuse_pull_only(statement.query, statement.script)
     statement = bind(statement.script, statement, sources.functions())
+    insert_query_name(statement)
     sink = insert_target(statement, sources)
     source = read_relation(statement.script, statement.query.relation, sources)
     _check_persistent(statement.query, source.scope)

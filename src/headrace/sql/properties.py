@@ -56,6 +56,7 @@ SINK_PROPERTIES = {
     **{name: text for name, text in SOURCE_PROPERTIES.items() if name not in _NOT_FOR_SINKS},
     **QUERY_PROPERTIES,
 }
+INSERT_PROPERTIES = {"QUERY_ID": "what its id begins with, before a number; by default INSERTQUERY"}
 NOT_YET = frozenset({"KEY_PROTOBUF_NULLABLE_REPRESENTATION", "MODE", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION"})
 
 

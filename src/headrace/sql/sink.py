@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from headrace.sql.coerce import widens
 from headrace.sql.declare import default_key_format
 from headrace.sql.implicit import convert
 from headrace.sql.plan import Limits, Named, Project
-from headrace.sql.properties import KEY_FORMAT_SETTING, SINK_PROPERTIES, Properties, check_formats, read_properties
+from headrace.sql.properties import (
+    INSERT_PROPERTIES,
+    KEY_FORMAT_SETTING,
+    SINK_PROPERTIES,
+    Properties,
+    check_formats,
+    read_properties,
+)
 from headrace.sql.relation import Input
 from headrace.sql.scope import find_source
 from headrace.sql.source import Source, Sources, Window
 from headrace.sql.statements import CreateAsSelect, InsertSelect
 from headrace.types import Column, display_name
+
+_QUERY_ID = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 
 def sink_from(statement: CreateAsSelect, source: Input, root: Project, window: Window | None) -> Source:
@@ -109,3 +119,12 @@ def _fitting(given: tuple[Named, ...], wanted: tuple[Column, ...]) -> tuple[Name
     return tuple(
         Named(named.name, convert(named.expression, column.type)) for named, column in zip(given, wanted, strict=True)
     )
+
+
+def insert_query_name(statement: InsertSelect) -> str:
+    """What WITH (QUERY_ID='…') calls the query; it is in the names of a folder and a topic too."""
+    properties = read_properties(statement.script, statement.properties, INSERT_PROPERTIES, statement.settings)
+    wanted = properties.text("QUERY_ID")
+    if wanted is not None and not _QUERY_ID.fullmatch(wanted):
+        raise properties.wrong("QUERY_ID", f"`{wanted}` cannot be a query's id", "letters, digits and _, at most 100")
+    return "INSERTQUERY" if wanted is None else wanted.upper()

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from headrace.config import Project
 from headrace.errors import HeadraceError, UsageError
+from headrace.process.failures import short_failure
 from headrace.testing.cases import Case, load_cases
 from headrace.testing.stage import Stage
 from headrace.testing.ways import other_order, run_batches, run_pieces, run_stream, seed_of
@@ -78,6 +79,9 @@ def _run(project: Project, file: Path, case: Case, spark: SparkSession, seed: in
         found.update(_ways(project, case, spark, seed, quick))
     except HeadraceError as error:
         found["it could not be run"] = str(error).splitlines()
+    except Exception as error:
+        # Of whatever kind: the other tests still have to run.
+        found["it could not be run"] = [f"it failed in Spark: {short_failure(error)}"]
     return TestResult(file.name, case.name, tuple(_merged(found)), time.monotonic() - started, tuple(found))
 
 
