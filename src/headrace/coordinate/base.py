@@ -46,6 +46,11 @@ class QueryDefinition:
     functions: tuple[FunctionFile, ...] = ()
     """The Python functions it uses, as they were: it goes on with them whatever becomes of the files."""
 
+    @property
+    def inserts(self) -> bool:
+        """INSERT INTO … SELECT: one more writer of what is there; nothing is made of it."""
+        return self.statement[:6].upper() == "INSERT"
+
 
 @dataclass(frozen=True, slots=True)
 class ViewDefinition:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from headrace.config import Project
 from headrace.coordinate.catalog import BUILT_IN, Catalog
 from headrace.coordinate.planning import plan_definition
-from headrace.coordinate.statements import INSERT_PREFIX
 from headrace.errors import SqlError, UsageError
 from headrace.log.base import Log
 from headrace.process.progress import parse_offsets
@@ -76,7 +75,7 @@ def _runs(log: Log, catalog: Catalog, source: Source) -> Runs:
         catalog.state.serving.get(source.name, 0),
         plan_definition(query, catalog) if query else None,
         inserted_by=tuple(q.id for q in catalog.writers(source) if q.id != source.query),
-        inserts=tuple(q.id for q in reading if q.id.startswith(INSERT_PREFIX)),
+        inserts=tuple(q.id for q in reading if q.inserts),
         offsets=parse_offsets(identity.offsets) if identity else {},
     )
 

@@ -332,7 +332,7 @@ class StatementExecutor:
             query = self._query(query_id)
             if query.transient:
                 self.drop_transient(query_id)
-            elif (sink := self._catalog.source(query.sink)) is None or sink.query != query_id:
+            elif query.inserts:
                 # Nothing is made of it, so nothing is left of it.
                 self._catalog.append([QueryDropped(query_id)])
             else:
