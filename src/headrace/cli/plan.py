@@ -10,7 +10,6 @@ import typer
 
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api, open_project
 from headrace.cli.output import console, print_json
-from headrace.coordinate.changes import project_files
 
 EXIT_CHANGES = 2
 MARKS = {"nothing": " ", "creates": "+", "drops": "-", "refused": "!"}
@@ -46,6 +45,8 @@ def plan(
 
 def files_of(project: Path | None, url: str | None) -> dict[str, str] | None:
     """The project's files as they are here; a server that is named without a project has its own."""
+    from headrace.coordinate.changes import project_files
+
     if url is not None and project is None:
         return None
     return project_files(open_project(project))
