@@ -233,7 +233,6 @@ def test_explaining_a_replacement_says_what_it_would_do(run: Run, executor: Stat
     count = "CREATE {} TABLE n AS SELECT pageid, COUNT(*) AS n FROM views {} GROUP BY pageid;"
     upper = "CREATE {} STREAM u AS SELECT userid, UCASE(pageid) AS p FROM views {};"
     run(STREAM + count.format("", "") + upper.format("", ""))
-    before = executor.catalog.state
 
     def change(sql: str) -> str:
         [explained] = run(f"EXPLAIN {sql}")
@@ -241,12 +240,15 @@ def test_explaining_a_replacement_says_what_it_would_do(run: Run, executor: Stat
         return explained.text.split("CHANGE of ")[-1]
 
     assert change(count.format("OR REPLACE", "")) == "table `n`: none, it is defined like this"
-    refused = change(count.format("OR REPLACE", "WHERE pageid <> '/'"))
-    assert refused.startswith("table `n`: refused in place, because what it has kept so far would mean something else")
-    assert "DROP TABLE n" in refused
-    assert change(upper.format("OR REPLACE", "WHERE pageid <> '/'")).startswith(
-        "stream `u`: goes on from where CSAS_U_2"
-    )
+    rebuilt = change(count.format("OR REPLACE", "WHERE pageid <> '/'"))
+    assert rebuilt.startswith("table `n`: rebuilds as version 2 beside the one that serves: 0 records, because")
+    goes_on = change(upper.format("OR REPLACE", "WHERE pageid <> '/'"))
+    assert goes_on == "stream `u`: continues, because what it has written stays as it is"
+    run("CREATE STREAM v AS SELECT * FROM u;")
+    before = executor.catalog.state
+    whole = run("EXPLAIN CREATE OR REPLACE STREAM u AS SELECT userid, LEN(pageid) AS p FROM views;")[0].text or ""
+    assert "CHANGE of stream `u`: rebuilds" in whole
+    assert "CHANGE of stream `v`: rebuilds" in whole
     assert executor.catalog.state == before
     [extended] = run("EXPLAIN EXTENDED CTAS_N_1;")
     assert "it has not run a batch" in (extended.text or "")

@@ -14,7 +14,7 @@ from headrace.sql.api import parse
 from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect, CreateSource
 from headrace.types import display_name
-from headrace.views.plan import Figures, Plan, Runs, Wanted, plan_changes
+from headrace.views.plan import Change, Figures, Plan, Runs, Wanted, plan_changes
 
 
 def project_files(project: Project) -> dict[str, str]:
@@ -89,3 +89,32 @@ def figures(log: Log, catalog: Catalog) -> Figures:
         removed={topic: sum(end.start for end in parts) for topic, parts in ends.items()},
         rows_per_second=rate,
     )
+
+
+def change_text(statement: CreateAsSelect, log: Log, catalog: Catalog) -> str | None:
+    """What CREATE OR REPLACE would do to what is there, and to what reads it; None if nothing is there."""
+    if catalog.source(statement.name) is None:
+        return None
+    plan = plan_changes(
+        running_definitions(log, catalog),
+        catalog,
+        [Wanted(statement)],
+        figures(log, catalog),
+        lambda name: catalog.state.view_versions.get(name, 0) + 1,
+        in_place=True,
+    )
+    changes = [one for one in plan.changes if one.name == statement.name or one.verdict not in ("nothing", "refused")]
+    return "\n".join(line for change in changes for line in _change_lines(change, plan))
+
+
+def _change_lines(change: Change, plan: Plan) -> list[str]:
+    verdict: str = change.verdict
+    if verdict == "nothing":
+        verdict = "none, it is defined like this"
+    elif verdict == "rebuilds":
+        seconds = plan.seconds(change.replays)
+        about = "" if seconds is None else f", about {max(1, round(seconds)):,} s"
+        verdict = f"rebuilds as version {change.number} beside the one that serves: {change.replays:,} records{about}"
+    why = f", because {change.reason}" if change.reason else ""
+    lines = [f"CHANGE of {change.kind} `{display_name(change.name)}`: {verdict}{why}"]
+    return lines + [f"  {line}" for line in (change.hint, *change.warnings) if line]

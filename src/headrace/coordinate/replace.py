@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.coordinate.catalog import Catalog
-from headrace.coordinate.definitions import drop_text, same_definition, with_columns
+from headrace.coordinate.definitions import drop_text, with_columns
 from headrace.coordinate.events import QueryCreated, SourceCreated
 from headrace.coordinate.functions import used_files
 from headrace.coordinate.planning import plan_definition
@@ -14,7 +14,6 @@ from headrace.errors import Conflict
 from headrace.log.base import Log
 from headrace.sql.api import (
     altered_source,
-    has_state,
     plan_query,
     print_statement,
     replaced_query_problem,
@@ -83,27 +82,6 @@ def _replace_query(statement: CreateAsSelect, old: Source, log: Log, catalog: Ca
     catalog.append([SourceCreated(sink), QueryCreated(goes_on)])
     message = f"{sink.kind} `{display_name(sink.name)}` goes on as it is defined now, from where {query.id} is"
     return StatementResult(statement.text, "replaced", message, query_id=query.id)
-
-
-def change_text(statement: CreateAsSelect, catalog: Catalog) -> str | None:
-    """What CREATE OR REPLACE would do to what is there; None if nothing is."""
-    old = catalog.source(statement.name)
-    if old is None:
-        return None
-    name = f"CHANGE of {old.kind} `{display_name(old.name)}`"
-    query = catalog.query(old.query) if old.query else None
-    if query is None:
-        return f"{name}: refused, because no query writes it"
-    if same_definition(old.statement, statement):
-        return f"{name}: none, it is defined like this"
-    plan = plan_query(statement, catalog)
-    plan = replace(plan, sink=replace(plan.sink, partitions=old.partitions))
-    if problem := replaced_query_problem(plan_definition(query, catalog), plan):
-        readers = ", ".join(display_name(reader.sink) for reader in catalog.readers(old.name) if not reader.transient)
-        read = f"\n  first what reads it: {readers}" if readers else ""
-        return f"{name}: refused in place, because {problem}\n  {drop_text(old)}  then create it again{read}"
-    kept = "keeps its state and " if has_state(plan) else ""
-    return f"{name}: {kept}goes on from where {query.id} is; what it has written stays as it is"
 
 
 def _topic(new: Source, old: Source, catalog: Catalog) -> str:

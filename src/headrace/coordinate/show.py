@@ -10,8 +10,8 @@ import msgspec
 from headrace.config import ProjectSettings
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.changes import change_text
 from headrace.coordinate.definitions import query_hint
-from headrace.coordinate.replace import change_text
 from headrace.coordinate.result import StatementResult, table_result
 from headrace.coordinate.status import EngineStatus
 from headrace.log.base import Log, Topic
@@ -172,7 +172,7 @@ class Inspector:
         assert inner is not None
         plan = self._plan(inner)
         parts = [explain(plan)]
-        if isinstance(inner, CreateAsSelect) and (change := change_text(inner, self._catalog)):
+        if isinstance(inner, CreateAsSelect) and (change := change_text(inner, self._log, self._catalog)):
             parts.append(change)
         if statement.extended:
             parts.append("Spark's own plan is made when a query runs: EXPLAIN EXTENDED and its id show it then")
