@@ -93,9 +93,17 @@ class Pipeline(Records):
 
     def run(self, spark: SparkSession, sink: str, max_rows: int = 500_000) -> None:
         """Until the query has read what is there, through the real source, sink and checkpoint."""
-        settings = SparkSettings(max_rows_per_batch=max_rows)
-        query = start_query(query_session(spark), self.where, self.topic, settings, self.spec(sink), available_now=True)
-        query.awaitTermination()
+        self.run_all(spark, [sink], max_rows)
+
+    def run_all(self, spark: SparkSession, sinks: Sequence[str], max_rows: int = 500_000) -> None:
+        """Side by side: none may read what another writes."""
+        settings, session = SparkSettings(max_rows_per_batch=max_rows), query_session(spark)
+        started = [
+            start_query(session, self.where, self.topic, settings, self.spec(sink), available_now=True)
+            for sink in sinks
+        ]
+        for query in started:
+            query.awaitTermination()
 
 
 def kept(spec: TopicSpec) -> set[str]:

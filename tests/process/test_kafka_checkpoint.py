@@ -13,8 +13,8 @@ from headrace.process.kafka.times import Note, read_note
 from headrace.process.progress import parse_offsets
 
 BATCH = """v2
-{"batchWatermarkMs":86,"batchTimestampMs":1794796811070,"conf":{}}
-floor:{"shop.views":{"0":7,"1":9}}
+{"batchWatermarkMs":80,"batchTimestampMs":1794796811070,"conf":{}}
+floor:{"floor":86}
 input:{"shop.views":{"0":7,"1":9}}
 """
 
@@ -35,7 +35,7 @@ def test_where_the_next_batch_begins(tmp_path: Path) -> None:
     assert done is not None
     assert planned is not None
     assert (done.number, done.ends("shop.views"), done.ends("other")) == (9, {0: 7, 1: 9}, {})
-    assert (planned.number, planned.ends("shop.views"), planned.watermark_ms) == (10, {0: 8, 1: 9}, 90)
+    assert (planned.number, planned.ends("shop.views"), planned.floor) == (10, {0: 8, 1: 9}, 90)
     assert list(planned.sources()) == ["floor", "input"]
     with pytest.raises(UsageError, match="has no batch 11"):
         planned_batch(tmp_path, 11)
@@ -53,5 +53,5 @@ def test_a_note_that_is_torn_is_none(tmp_path: Path, text: str) -> None:
     assert read_note(file) is None
     file.write_text(text)
     assert read_note(file) is None
-    file.write_text(json.dumps({"floor": 91, "offsets": {"0": 6}, "times": {"0": [102, 5]}}))
-    assert read_note(file) == Note({0: 6}, {0: (102, 5)}, 91)
+    file.write_text(json.dumps({"offsets": {"0": 6}, "times": {"0": 102}}))
+    assert read_note(file) == Note({0: 6}, {0: 102})

@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 
 from headrace.log.base import ARRIVAL, STREAM_TIME, TIME, TOMBSTONE
 from headrace.process.comparable import comparable
+from headrace.process.lower.floor import watermark_by_floor
 from headrace.process.lower.rows import PLACE, column
 from headrace.process.spark_types import spark_type
 from headrace.types import Array, DataType, Map, Struct
@@ -95,9 +96,12 @@ def in_order(changes: DataFrame) -> DataFrame:
     return sorted_.drop(column(PLACE))
 
 
-def with_clock(changes: DataFrame, only: Column | None = None) -> DataFrame:
-    """Let Spark's watermark be the largest time so far, for timers. The column it is about is dropped again, so no row
-    is ever dropped for being behind it. Rows for which `only` is not true count for the clock and are gone after it."""
+def with_clock(changes: DataFrame, only: Column | None = None, floor: DataFrame | None = None) -> DataFrame:
+    """Let Spark's watermark be the largest time so far, or what `floor` says, for timers. The column it is about is
+    dropped again, so no row is ever dropped for being behind it. Rows for which `only` is not true count for the clock
+    and are gone after it."""
+    if floor is not None:
+        return watermark_by_floor(changes, _CLOCK, 0, floor).drop(column(_CLOCK))
     stamped = changes.withColumn(_CLOCK, F.timestamp_millis(column(TIME))).withWatermark(f"`{_CLOCK}`", "0 seconds")
     if only is not None:
         # It names the clock, or Spark would filter first. No record is older than 1970.
@@ -152,9 +156,16 @@ def common_stream_time(changes: DataFrame) -> DataFrame:
     return stamped.withColumn(KEY, column(LEFT).getField("key")).withColumn(LEFT, column(LEFT).getField("row"))
 
 
-def sessions(changes: DataFrame, gap_ms: int, grace_ms: int, finals: bool, kinds: Sequence[str]) -> DataFrame:
+def sessions(
+    changes: DataFrame,
+    gap_ms: int,
+    grace_ms: int,
+    finals: bool,
+    kinds: Sequence[str],
+    floor: DataFrame | None = None,
+) -> DataFrame:
     """The bounds in the left part, merged partial results in the right one; late rows come out with side 1."""
-    prepared = in_order(with_clock(changes))
+    prepared = in_order(with_clock(changes, floor=floor))
     found = _call("Sessions", "of", prepared, gap_ms, grace_ms, finals, not changes.isStreaming, list(kinds))
     return until_now(found, changes) if finals else found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,14 +25,14 @@ class Progress:
 
 
 def parse_progress(text: str) -> Progress:
-    """Of the sources only the first counts: the late ledger's second look reads the same records again."""
+    """Of the sources only the first with records counts: the late ledger's second look reads the same ones again."""
     body: dict[str, Any] = json.loads(text)
     operators = body.get("stateOperators", [])
     sources = body.get("sources", [])
     return Progress(
         batch=body.get("batchId", -1),
         batch_ms=body.get("batchDuration", 0),
-        ends=parse_offsets(sources[0].get("endOffset")) if sources else {},
+        ends=first_offsets(source.get("endOffset") for source in sources),
         state_rows=sum(operator.get("numRowsTotal", 0) for operator in operators),
         state_bytes=sum(operator.get("memoryUsedBytes", 0) for operator in operators),
     )
@@ -53,6 +53,11 @@ def parse_arrival(value: str) -> int | None:
     body = json.loads(value)
     arrival = body.get("arrival") if isinstance(body, dict) else None
     return arrival if isinstance(arrival, int) else None
+
+
+def first_offsets(values: Iterable[Any]) -> dict[int, int]:
+    """Of the first source that has records; on Kafka some only tell the time."""
+    return next((found for value in values if (found := parse_offsets(value))), {})
 
 
 def topic_end(snapshot: Snapshot, topic: str) -> int:

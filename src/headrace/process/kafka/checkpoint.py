@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import UsageError
-from headrace.log.base import BatchIdentity
+from headrace.log.base import NO_STREAM_TIME, BatchIdentity
 from headrace.process.base import QuerySpec
-from headrace.process.progress import parse_offsets
+from headrace.process.progress import first_offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,9 @@ class PlannedBatch:
     text: str
 
     @property
-    def watermark_ms(self) -> int:
-        return int(json.loads(self.text.splitlines()[1]).get("batchWatermarkMs", 0))
+    def floor(self) -> int:
+        """What stream time had reached in all partitions (`FloorOffset.java`)."""
+        return int(next((source["floor"] for source in self.sources().values() if "floor" in source), NO_STREAM_TIME))
 
     def sources(self) -> dict[str, dict[str, Any]]:
         """Where each source ends, as it says it itself."""
@@ -68,10 +69,10 @@ def _numbers(folder: Path) -> Iterator[int]:
 
 def batch_identity(spec: QuerySpec, number: int) -> BatchIdentity:
     """As the Java sink has it (`BatchIdentity.java`): a digest of all that Spark wrote, and, for people, where the
-    first source ended. Spark writes both files before it hands the batch to the sink."""
+    first source with records ended. Spark writes both files before it hands the batch to the sink."""
     planned = planned_batch(spec.checkpoint, number)
     checkpoint = json.loads((spec.checkpoint / "metadata").read_text())["id"]
-    ends = next((parse_offsets(source) for source in planned.sources().values()), {})
+    ends = first_offsets(planned.sources().values())
     offsets = {
         "partitions": {str(partition): end for partition, end in sorted(ends.items())},
         "digest": hashlib.sha256(planned.text.encode()).hexdigest(),

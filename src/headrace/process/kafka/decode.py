@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from headrace.log.base import (
+    ARRIVAL,
     OFFSET,
     PARTITION,
     REST,
@@ -33,11 +34,15 @@ from headrace.process.spark_types import spark_type
 from headrace.types import BigInt, Bytes, Column, Integer, Timestamp, Varchar
 
 KEY_FIELDS, VALUE_FIELDS = "$key", "$value"
+REACHED = "$reached"
+"""The largest event time of a record's partition so far, its own among them."""
 _WINDOW_BYTES = {"time": 8, "session": 16}
 
 
-def decode_topic(frame: DataFrame, topic: TopicSpec, columns: Sequence[str]) -> DataFrame:
-    """`frame` is the source's; `columns` are the topic's and the system's, by name."""
+def decode_topic(frame: DataFrame, topic: TopicSpec, columns: Sequence[str], rank: int = 0) -> DataFrame:
+    """`frame` is the source's; `columns` are the topic's and the system's, by name. `rank` says which of a query's
+    inputs comes first where records have the same time: the lowest."""
+    frame = frame.withColumn(ARRIVAL, arrival(rank))
     if topic.windowed is not None:
         frame = _split_window(frame, topic)
     own = {c.name for c in topic.key + topic.value} if topic.kind == "typed" else set()
@@ -48,6 +53,12 @@ def decode_topic(frame: DataFrame, topic: TopicSpec, columns: Sequence[str]) -> 
         values = [c for c in topic.value if c.name in {*wanted, *stamp}]
         frame = _decode_side(frame, topic, "value", values, REST in columns)
     return frame.select(*(_column(topic, name).alias(name) for name in columns))
+
+
+def arrival(rank: int) -> SparkColumn:
+    """In what order records come, as far as Kafka lets one know: across partitions by how far time had come in theirs,
+    within a partition by offset. It depends on nothing but the log (`OrderedCut.java`)."""
+    return F.struct(column(REACHED).alias("reached"), F.lit(rank).alias("rank"), F.col("partition"), F.col("offset"))
 
 
 def _column(topic: TopicSpec, name: str) -> SparkColumn:

@@ -14,15 +14,15 @@ from headrace.log.base import TopicSpec
 from headrace.process.kafka.checkpoint import last_done, last_planned
 from headrace.process.kafka.decode import decode_topic
 from headrace.process.kafka.place import SOURCE, KafkaPlace
-from headrace.process.kafka.times import NOTE, Times, read_note, times_at
+from headrace.process.kafka.times import NOTE, read_note, times_at
 
 Offsets = Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaStreamInputs:
-    """Scans that follow Kafka. Those of one topic name the same `cut`: they read the same ranges, and one stamp holds
-    for all of them."""
+    """Scans that follow Kafka. All those of one query name the same `cut`: their batches end together, and one stamp
+    holds for all of a topic."""
 
     spark: SparkSession
     place: KafkaPlace
@@ -30,7 +30,10 @@ class KafkaStreamInputs:
     cut: str
     max_rows: int
     checkpoint: Path
-    grace_ms: int = 0
+    ordered: bool = False
+    """Whether batches of one topic, too, must be cut in order of time (several topics always are)."""
+    wakes: bool = False
+    """Whether results come with time alone: then a batch may have nothing else new."""
     stops: Mapping[str, Offsets] = field(default_factory=dict)
     """By topic: offsets at which a batch has to end."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -46,48 +49,54 @@ class KafkaStreamInputs:
     def read(
         self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None, clock: Sequence[str] = ()
     ) -> DataFrame:
-        more = {"role": "records"} if min_lag is None else {"role": "late", "minLag": str(min_lag)}
-        return decode_topic(self._load(topic, self._name(min_lag is not None), more), topic, columns)
+        if min_lag is not None:
+            late = self._load(topic, "late_input", {"role": "late", "minLag": str(min_lag)})
+            return decode_topic(late, topic, columns)
+        number = next(self.numbers)
+        # By their order in the plan; the first has no number.
+        name = "input" if number == 1 else f"input_{number}"
+        found = self._load(topic, name, {"role": "records", "rank": str(-number)})
+        return decode_topic(found, topic, columns, rank=-number)
 
     def floor(self, topic: TopicSpec) -> DataFrame:
         """One row a batch, `$floor`: no record's stream time is below it any more."""
         return self._load(topic, "floor", {"role": "floor"})
 
     def _load(self, topic: TopicSpec, name: str, more: Mapping[str, str]) -> DataFrame:
-        options = self.place.options(topic.name) | self._times(topic).options() | dict(more)
+        note = self.checkpoint / topic.name / NOTE
+        stops = self.stops.get(topic.name, {})
         return (
             self.spark.readStream.format(SOURCE)
             # The checkpoint knows the inputs by these names.
             .name(name)
-            .options(**options)
+            .options(**self.place.options(topic.name), **self._where(topic, note), **more)
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", self.max_rows)
-            .option("cut", f"{self.cut} {topic.name}")
-            .option("timesFile", str(self._note(topic)))
-            .option("stopAt", json.dumps({str(at): offset for at, offset in self.stops.get(topic.name, {}).items()}))
+            .option("maxRows", self.max_rows)
+            .option("ordered", self.ordered)
+            .option("cut", self.cut)
+            .option("wakes", self.wakes)
+            .option("timesFile", str(note))
+            .option("stopAt", by_partition(stops))
             .load()
         )
 
-    def _note(self, topic: TopicSpec) -> Path:
-        return self.checkpoint / topic.name / NOTE
+    def _where(self, topic: TopicSpec, note: Path) -> dict[str, str]:
+        """Where the query goes on, and how far time had come there."""
+        done, planned = last_done(self.checkpoint), last_planned(self.checkpoint)
+        kafka = self.place.log.kafka_name(topic.name)
+        found = {}
+        if done is not None:
+            found["times"] = by_partition(times_at(self.place.log, topic.name, done.ends(kafka), read_note(note)))
+        if planned is not None:
+            found["floor"] = str(planned.floor)
+            if ends := planned.ends(kafka):
+                found["from"] = json.dumps({kafka: ends})
+        return found
 
-    def _times(self, topic: TopicSpec) -> Times:
-        done = last_done(self.checkpoint)
-        if done is None:
-            return Times()
-        note, kafka = read_note(self._note(topic)), self.place.log.kafka_name(topic.name)
-        found = times_at(self.place.log, topic.name, done.ends(kafka), note)
-        # Spark's watermark is synced, the note is not. What Spark has forgotten must not be admitted again.
-        planned = last_planned(self.checkpoint)
-        closed = planned.watermark_ms + self.grace_ms if planned and planned.watermark_ms > 0 else -1
-        return Times(found.reached, max(found.floor, closed))
 
-    def _name(self, late: bool) -> str:
-        """By their order in the plan; the first has no number."""
-        if late:
-            return "late_input"
-        number = next(self.numbers)
-        return "input" if number == 1 else f"input_{number}"
+def by_partition(numbers: Mapping[int, int]) -> str:
+    return json.dumps({str(partition): number for partition, number in numbers.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +109,7 @@ class KafkaRangeInputs:
     topics: Callable[[str], TopicSpec]
     starts: Mapping[str, Offsets] = field(default_factory=dict)
     ends: Mapping[str, Offsets] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def topic(self, name: str) -> TopicSpec:
         return self.topics(name)
@@ -114,14 +124,14 @@ class KafkaRangeInputs:
     ) -> DataFrame:
         starts = self.starts.get(topic.name, {})
         times = times_at(self.place.log, topic.name, starts, None)
-        reader = self.spark.read.format(SOURCE).options(**self.place.options(topic.name), **times.options())
+        reader = self.spark.read.format(SOURCE).options(**self.place.options(topic.name), times=by_partition(times))
         if topic.name in self.starts:
             reader = reader.option("startingOffsets", self._offsets(topic, starts, -2))
         if topic.name in self.ends:
             reader = reader.option("endingOffsets", self._offsets(topic, self.ends[topic.name], -1))
         if min_lag is not None:
             reader = reader.option("minLag", min_lag)
-        return decode_topic(reader.load(), topic, columns)
+        return decode_topic(reader.load(), topic, columns, rank=-next(self.numbers))
 
     def floor(self, topic: TopicSpec) -> None:
         """A batch keeps no state."""

@@ -70,6 +70,11 @@ def waits_for_time(query: PersistentQuery) -> bool:
     return query.emit == "final" or any(join.within and join.within.grace_ms is not None for join in joins)
 
 
+def has_sessions(query: PersistentQuery) -> bool:
+    windows = [below.window for below in walk(query.root) if isinstance(below, Aggregate) and below.window is not None]
+    return any(window.kind == "session" for window in windows)
+
+
 def has_clocks_in_a_row(query: PersistentQuery) -> bool:
     """Is there a window over a join of streams, which both need to know how far time has come?"""
     windows = [below for below in walk(query.root) if isinstance(below, Aggregate) and below.window is not None]
@@ -113,7 +118,7 @@ class Lowering:
             case Aggregate():
                 below = self.lower(node.input, needed | _key_of(node.input))
                 if node.window is not None and node.window.kind == "session":
-                    return lower_sessions(node, below, self.final)
+                    return lower_sessions(node, below, self.final, self._floor(node))
                 return lower_aggregate_node(node, below, self.final, self._floor(node))
 
     def _clock_of(self, node: Join) -> tuple[str, ...]:
@@ -125,7 +130,8 @@ class Lowering:
         return tuple(streams) if self.inputs.common_time else ()
 
     def _floor(self, node: Aggregate) -> DataFrame | None:
-        if node.window is None:
+        """A join of streams has given its rows one stream time for all partitions."""
+        if node.window is None or has_clock(node.input):
             return None
         return self.inputs.floor(self.inputs.topic(scanned(node)[0].topic))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headrace.log.base import OFFSET, PARTITION, STREAM_TIME, TIME, TOMBSTONE
@@ -25,8 +25,9 @@ from headrace.process.operators import (
 from headrace.sql.plan import Aggregate, Named, scanned
 
 
-def lower_sessions(node: Aggregate, rows: Rows, final: bool) -> Rows:
-    """One row per session that changed, and one that deletes each session that is now part of another."""
+def lower_sessions(node: Aggregate, rows: Rows, final: bool, floor: DataFrame | None = None) -> Rows:
+    """One row per session that changed, and one that deletes each session that is now part of another. `floor` is
+    `Inputs.floor`'s."""
     window = node.window
     assert window is not None
     frame = groupable(node, rows).frame
@@ -52,7 +53,7 @@ def lower_sessions(node: Aggregate, rows: Rows, final: bool) -> Rows:
     bounds = F.struct(column(TIME).alias("start"), column(TIME).alias("end"), F.when(may_be_late, late).alias(LATE_ROW))
     merged = F.struct(*(value for _, value in parts))
     changes = as_changes(frame, key, FROM_LEFT, bounds, merged)
-    found = sessions(changes, window.size_ms, window.grace_ms, final, [kind for kind, _ in parts])
+    found = sessions(changes, window.size_ms, window.grace_ms, final, [kind for kind, _ in parts], floor)
     start, end = column(LEFT).getField("start"), column(LEFT).getField("end")
     spread = found.select(
         *(

@@ -11,13 +11,13 @@ from pyspark.sql import functions as F
 
 from headrace.errors import UsageError
 from headrace.log.base import STREAM_TIME, TIME, WINDOW_END
+from headrace.process.lower.floor import watermark_by_floor
 from headrace.process.lower.rows import column
 from headrace.sql.source import Window
 
 CLOSES = "$closes"
 """The window's end as a timestamp: what Spark's watermark is about."""
 
-FLOOR, MARK = "$floor", "$mark"
 EVENT = "$event"
 WATERMARK_MARK = "spark.watermarkDelayMs"
 
@@ -55,7 +55,7 @@ def forget_closed_windows(
     time plus size, so the watermark is at most the stream time of any later record minus grace."""
     closes = F.timestamp_millis(column(WINDOW_END))
     if floor is not None:
-        return _forget_below(frame.withColumn(CLOSES, closes), window, floor)
+        return watermark_by_floor(frame.withColumn(CLOSES, closes), CLOSES, window.grace_ms, floor)
     if final:
         return _close_on_time(frame, window, closes)
     behind = f"{window.size_ms + window.grace_ms} milliseconds"
@@ -71,15 +71,3 @@ def _close_on_time(frame: DataFrame, window: Window, closes: Column) -> DataFram
     stamped = frame.withColumn(EVENT, event).withWatermark(f"`{EVENT}`", f"{window.grace_ms} milliseconds")
     others = [column(name) for name in frame.columns]
     return stamped.select(*others, closes.alias(CLOSES, metadata={WATERMARK_MARK: window.grace_ms}))
-
-
-def _forget_below(frame: DataFrame, window: Window, floor: DataFrame) -> DataFrame:
-    """Where each partition has its own stream time, the largest end seen says nothing about the slowest of them. The
-    watermark is then made of the floor alone: marks with it pass Spark's operator, records do not, and since the
-    column's mark is that of the union's first part, windows are forgotten by it. The marks go no further; the filter
-    names the watermark's column, or Spark would take them out before they are seen."""
-    moment = F.timestamp_millis(column(FLOOR)).alias(CLOSES)
-    marks = floor.select(moment, F.lit(True).alias(MARK))
-    marks = marks.withWatermark(f"`{CLOSES}`", f"{window.grace_ms} milliseconds")
-    both = marks.unionByName(frame.withColumn(MARK, F.lit(False)), allowMissingColumns=True)
-    return both.filter(~column(MARK) | column(CLOSES).isNull()).drop(MARK)

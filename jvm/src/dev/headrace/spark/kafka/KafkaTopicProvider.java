@@ -13,7 +13,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * `format("headrace-kafka")`: Spark's own Kafka source, and with every record the stream time of its partition, which
- * the local log's owner would have stamped. Takes all options of Spark's source besides those of {@link KafkaOptions}.
+ * the local log's owner would have stamped, and how far it is with the record itself. Takes all options of Spark's source besides those of {@link KafkaOptions}.
  *
  * <p>Spark's source is not compiled against: it is a jar that only those have who use Kafka.
  */
@@ -21,7 +21,7 @@ public final class KafkaTopicProvider implements TableProvider, DataSourceRegist
   private static final String SOURCE = "org.apache.spark.sql.kafka010.KafkaSourceProvider";
 
   static final String STREAM_TIME = "$stream_time";
-  static final String ARRIVAL = "$arrival";
+  static final String REACHED = "$reached";
   static final String FLOOR = "$floor";
   /** Nullable, though it never is null: what filters on it is then not decided, and dropped, at planning. */
   private static final StructType FLOORS = new StructType().add(FLOOR, DataTypes.LongType, true);
@@ -39,7 +39,7 @@ public final class KafkaTopicProvider implements TableProvider, DataSourceRegist
     return sparkSource()
         .inferSchema(options)
         .add(STREAM_TIME, DataTypes.LongType, false)
-        .add(ARRIVAL, DataTypes.LongType, false);
+        .add(REACHED, DataTypes.LongType, false);
   }
 
   @Override

@@ -10,34 +10,38 @@ import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow
 
 /** A topic on Kafka as a stream of micro-batches: Spark's own source, in step with the others of its query. */
 final class KafkaTopicStream implements MicroBatchStream, SupportsTriggerAvailableNow {
-  /** How long a look for new records lasts, and the pauses in it; Spark itself would ask a thousand times a second. */
-  private static final long LOOK_MS = 100;
-
-  private static final long PAUSE_MS = 5;
-
   private final MicroBatchStream records;
   private final KafkaOptions asked;
-  private final StreamTimes times;
+  private final QueryCut cut;
+  private final TopicTimes times;
 
   KafkaTopicStream(MicroBatchStream records, KafkaOptions asked) {
     this.records = records;
     this.asked = asked;
-    this.times = StreamTimes.join(this, asked);
+    this.cut = QueryCut.join(this, asked);
+    this.times = cut.topic(asked);
+  }
+
+  MicroBatchStream records() {
+    return records;
+  }
+
+  KafkaOptions asked() {
+    return asked;
+  }
+
+  boolean givesFloor() {
+    return asked.role() == KafkaOptions.Role.FLOOR;
   }
 
   @Override
   public Offset initialOffset() {
-    return records.initialOffset();
+    return givesFloor() ? new FloorOffset(-1) : records.initialOffset();
   }
 
   @Override
   public Offset deserializeOffset(String json) {
-    return records.deserializeOffset(json);
-  }
-
-  /** What Spark read from a checkpoint it hands on as text. */
-  private Offset own(Offset offset) {
-    return deserializeOffset(offset.json());
+    return givesFloor() ? FloorOffset.parse(json) : records.deserializeOffset(json);
   }
 
   @Override
@@ -50,26 +54,10 @@ final class KafkaTopicStream implements MicroBatchStream, SupportsTriggerAvailab
     ((SupportsTriggerAvailableNow) records).prepareForTriggerAvailableNow();
   }
 
+  /** The group knows where the batch begins: where the last one ended, of which Spark has heard from it. */
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
-    return times.end(this, start, () -> look(own(start), limit));
-  }
-
-  private Offset look(Offset start, ReadLimit limit) {
-    long until = System.nanoTime() + LOOK_MS * 1_000_000;
-    while (true) {
-      Offset latest = ((SupportsAdmissionControl) records).latestOffset(start, limit);
-      Offset found = times.notBeyond(start, latest, records);
-      if (found == null || !found.json().equals(start.json()) || System.nanoTime() >= until) {
-        return found;
-      }
-      try {
-        Thread.sleep(PAUSE_MS);
-      } catch (InterruptedException error) {
-        Thread.currentThread().interrupt();
-        return found;
-      }
-    }
+    return cut.end(this, limit);
   }
 
   @Override
@@ -77,13 +65,23 @@ final class KafkaTopicStream implements MicroBatchStream, SupportsTriggerAvailab
     throw new UnsupportedOperationException("Spark asks sources with a read limit for latestOffset(start, limit)");
   }
 
+  Offset latest(KafkaOffsets start, ReadLimit limit) {
+    return ((SupportsAdmissionControl) records).latestOffset(records.deserializeOffset(start.json()), limit);
+  }
+
+  InputPartition[] ranges(KafkaOffsets start, KafkaOffsets end) {
+    return records.planInputPartitions(
+        records.deserializeOffset(start.json()), records.deserializeOffset(end.json()));
+  }
+
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
-    StreamTimes.Moment now = times.begin(start, end);
-    if (asked.role() == KafkaOptions.Role.FLOOR) {
-      return now.floor() < 0 ? new InputPartition[0] : new InputPartition[] {new FloorPartition(now.floor())};
+    if (givesFloor()) {
+      long floor = FloorOffset.parse(end.json()).floor();
+      return floor < 0 ? new InputPartition[0] : new InputPartition[] {new FloorPartition(floor)};
     }
-    InputPartition[] ranges = records.planInputPartitions(own(start), own(end));
+    TopicTimes.Moment now = times.begin(start, end);
+    InputPartition[] ranges = ranges(KafkaOffsets.of(start), KafkaOffsets.of(end));
     return StampedRange.of(ranges, now.times(), now.floor(), asked.minLag());
   }
 
@@ -100,12 +98,14 @@ final class KafkaTopicStream implements MicroBatchStream, SupportsTriggerAvailab
 
   @Override
   public void commit(Offset end) {
-    records.commit(own(end));
+    if (!givesFloor()) {
+      records.commit(records.deserializeOffset(end.json()));
+    }
   }
 
   @Override
   public void stop() {
-    times.leave(this);
+    cut.leave(this);
     records.stop();
   }
 }

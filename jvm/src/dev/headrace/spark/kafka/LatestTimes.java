@@ -4,28 +4,28 @@ import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.util.AccumulatorV2;
 
-/** How far time came in what tasks have read, by partition. A task that runs twice says the same twice. */
-final class LatestTimes extends AccumulatorV2<Map.Entry<Integer, Reached>, Map<Integer, Reached>> {
+/** The largest event time in what tasks have read, by partition. A task that runs twice says the same twice. */
+final class LatestTimes extends AccumulatorV2<Map.Entry<Integer, Long>, Map<Integer, Long>> {
   private static final long serialVersionUID = 1L;
 
-  private final HashMap<Integer, Reached> times = new HashMap<>();
+  private final HashMap<Integer, Long> times = new HashMap<>();
 
-  synchronized void add(int partition, Reached reached) {
-    times.merge(partition, reached, Reached::later);
+  synchronized void add(int partition, long time) {
+    times.merge(partition, time, Math::max);
   }
 
   @Override
-  public void add(Map.Entry<Integer, Reached> seen) {
+  public void add(Map.Entry<Integer, Long> seen) {
     add(seen.getKey(), seen.getValue());
   }
 
   @Override
-  public void merge(AccumulatorV2<Map.Entry<Integer, Reached>, Map<Integer, Reached>> other) {
+  public void merge(AccumulatorV2<Map.Entry<Integer, Long>, Map<Integer, Long>> other) {
     other.value().forEach(this::add);
   }
 
   @Override
-  public synchronized Map<Integer, Reached> value() {
+  public synchronized Map<Integer, Long> value() {
     return new HashMap<>(times);
   }
 

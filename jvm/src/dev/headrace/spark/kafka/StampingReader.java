@@ -11,14 +11,15 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Gives each record the largest event time that was before it in its partition, and a number to order it by. A range is read in order of offsets by
- * one task, so a running maximum is enough, and it does not depend on where batches are cut.
+ * Gives each record the largest event time that was before it in its partition, and the one that is reached with it,
+ * which orders records across partitions. A range is read in order of offsets by one task, so a running maximum is
+ * enough, and it does not depend on where batches are cut.
  */
 final class StampingReader implements PartitionReader<InternalRow> {
   /** Where Spark's source has them. */
-  private static final int PARTITION = 3;
+  static final int PARTITION = 3;
 
-  private static final int OFFSET = 4;
+  static final int OFFSET = 4;
   private static final int TIMESTAMP = 5;
   private static final int HEADERS = 7;
   private static final UTF8String STAMP = UTF8String.fromString("headrace-stream-time");
@@ -29,7 +30,7 @@ final class StampingReader implements PartitionReader<InternalRow> {
   private final GenericInternalRow stamp = new GenericInternalRow(2);
   private final JoinedRow row = new JoinedRow();
   private int partition = -1;
-  private Reached latest;
+  private long latest;
 
   StampingReader(PartitionReader<InternalRow> records, StampedRange range, LatestTimes seen) {
     this.records = records;
@@ -43,23 +44,24 @@ final class StampingReader implements PartitionReader<InternalRow> {
       InternalRow record = records.get();
       if (partition < 0) {
         partition = record.getInt(PARTITION);
-        latest = range.times().getOrDefault(partition, Reached.NOTHING);
+        latest = range.times().getOrDefault(partition, -1L);
       }
-      long before = Math.max(Math.max(latest.time(), range.floor()), copied(record));
-      // Spark's timestamps are microseconds; a record without a time has -1 milliseconds.
-      long time = Math.max(0, Math.floorDiv(record.getLong(TIMESTAMP), 1000L));
-      long offset = record.getLong(OFFSET);
-      if (time > latest.time()) {
-        latest = new Reached(time, offset);
-      }
+      long before = Math.max(Math.max(latest, range.floor()), copied(record));
+      long time = eventTime(record);
+      latest = Math.max(latest, time);
       if (range.minLag() < 0 || before - time > range.minLag()) {
         stamp.setLong(0, before);
-        stamp.setLong(1, latest.arrival(offset));
+        stamp.setLong(1, latest);
         row.apply(record, stamp);
         return true;
       }
     }
     return false;
+  }
+
+  /** Spark's timestamps are microseconds; a record without a time has -1 milliseconds. */
+  static long eventTime(InternalRow record) {
+    return Math.max(0, Math.floorDiv(record.getLong(TIMESTAMP), 1000L));
   }
 
   /** What a record of another log was stamped with there; -1 if it is none. */

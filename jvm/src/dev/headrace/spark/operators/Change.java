@@ -1,5 +1,6 @@
 package dev.headrace.spark.operators;
 
+import java.util.Arrays;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
@@ -70,6 +71,18 @@ final class Change {
       return DataTypes.createMapType(stored(map.keyType()), stored(map.valueType()), map.valueContainsNull());
     }
     return type;
+  }
+
+  /** An arrival after all others, for rows that come with time alone. On Kafka an arrival is several numbers. */
+  static Object lastArrival(Dataset<Row> rows) {
+    return largest(rows.schema().fields()[ARRIVAL].dataType());
+  }
+
+  private static Object largest(DataType type) {
+    if (type instanceof StructType struct) {
+      return RowFactory.create(Arrays.stream(struct.fields()).map(field -> largest(field.dataType())).toArray());
+    }
+    return type.equals(DataTypes.IntegerType) ? (Object) Integer.MAX_VALUE : (Object) Long.MAX_VALUE;
   }
 
   /** What is kept of one input's row: its time and its columns. */

@@ -43,8 +43,8 @@ final class Partials implements Serializable {
       case "sum" -> sum(a, b);
       case "min" -> compare(a, b) <= 0 ? a : b;
       case "max" -> compare(a, b) >= 0 ? a : b;
-      case "first" -> ((Row) a).getLong(0) <= ((Row) b).getLong(0) ? a : b;
-      case "last" -> ((Row) a).getLong(0) >= ((Row) b).getLong(0) ? a : b;
+      case "first" -> compare(((Row) a).get(0), ((Row) b).get(0)) <= 0 ? a : b;
+      case "last" -> compare(((Row) a).get(0), ((Row) b).get(0)) >= 0 ? a : b;
       case "list" -> {
         List<Object> both = new ArrayList<>(one.getList(place));
         both.addAll(other.getList(place));
@@ -81,6 +81,16 @@ final class Partials implements Serializable {
       // As Spark does: by bytes, not by UTF-16.
       byte[] other = ((String) b).getBytes(StandardCharsets.UTF_8);
       return Arrays.compareUnsigned(text.getBytes(StandardCharsets.UTF_8), other);
+    }
+    if (a instanceof Row row) {
+      // An arrival on Kafka: several numbers, the first that differs decides.
+      for (int place = 0; place < row.size(); place++) {
+        int order = compare(row.get(place), ((Row) b).get(place));
+        if (order != 0) {
+          return order;
+        }
+      }
+      return 0;
     }
     return ((Comparable<Object>) a).compareTo(b);
   }

@@ -42,23 +42,25 @@ public final class Sessions extends StatefulProcessor<Row, Row, Row> {
   private final boolean bounded;
   private final Partials partials;
   private final StructType columns;
+  private final Object lastArrival;
   private transient ValueState<Row> state;
 
   private Sessions(
-      long gap, long grace, boolean finals, boolean bounded, Partials partials, StructType columns) {
+      long gap, long grace, boolean finals, boolean bounded, Partials partials, Dataset<Row> rows) {
     this.gap = gap;
     this.grace = grace;
     this.finals = finals;
     this.bounded = bounded;
     this.partials = partials;
-    this.columns = columns;
+    this.columns = Change.part(rows, Change.RIGHT);
+    this.lastArrival = Change.lastArrival(rows);
   }
 
   /** {@code kinds}: how each column of the right part is merged. */
   public static Dataset<Row> of(
       Dataset<Row> rows, long gap, long grace, boolean finals, boolean bounded, List<String> kinds) {
     Partials partials = new Partials(kinds.toArray(new String[0]));
-    Sessions processor = new Sessions(gap, grace, finals, bounded, partials, Change.part(rows, Change.RIGHT));
+    Sessions processor = new Sessions(gap, grace, finals, bounded, partials, rows);
     TimeMode mode = bounded ? TimeMode.None() : TimeMode.EventTime();
     return Change.run(rows, processor, mode, rows.schema());
   }
@@ -122,7 +124,7 @@ public final class Sessions extends StatefulProcessor<Row, Row, Row> {
       if (closes(session) > now) {
         open.add(session);
       } else if (finals) {
-        out.add(result(row.get(Change.KEY), Long.MAX_VALUE, closes(session), session, false));
+        out.add(result(row.get(Change.KEY), lastArrival, closes(session), session, false));
       }
     }
     return open;
@@ -162,10 +164,10 @@ public final class Sessions extends StatefulProcessor<Row, Row, Row> {
   }
 
   private static Row change(Row row, Session session, boolean gone) {
-    return result(row.get(Change.KEY), row.getLong(Change.ARRIVAL), row.getLong(Change.STREAM_TIME), session, gone);
+    return result(row.get(Change.KEY), row.get(Change.ARRIVAL), row.getLong(Change.STREAM_TIME), session, gone);
   }
 
-  private static Row result(Object key, long arrival, long streamTime, Session session, boolean gone) {
+  private static Row result(Object key, Object arrival, long streamTime, Session session, boolean gone) {
     Row bounds = RowFactory.create(session.start(), session.end(), null);
     return RowFactory.create(key, SESSION, arrival, streamTime, session.end(), gone, bounds, session.partial());
   }

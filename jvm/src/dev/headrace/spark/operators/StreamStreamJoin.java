@@ -12,6 +12,7 @@ import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
@@ -42,6 +43,7 @@ public final class StreamStreamJoin extends StatefulProcessor<Row, Row, Row> {
   private final boolean bounded;
   private final StructType leftColumns;
   private final StructType rightColumns;
+  private final DataType arrival;
   private transient TimedRows left;
   private transient TimedRows right;
 
@@ -63,6 +65,7 @@ public final class StreamStreamJoin extends StatefulProcessor<Row, Row, Row> {
     this.bounded = bounded;
     this.leftColumns = Change.part(rows, Change.LEFT);
     this.rightColumns = Change.part(rows, Change.RIGHT);
+    this.arrival = rows.schema().fields()[Change.ARRIVAL].dataType();
   }
 
   public static Dataset<Row> join(
@@ -83,8 +86,8 @@ public final class StreamStreamJoin extends StatefulProcessor<Row, Row, Row> {
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
     long width = Math.max(1, before + after);
-    left = new TimedRows(getHandle(), "left", leftColumns, width);
-    right = new TimedRows(getHandle(), "right", rightColumns, width);
+    left = new TimedRows(getHandle(), "left", arrival, leftColumns, width);
+    right = new TimedRows(getHandle(), "right", arrival, rightColumns, width);
   }
 
   @Override
@@ -131,7 +134,7 @@ public final class StreamStreamJoin extends StatefulProcessor<Row, Row, Row> {
     if (alone && eager) {
       out.add(pair(row, time, fromLeft ? own : null, fromLeft ? null : own));
     }
-    (fromLeft ? left : right).add(new TimedRow(time, row.getLong(Change.ARRIVAL), alone && !eager, own));
+    (fromLeft ? left : right).add(new TimedRow(time, row.get(Change.ARRIVAL), alone && !eager, own));
   }
 
   /** The last moment of stream time at which a row may still be matched by one that is not late. */

@@ -13,6 +13,7 @@ import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.streaming.MapState;
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.Tuple2;
@@ -33,11 +34,11 @@ final class TimedRows {
   private final Set<Long> newlyWaiting = new HashSet<>();
   private int waiting;
 
-  TimedRows(StatefulProcessorHandle handle, String name, StructType columns, long width) {
+  TimedRows(StatefulProcessorHandle handle, String name, DataType arrival, StructType columns, long width) {
     StructType entry =
         new StructType()
             .add("time", DataTypes.LongType, false)
-            .add("arrival", DataTypes.LongType, false)
+            .add("arrival", arrival, false)
             .add("waits", DataTypes.BooleanType, false)
             .add("row", columns);
     StructType bucket = new StructType().add("rows", DataTypes.createArrayType(entry, false), false);
@@ -57,7 +58,7 @@ final class TimedRows {
       Tuple2<Long, Row> bucket = kept.next();
       List<TimedRow> rows = new ArrayList<>();
       for (Row row : bucket._2().<Row>getList(0)) {
-        rows.add(new TimedRow(row.getLong(0), row.getLong(1), row.getBoolean(2), row.getStruct(3)));
+        rows.add(new TimedRow(row.getLong(0), row.get(1), row.getBoolean(2), row.getStruct(3)));
         waiting += row.getBoolean(2) ? 1 : 0;
       }
       buckets.put(bucket._1(), rows);
