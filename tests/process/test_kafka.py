@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from headrace.clock import SystemClock
-from headrace.log.base import Log
+from headrace.log.base import Log, TopicSpec
 from headrace.log.kafka import KafkaLog
+from headrace.log.registry.schemas import RegistrySchemas
 from headrace.process.batch import run_batch
 from headrace.process.kafka.place import KafkaPlace
+from headrace.process.kafka.schemas import worker_schemas
 from tests.kafka import kafka_settings
 from tests.process.pipeline import Pipeline, Row
 
@@ -38,8 +41,9 @@ class KafkaPipeline(Pipeline):
         super().__init__(folder, sql)
 
     def open(self) -> tuple[Log, Path | KafkaPlace]:
-        log = KafkaLog(self.settings, SystemClock())
-        return log, KafkaPlace(log)
+        self.kafka = KafkaLog(self.settings, SystemClock())
+        self.kafka.schemas = RegistrySchemas.of_log(self.kafka)
+        return self.kafka, KafkaPlace(self.kafka)
 
 
 def shown(rows: list[Row], *names: str) -> list[tuple[Any, ...]]:
@@ -131,23 +135,106 @@ def addressed(pipeline: Pipeline, topic: str) -> list[Row]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("declared", "formats"),
-    [
-        ("id BIGINT KEY, page VARCHAR, n INTEGER", "VALUE_FORMAT='DELIMITED'"),
-        ("id VARCHAR KEY, region VARCHAR KEY, page VARCHAR, n INTEGER", "KEY_FORMAT='JSON', VALUE_FORMAT='JSON'"),
-    ],
-    ids=["delimited", "json keys"],
-)
-def test_formats(spark: SparkSession, kafka: str, tmp_path: Path, declared: str, formats: str) -> None:
-    sql = f"""
-    CREATE STREAM hits ({declared}) WITH (KAFKA_TOPIC='hits', {formats}, PARTITIONS=2);
-    CREATE STREAM few AS SELECT * FROM hits WHERE n < 3 EMIT CHANGES;
+FORMATS = {
+    "delimited": ("id BIGINT KEY", "VALUE_FORMAT='DELIMITED'"),
+    "json": ("id VARCHAR KEY, region VARCHAR KEY", "KEY_FORMAT='JSON', VALUE_FORMAT='JSON'"),
+    "avro": ("id VARCHAR KEY", "FORMAT='AVRO'"),
+    "protobuf": ("id BIGINT KEY", "VALUE_FORMAT='PROTOBUF'"),
+}
+DECLARED = "page VARCHAR, n INTEGER, price DECIMAL(6,2), at TIMESTAMP, tags ARRAY<VARCHAR>"
+
+
+def test_formats(spark: SparkSession, kafka: str, tmp_path: Path) -> None:
+    """Keys and values in every format, in and out; what is there is read through Python's codecs as it is elsewhere."""
+    statements = []
+    for name, (key, formats) in FORMATS.items():
+        columns = DECLARED if name != "delimited" else "page VARCHAR, n INTEGER, price DECIMAL(6,2)"
+        statements += [
+            f"CREATE STREAM {name} ({key}, {columns}) WITH (KAFKA_TOPIC='{name}', {formats}, PARTITIONS=2);",
+            f"CREATE STREAM few_{name} AS SELECT * FROM {name} WHERE n < 3 EMIT CHANGES;",
+        ]
+    with KafkaPipeline(tmp_path, "".join(statements), kafka) as pipeline:
+        wanted = {}
+        for name, (key, _) in FORMATS.items():
+            id_: dict[str, Any] = {"ID": -7} if "BIGINT" in key else {"ID": "i"}
+            if "region" in key:
+                id_["REGION"] = 'e"u,'
+            more = {} if name == "delimited" else {"AT": 1_700_000_000_123_000, "TAGS": ["x", "y"]}
+            rows = [
+                id_ | {"PAGE": page, "N": n, "PRICE": Decimal("1.50"), "$time": 9} | more
+                for page, n in (('/a,"b"', 1), ("ü", 2), ("/c", 3))
+            ]
+            pipeline.put(name, rows)
+            wanted[name] = [{k: v for k, v in row.items() if k != "AT"} for row in rows[:2]]
+        pipeline.run_all(spark, [f"few_{name}" for name in FORMATS])
+        for name in FORMATS:
+            records = pipeline.records(f"FEW_{name.upper()}")
+            found = [{key: row[key] for key in wanted[name][0]} for row in records]
+            assert sorted(found, key=lambda row: row["N"]) == wanted[name], name
+            if name != "delimited":
+                assert {row["AT"].isoformat() for row in records} == {"2023-11-14T22:13:20.123000+00:00"}
+
+
+def test_what_cannot_be_decoded_is_a_dead_letter(spark: SparkSession, kafka: str, tmp_path: Path) -> None:
+    """Written by another program. It does not stop the query, is not counted, and is in the box once, however often the
+    query is started."""
+    sql = """
+    CREATE STREAM plain (k VARCHAR KEY, n INTEGER) WITH (KAFKA_TOPIC='plain', VALUE_FORMAT='JSON');
+    CREATE STREAM framed (k VARCHAR KEY, n INTEGER) WITH (KAFKA_TOPIC='framed', VALUE_FORMAT='AVRO');
+    CREATE TABLE plains AS SELECT k, COUNT(*) AS c FROM plain GROUP BY k;
+    CREATE TABLE framings AS SELECT k, COUNT(*) AS c FROM framed
+      WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 1 HOUR) GROUP BY k;
     """
+    poison: dict[str, list[bytes | None]] = {
+        "plain": [b"not json", b"[1]", b'{"n": "text"}', b"null"],
+        "framed": [b"", b"\x00\x00\x00\x03\xe7\x02", b"\x07", None],
+    }
     with KafkaPipeline(tmp_path, sql, kafka) as pipeline:
-        key: dict[str, Any] = {"ID": -7} if "BIGINT" in declared else {"ID": "i", "REGION": 'e"u,'}
-        rows = [key | {"PAGE": page, "N": n, "$time": 9} for page, n in (('/a,"b"', 1), (None, 2), ("/c", 3))]
-        pipeline.put("hits", rows)
-        pipeline.run(spark, "few")
-        found = [{name: row[name] for name in rows[0]} for row in pipeline.records("FEW")]
-        assert sorted(found, key=lambda row: row["N"]) == rows[:2]
+        producer = Producer({"bootstrap.servers": kafka})
+        for topic, payloads in poison.items():
+            pipeline.put(topic, [{"K": "a", "N": 1, "$time": 5}])
+            for payload in payloads:
+                name = pipeline.settings.kafka.prefix + topic
+                producer.produce(name, key=b"a", value=payload, timestamp=5, headers=[("headrace-id", b"e1")])
+            producer.flush()
+            pipeline.put(topic, [{"K": "a", "N": 2, "$time": 6}])
+        for _ in range(2):
+            pipeline.run_all(spark, ["plains", "framings"])
+        # `null` is a row without a value in JSON; no value at all is a deletion, which is not counted.
+        assert [row["C"] for row in pipeline.table("PLAINS")] == [3]
+        assert [row["C"] for row in pipeline.table("FRAMINGS")] == [2]
+        letters = pipeline.records("_dead_letters")
+        found = {(row["TOPIC"], row["PAYLOAD"]): row for row in letters}
+        assert len(letters) == len(found) == 6
+        assert found["plain", b"[1]"]["REASON"] == "value: a JSON object is expected"
+        assert found["plain", b'{"n": "text"}']["REASON"] == "value: `n` does not fit INTEGER"
+        assert "schema 999" in found["framed", poison["framed"][1]]["REASON"]
+        letter = found["framed", b"\x07"]
+        assert (letter["SOURCE"], letter["EVENT_ID"]) == ("query CTAS_FRAMINGS_2 0:3", "e1")
+
+
+def test_raw_topics_in_any_format_and_schemas_that_come_later(spark: SparkSession, kafka: str, tmp_path: Path) -> None:
+    sql = """
+    CREATE STREAM lines (k VARCHAR KEY, page VARCHAR, n INTEGER) WITH (KAFKA_TOPIC='bytes', VALUE_FORMAT='DELIMITED');
+    CREATE STREAM paged AS SELECT * FROM lines;
+    CREATE STREAM framed (k VARCHAR KEY, n INTEGER) WITH (KAFKA_TOPIC='framed', VALUE_FORMAT='AVRO');
+    CREATE STREAM passed AS SELECT * FROM framed;
+    """
+    with KafkaPipeline(tmp_path, "", kafka) as pipeline:
+        pipeline.log.create_topic(TopicSpec("bytes", kind="raw"))
+        pipeline.executor.execute(sql)
+        pipeline.put("bytes", [{"KEY": b"a", "VALUE": b'"/x,y",3'}, {"KEY": b"b", "VALUE": b"too,many,3"}])
+        pipeline.put("framed", [{"K": "a", "N": 1}])
+        # Registered after the query knows the topic's schemas, by whoever writes with it.
+        schemas = worker_schemas(pipeline.kafka, "", pipeline.topic("framed"))
+        assert schemas is not None
+        text = '{"type":"record","name":"R","fields":[{"name":"N","type":["null","int"]},{"name":"M","type":"int"}]}'
+        assert pipeline.kafka.schemas is not None
+        later = pipeline.kafka.schemas.register("another", "AVRO", text)
+        assert later not in schemas.known
+        assert schemas.by_id(later).id == later
+        pipeline.run_all(spark, ["paged", "passed"])
+        assert [(row["K"], row["PAGE"], row["N"]) for row in pipeline.records("PAGED")] == [("a", "/x,y", 3)]
+        assert [row["N"] for row in pipeline.records("PASSED")] == [1]
+        [letter] = pipeline.records("_dead_letters")
+        assert letter["PAYLOAD"] == b"too,many,3"

@@ -18,7 +18,7 @@ from headrace.process.lower.scan import Inputs
 from headrace.process.session import query_session
 from headrace.process.streaming import FORMAT, columns_option, offsets_json
 from headrace.sql.plan import Aggregate, PersistentQuery, walk
-from headrace.sql.source import WINDOW_COLUMNS
+from headrace.sql.source import WINDOW_COLUMNS, Source
 
 if TYPE_CHECKING:
     from headrace.process.kafka.place import KafkaPlace
@@ -39,6 +39,9 @@ class RangeInputs:
 
     def topic(self, name: str) -> TopicSpec:
         return self.topics(name)
+
+    def declared(self, topic: TopicSpec, source: Source) -> TopicSpec:
+        return topic
 
     @property
     def common_time(self) -> bool:

@@ -40,10 +40,10 @@ def json_fields(text: Column) -> Column:
 
 def json_field(fields: Column, declared: Declared) -> Column:
     """The field that is spelled like the column, in any case."""
-    return json_value(_in_any_case(fields, declared.name), declared.type)
+    return json_value(field_in_any_case(fields, declared.name), declared.type)
 
 
-def _in_any_case(fields: Column, name: str) -> Column:
+def field_in_any_case(fields: Column, name: str) -> Column:
     alike = F.map_filter(fields, lambda key, _: F.lower(key) == F.lit(name.lower()))
     return F.get(F.map_values(alike), F.lit(0))
 

@@ -19,6 +19,7 @@ from headrace.process.base import QuerySpec
 from headrace.process.lower.lower import Lowered, has_clocks_in_a_row, lower_query, waits_for_time
 from headrace.process.pace import max_rows, pause_ms
 from headrace.process.session import query_session
+from headrace.sql.source import Source
 
 if TYPE_CHECKING:
     from headrace.process.kafka.place import KafkaPlace
@@ -43,6 +44,9 @@ class StreamInputs:
 
     def topic(self, name: str) -> TopicSpec:
         return self.topics(name)
+
+    def declared(self, topic: TopicSpec, source: Source) -> TopicSpec:
+        return topic
 
     @property
     def common_time(self) -> bool:

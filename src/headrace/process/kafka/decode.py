@@ -6,52 +6,63 @@ its codec, in Python workers, a batch at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
-import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
+from pyspark.sql.classic.column import Column as ClassicColumn
 
 from headrace.log.base import (
     ARRIVAL,
     OFFSET,
     PARTITION,
-    REST,
     TIME,
     WINDOW_END,
     WINDOW_START,
     TopicSpec,
 )
-from headrace.log.codecs.base import Codec
-from headrace.log.kafka.formats import ID_HEADER, OWN_HEADERS, TIME_ZERO_HEADER, WINDOW_END_HEADER, topic_codecs
-from headrace.process.json_fields import json_field, json_fields, json_value
+from headrace.log.codecs.base import Side
+from headrace.log.kafka.formats import ID_HEADER, OWN_HEADERS, TIME_ZERO_HEADER, WINDOW_END_HEADER
+from headrace.process.json_fields import field_in_any_case, json_field, json_fields, json_value
+from headrace.process.kafka.codecs import ERROR, decode_by_codec
+from headrace.process.kafka.schemas import WorkerSchemas
 from headrace.process.lower.rows import column
 from headrace.process.raw_keys import raw_key
-from headrace.process.spark_types import spark_type
-from headrace.types import BigInt, Bytes, Column, Integer, Timestamp, Varchar
+from headrace.types import BigInt, Bytes, Column, Integer, Timestamp, Varchar, display_name
 
 KEY_FIELDS, VALUE_FIELDS = "$key", "$value"
+SIDES: tuple[Side, Side] = ("key", "value")
 REACHED = "$reached"
 """The largest event time of a record's partition so far, its own among them."""
 _WINDOW_BYTES = {"time": 8, "session": 16}
 
 
-def decode_topic(frame: DataFrame, topic: TopicSpec, columns: Sequence[str], rank: int = 0) -> DataFrame:
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """What decoding needs beside the topic: the registry, and where what cannot be decoded goes. Without a box it is
+    left out, as it would be with one."""
+
+    schemas: WorkerSchemas | None = None
+    box: Any = None
+
+
+def decode_topic(
+    frame: DataFrame, topic: TopicSpec, columns: Sequence[str], rank: int = 0, decoding: Decoding | None = None
+) -> DataFrame:
     """`frame` is the source's; `columns` are the topic's and the system's, by name. `rank` says which of a query's
     inputs comes first where records have the same time: the lowest."""
+    decoding = decoding or Decoding()
     frame = frame.withColumn(ARRIVAL, arrival(rank))
     if topic.windowed is not None:
         frame = _split_window(frame, topic)
-    own = {c.name for c in topic.key + topic.value} if topic.kind == "typed" else set()
-    wanted = [name for name in columns if name in own]
     if topic.kind == "typed":
-        stamp = [topic.timestamp.column] if topic.timestamp and TIME in columns else []
-        frame = _decode_side(frame, topic, "key", [c for c in topic.key if c.name in {*wanted, *stamp}])
-        values = [c for c in topic.value if c.name in {*wanted, *stamp}]
-        frame = _decode_side(frame, topic, "value", values, REST in columns)
+        stamp = {topic.timestamp.column} if topic.timestamp and TIME in columns else set()
+        for side in SIDES:
+            frame = _decode_side(frame, topic, side, {*columns, *stamp}, decoding.schemas)
+        frame = _without_errors(frame, topic, decoding.box)
     return frame.select(*(_column(topic, name).alias(name) for name in columns))
 
 
@@ -72,7 +83,7 @@ def _column(topic: TopicSpec, name: str) -> SparkColumn:
         case "$tombstone":
             return F.col("value").isNull()
         case "$id":
-            return _header(ID_HEADER).cast("string")
+            return _event_id()
         case "$headers":
             return _headers()
         case "$rest":
@@ -130,25 +141,80 @@ def _number(data: SparkColumn) -> SparkColumn:
 
 
 def _decode_side(
-    frame: DataFrame, topic: TopicSpec, side: str, wanted: Sequence[Column], rest: bool = False
+    frame: DataFrame, topic: TopicSpec, side: Side, names: Collection[str], schemas: WorkerSchemas | None
 ) -> DataFrame:
-    """Adds a struct of the wanted columns."""
-    if not wanted:
+    """Adds a struct of the named columns, and why it could not be made. A record of a topic that others write is looked
+    at as a whole: whether it is one of the stream must not depend on which columns a query uses."""
+    declared = topic.key if side == "key" else topic.value
+    wanted = [c for c in declared if c.name in names]
+    checked = declared if topic.role == "events" else wanted
+    if not checked:
         return frame
     name, data = (KEY_FIELDS, F.col("key")) if side == "key" else (VALUE_FIELDS, F.col("value"))
-    declared = topic.key if side == "key" else topic.value
     format_ = _format(topic, side)
-    if format_ == "JSON" and (side == "value" or len(declared) > 1):
-        parsed = frame.withColumn(f"{name}.json", json_fields(data.cast("string")))
-        fields = [json_field(column(f"{name}.json"), c).alias(c.name) for c in wanted]
-        return parsed.withColumn(name, F.struct(*fields))
+    if format_ == "JSON" and (len(declared) > 1 or (side == "value" and topic.value_options.wrap_single_value)):
+        return _decode_object(frame, name, data, wanted, checked)
     if format_ == "JSON":
-        fields = [json_value(F.try_parse_json(data.cast("string")), c.type).alias(c.name) for c in wanted]
-        return frame.withColumn(name, F.struct(*fields))
-    if format_ == "KAFKA" and all(isinstance(c.type, Varchar | Bytes | Integer | BigInt) for c in wanted):
-        return frame.withColumn(name, F.struct(*(raw_key(data, c, "KAFKA").alias(c.name) for c in wanted)))
-    codecs = topic_codecs(topic, None)
-    return frame.withColumn(name, by_codec(codecs.key if side == "key" else codecs.value)(data))
+        [only] = declared
+        value = F.try_parse_json(data.cast("string"))
+        return _decode_single(frame, name, data, only, json_value(value, only.type), F.is_variant_null(value))
+    if format_ == "KAFKA" and isinstance(declared[0].type, Varchar | Bytes | Integer | BigInt):
+        [only] = declared
+        return _decode_single(frame, name, data, only, raw_key(data, only, "KAFKA"), F.lit(False))
+    decoded = frame.withColumn(name, decode_by_codec(data, topic, side, schemas))
+    return decoded.withColumn(f"{name}.error", column(name).getField(ERROR))
+
+
+def _decode_object(
+    frame: DataFrame, name: str, data: SparkColumn, wanted: Sequence[Column], checked: Sequence[Column]
+) -> DataFrame:
+    text, fields = data.cast("string"), column(f"{name}.json")
+    parsed = frame.withColumn(f"{name}.json", json_fields(text))
+    no_object = data.isNotNull() & fields.isNull() & (F.trim(text) != "null")
+    error = F.when(no_object, F.lit("a JSON object is expected"))
+    for c in checked:
+        found = field_in_any_case(fields, c.name)
+        misfit = found.isNotNull() & ~F.is_variant_null(found) & json_value(found, c.type).isNull()
+        error = error.when(misfit, F.lit(_misfit(c)))
+    decoded = parsed.withColumn(f"{name}.error", error)
+    if not wanted:
+        return decoded
+    return decoded.withColumn(name, F.struct(*(json_field(fields, c).alias(c.name) for c in wanted)))
+
+
+def _decode_single(
+    frame: DataFrame, name: str, data: SparkColumn, only: Column, value: SparkColumn, null: SparkColumn
+) -> DataFrame:
+    decoded = frame.withColumn(name, F.struct(value.alias(only.name)))
+    there = data.isNotNull() & ~F.coalesce(null, F.lit(False))
+    misfit = there & column(name).getField(only.name).isNull()
+    return decoded.withColumn(f"{name}.error", F.when(misfit, F.lit(_misfit(only))))
+
+
+def _misfit(declared: Column) -> str:
+    return f"`{display_name(declared.name)}` does not fit {declared.type}"
+
+
+def _without_errors(frame: DataFrame, topic: TopicSpec, box: Any) -> DataFrame:
+    """Contract 10: what could not be decoded is in the box, and not in the query."""
+    places = {side: f"{fields}.error" for side, fields in zip(SIDES, (KEY_FIELDS, VALUE_FIELDS), strict=True)}
+    reasons = [F.concat(F.lit(f"{side}: "), column(place)) for side, place in places.items() if place in frame.columns]
+    if not reasons:
+        return frame
+    marked = frame.withColumn(ERROR, F.coalesce(*reasons))
+    kept = column(ERROR).isNull()
+    return marked.filter(kept if box is None else F.when(kept, F.lit(True)).otherwise(_bury(box, topic)))
+
+
+def _bury(box: Any, topic: TopicSpec) -> SparkColumn:
+    """As `DeadLetterBox.java` takes it."""
+    what = [F.lit(topic.name), F.col("partition"), F.col("offset"), column(ERROR), F.col("value"), _event_id()]
+    made: SparkColumn = ClassicColumn(box.bury(*(cast(Any, one)._jc for one in what)))
+    return made
+
+
+def _event_id() -> SparkColumn:
+    return _header(ID_HEADER).cast("string")
 
 
 def _format(topic: TopicSpec, side: str) -> str:
@@ -156,17 +222,3 @@ def _format(topic: TopicSpec, side: str) -> str:
     if side == "value":
         return topic.value_format.upper()
     return "JSON" if topic.key_format.upper() == "KAFKA" and len(topic.key) > 1 else topic.key_format.upper()
-
-
-def by_codec(codec: Codec) -> Callable[[SparkColumn], SparkColumn]:
-    """A codec as a function from bytes to a struct of its columns, run by Spark's Python workers."""
-    types = T.StructType([T.StructField(c.name, spark_type(c.type)) for c in codec.columns])
-
-    def decode(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        for payloads in batches:
-            batch = codec.decode(payloads.cast(pa.binary())).batch
-            yield pa.StructArray.from_arrays(batch.columns, names=batch.schema.names)
-
-    made: Any = F.arrow_udf(decode, types)
-    wrapped: Callable[[SparkColumn], SparkColumn] = made
-    return wrapped

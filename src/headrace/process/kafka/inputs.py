@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.log.base import TopicSpec
+from headrace.log.base import TimestampColumn, TopicSpec
+from headrace.log.codecs.of_source import source_options
 from headrace.process.kafka.checkpoint import last_done, last_planned
 from headrace.process.kafka.decode import decode_topic
 from headrace.process.kafka.place import SOURCE, KafkaPlace
 from headrace.process.kafka.times import NOTE, read_note, times_at
+from headrace.sql.source import Source
 
 Offsets = Mapping[int, int]
 
@@ -36,10 +39,15 @@ class KafkaStreamInputs:
     """Whether results come with time alone: then a batch may have nothing else new."""
     stops: Mapping[str, Offsets] = field(default_factory=dict)
     """By topic: offsets at which a batch has to end."""
+    box: Any = None
+    """Where records go that cannot be decoded (`DeadLetterBox.java`)."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def topic(self, name: str) -> TopicSpec:
         return self.topics(name)
+
+    def declared(self, topic: TopicSpec, source: Source) -> TopicSpec:
+        return declared_topic(topic, source)
 
     @property
     def common_time(self) -> bool:
@@ -49,14 +57,15 @@ class KafkaStreamInputs:
     def read(
         self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None, clock: Sequence[str] = ()
     ) -> DataFrame:
+        decoding = self.place.decoding(topic, self.box)
         if min_lag is not None:
             late = self._load(topic, "late_input", {"role": "late", "minLag": str(min_lag)})
-            return decode_topic(late, topic, columns)
+            return decode_topic(late, topic, columns, decoding=decoding)
         number = next(self.numbers)
         # By their order in the plan; the first has no number.
         name = "input" if number == 1 else f"input_{number}"
         found = self._load(topic, name, {"role": "records", "rank": str(-number)})
-        return decode_topic(found, topic, columns, rank=-number)
+        return decode_topic(found, topic, columns, -number, decoding)
 
     def floor(self, topic: TopicSpec) -> DataFrame:
         """One row a batch, `$floor`: no record's stream time is below it any more."""
@@ -95,6 +104,21 @@ class KafkaStreamInputs:
         return found
 
 
+def declared_topic(topic: TopicSpec, source: Source) -> TopicSpec:
+    """What of a raw topic a stream declares: on Kafka records are bytes anyway, in whatever format is said."""
+    return replace(
+        topic,
+        kind="typed",
+        key=source.key,
+        value=source.value,
+        key_format=source.key_format,
+        value_format=source.value_format,
+        key_options=source_options(source, "key"),
+        value_options=source_options(source, "value"),
+        timestamp=TimestampColumn(source.timestamp, source.timestamp_format) if source.timestamp else None,
+    )
+
+
 def by_partition(numbers: Mapping[int, int]) -> str:
     return json.dumps({str(partition): number for partition, number in numbers.items()})
 
@@ -114,6 +138,9 @@ class KafkaRangeInputs:
     def topic(self, name: str) -> TopicSpec:
         return self.topics(name)
 
+    def declared(self, topic: TopicSpec, source: Source) -> TopicSpec:
+        return declared_topic(topic, source)
+
     @property
     def common_time(self) -> bool:
         """Kafka has no order over topics; an operator makes one."""
@@ -131,7 +158,7 @@ class KafkaRangeInputs:
             reader = reader.option("endingOffsets", self._offsets(topic, self.ends[topic.name], -1))
         if min_lag is not None:
             reader = reader.option("minLag", min_lag)
-        return decode_topic(reader.load(), topic, columns, rank=-next(self.numbers))
+        return decode_topic(reader.load(), topic, columns, -next(self.numbers), self.place.decoding(topic))
 
     def floor(self, topic: TopicSpec) -> None:
         """A batch keeps no state."""

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.config import KafkaSettings
+from headrace.log.base import TopicSpec
 from headrace.log.kafka import KafkaLog
+from headrace.process.kafka.decode import Decoding
+from headrace.process.kafka.schemas import worker_schemas
 
 SOURCE = "headrace-kafka"
 MAX_ROWS = 500_000
@@ -38,6 +41,10 @@ class KafkaPlace:
             # A topic that lost records is an error that says so, not a result that is quietly smaller.
             "failOnDataLoss": "true",
         } | {f"kafka.{name}": value for name, value in java_properties(self.settings, self.password()).items()}
+
+    def decoding(self, topic: TopicSpec, box: Any = None) -> Decoding:
+        """`box` is the query's, for what cannot be decoded."""
+        return Decoding(worker_schemas(self.log, self.password(), topic), box)
 
     def password(self) -> str:
         conf: dict[str, Any] = self.log.connection.conf()

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 from headrace.errors import HeadraceError, QueryFailed
 from headrace.log.base import Route
+from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, DeadLetter, bury
 from headrace.log.kafka import KafkaLog
 from headrace.process.base import QuerySpec
 from headrace.process.kafka.checkpoint import batch_identity, planned_batch
@@ -22,13 +23,14 @@ WriteBatch = Callable[[DataFrame, int], None]
 
 
 def write_batches(
-    log: KafkaLog, spec: QuerySpec, routes: Sequence[Route], stops: Mapping[str, Mapping[int, int]]
+    log: KafkaLog, spec: QuerySpec, routes: Sequence[Route], stops: Mapping[str, Mapping[int, int]], box: Any
 ) -> WriteBatch:
-    """For `foreachBatch`. `stops`: what comes before these offsets, by topic, has its results in the log already."""
+    """For `foreachBatch`. `stops`: what comes before these offsets, by topic, has its results in the log already.
+    `box`: where tasks put what they cannot decode (`DeadLetterBox.java`)."""
 
     def write(frame: DataFrame, number: int) -> None:
         try:
-            _write(log, spec, routes, stops, frame, number)
+            _write(log, spec, routes, stops, box, frame, number)
         except HeadraceError as error:
             # What Python raises passes through the JVM as text; the code is what is looked for there.
             raise QueryFailed(f"{error.code}: {error}") from error
@@ -41,6 +43,7 @@ def _write(
     spec: QuerySpec,
     routes: Sequence[Route],
     stops: Mapping[str, Mapping[int, int]],
+    box: Any,
     frame: DataFrame,
     number: int,
 ) -> None:
@@ -49,13 +52,34 @@ def _write(
         return
     transaction = f"{spec.id}-v{spec.version}-{number}"
     log.abort(transaction)
+    box.clear()
+    tasks = [(0, 0)]
     if _is_known(log, spec, stops, number):
         frame.write.format("noop").mode("overwrite").save()  # for the state alone
         log.stage(transaction, 0, 0, routes, iter(()))
     else:
         table: Any = frame.toArrow()
         log.stage(transaction, 0, 0, routes, iter(table.to_batches()))
-    log.commit(transaction, [(0, 0)], identity)
+        if letters := _letters(spec, box):
+            batch = bury(letters).batch
+            route = Route(DEAD_LETTERS_TOPIC, {name: name for name in batch.schema.names})
+            tasks.append((1, 0))
+            log.stage(transaction, *tasks[-1], [route], iter([batch]))
+    log.commit(transaction, tasks, identity)
+
+
+def _letters(spec: QuerySpec, box: Any) -> list[DeadLetter]:
+    """Once the tasks have run. Their source says which record it was."""
+    return [
+        DeadLetter(
+            one.topic(),
+            one.reason(),
+            f"query {spec.id} {one.partition()}:{one.offset()}",
+            one.id(),
+            bytes(one.payload() or b""),
+        )
+        for one in box.letters()
+    ]
 
 
 def _is_known(log: KafkaLog, spec: QuerySpec, stops: Mapping[str, Mapping[int, int]], number: int) -> bool:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from headrace.config import SparkSettings
 from headrace.log.base import TopicSpec
 from headrace.log.copy.moves import Moves
+from headrace.log.dead_letters import create_dead_letters
 from headrace.process.base import QuerySpec
 from headrace.process.kafka.inputs import KafkaStreamInputs
 from headrace.process.kafka.place import MAX_ROWS, KafkaPlace
@@ -28,6 +29,9 @@ def to_kafka(
     """The writer of the query's results, ready to be started."""
     # A query that was moved here has results up to these offsets already; its state is made again from the records.
     stops = Moves(place.log).queries.get((spec.id, spec.version), {})
+    # Before the query needs it: within a batch's transaction nothing can be made.
+    create_dead_letters(place.log)
+    box = _dead_letter_box(spark)
     inputs = KafkaStreamInputs(
         spark,
         place,
@@ -38,7 +42,13 @@ def to_kafka(
         has_sessions(spec.plan),
         waits_for_time(spec.plan),
         stops,
+        box,
     )
     lowered = lower_query(spec.plan, inputs, spec.late_topic)
-    write = write_batches(place.log, spec, lowered.routes, stops)
+    write = write_batches(place.log, spec, lowered.routes, stops, box)
     return lowered.frame.writeStream.outputMode(lowered.output_mode).foreachBatch(write)
+
+
+def _dead_letter_box(spark: SparkSession) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.dev.headrace.spark.kafka.DeadLetterBox()

@@ -43,6 +43,9 @@ class Inputs(Protocol):
 
     def topic(self, name: str) -> TopicSpec: ...
 
+    def declared(self, topic: TopicSpec, source: Source) -> TopicSpec:
+        """The raw topic as a stream declares it, if `read` can decode it; else as it is."""
+
     @property
     def common_time(self) -> bool:
         """Can `read` give stream times of several topics together?"""
@@ -63,6 +66,8 @@ def lower_scan(
     """Of the source's columns only the `needed` ones: what is not read need not be mapped, copied or planned for."""
     source = node.source
     topic = inputs.topic(source.topic)
+    if topic.kind == "raw":
+        topic = inputs.declared(topic, source)
     keys = source.key if source.kind == "table" else ()
     declared = [column_ for column_ in source.key + source.value if column_.name in needed or column_ in keys]
     bounds = (WINDOW_START, WINDOW_END) if source.window is not None else ()
