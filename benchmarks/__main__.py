@@ -26,6 +26,7 @@ AREAS = {
     "log": "benchmarks.log_bench",
     "produce": "benchmarks.produce_bench",
     "size": "benchmarks.size_bench",
+    "queue": "benchmarks.queue_bench",
     "codec": "benchmarks.codec_bench",
     "kafka": "benchmarks.kafka_bench",
     "http": "benchmarks.http_bench",
