@@ -45,6 +45,8 @@ def test_the_same_records_in_fewer_bytes(tmp_path: Path, codec: Codec, number: i
     ]
     assert same[0] == same[1]
     assert log.offset_at_time("small", 0, 1234) == 1234
+    for columns in (["N"], ["$offset", "USERID"], ["$partition"], ["$headers", "$time"]):
+        assert rows(log, "small", columns) == rows(log, "pageviews", columns)
     log.close()
     log = open_owner(tmp_path / "log")
     assert len(rows(log, "small")) == 3000

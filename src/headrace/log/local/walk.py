@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
+from headrace.log.base import ARRIVAL, OFFSET
 from headrace.log.local.archive import Archive, ArchivedFile, ArchivedFrame, ArchivedPlace
 from headrace.log.local.frame import HAS_OFFSETS, FrameHeader, frame_body
 from headrace.log.local.index import Index
@@ -43,8 +44,16 @@ class SegmentPlace:
     header: FrameHeader
 
     def batch(self, schema: pa.Schema, names: Container[str] | None = None) -> pa.RecordBatch:
-        """Its rows. All columns come at no cost, so `names` is only a hint."""
-        return pa.ipc.read_record_batch(frame_body(self.segment.data, self.position, self.header), schema)
+        """Its rows. Columns come at no cost, so `names` is only a hint; compressed ones do not, so only those named."""
+        body = frame_body(self.segment.data, self.position, self.header)
+        if names is None or not self.header.compression:
+            return pa.ipc.read_record_batch(body, schema)
+        wanted = [number for number, field in enumerate(schema) if field.name in names or field.name == OFFSET]
+        wanted = wanted or [schema.get_field_index(ARRIVAL)]  # a batch without columns would have no rows
+        # Arrow takes such a choice for streams only; one compressed frame more to copy is nothing beside unpacking it.
+        stream = b"".join((schema.serialize(), body))
+        with pa.ipc.open_stream(stream, options=pa.ipc.IpcReadOptions(included_fields=wanted)) as reader:
+            return reader.read_next_batch()
 
 
 Place = SegmentPlace | ArchivedPlace
