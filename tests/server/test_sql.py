@@ -69,6 +69,17 @@ def test_statements_stop_at_the_first_error(people: Running) -> None:
     assert [topic["name"] for topic in people.http.get("/v1/topics").json()["topics"]] == ["one", "pageviews", "users"]
 
 
+def test_a_plan_can_be_drawn(people: Running) -> None:
+    sql = "EXPLAIN SELECT name, COUNT(*) AS n FROM users GROUP BY name EMIT CHANGES;"
+    [result] = people.http.post("/v1/statements", json={"sql": sql}).json()["results"]
+    steps = [result["plan"]]
+    while steps[-1]["inputs"]:
+        steps += steps[-1]["inputs"]
+    assert [step["title"].split()[0] for step in steps] == ["PUSH", "PROJECT", "AGGREGATE", "SCAN"]
+    assert ["by", "NAME"] in steps[2]["details"]
+    assert all(step["title"] in result["text"] for step in steps)
+
+
 def test_variables_are_put_in(people: Running) -> None:
     body = {"sql": "DESCRIBE ${name};", "variables": {"name": "users"}}
     answer = people.http.post("/v1/statements", json=body)
