@@ -30,13 +30,17 @@ class _Drawing:
     def __init__(self, services: Services) -> None:
         self._services = services
         catalog = services.catalog
-        self._queries = [query for query in catalog.queries() if not query.transient]
+        # One version of each is drawn: those being built or kept beside it are on the view's own page.
+        beside = [version.source for version in catalog.beside()]
+        hidden = {source.query for source in beside}
+        self._queries = [query for query in catalog.queries() if not query.transient and query.id not in hidden]
         self._views = {view.name: view for view in catalog.views()}
         self._statuses = {status.id: status for status in services.engine.all()}
         self._engine = services.engine.state()
         self._letters = services.dead_letters.counts()
         # The changelog of a table is drawn as the table, not as a topic beside it.
         changelogs = {view.topic for view in self._views.values() if view.query_id is not None}
+        changelogs |= {source.topic for source in beside if source.query is not None}
         self._topics = [topic for topic in services.log.topics() if not topic.internal and topic.name not in changelogs]
         self._stats = {topic.name: services.log.stats(topic.name) for topic in services.log.topics()}
 
