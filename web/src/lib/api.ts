@@ -5,8 +5,10 @@ import type {
   Answer,
   Completions,
   DeadLetter,
+  Deployment,
   LateRow,
   Overview,
+  PlannedChange,
   Group,
   Query,
   Queue,
@@ -18,6 +20,7 @@ import type {
   StatementResult,
   Topic,
   TopicEvent,
+  Version,
   View,
 } from "./types";
 
@@ -142,6 +145,11 @@ export const api = {
   view: (name: string) => call<View>(`/v1/views/${part(name)}`),
   rows: (name: string, parameters: Record<string, string>) =>
     call<Answer>(`/v1/views/${part(name)}/rows?${new URLSearchParams(parameters)}`),
+  versions: (name: string) => call<{ versions: Version[] }>(`/v1/views/${part(name)}/versions`).then((answer) => answer.versions),
+  deployments: () => call<{ deployments: Deployment[] }>("/v1/deployments").then((answer) => answer.deployments),
+  actOnDeployment: (id: number, action: "pause" | "resume" | "approve" | "cancel") => call<Deployment>(`/v1/deployments/${id}/${action}`, post({})),
+  rollBack: (name: string) => call<Deployment>(`/v1/views/${part(name)}/rollback`, post({})),
+  plan: () => call<{ changes: PlannedChange[] }>("/v1/plan", post({})).then((answer) => answer.changes),
   sources: () => call<{ sources: Source[] }>("/v1/sources").then((answer) => answer.sources),
   pull: (sql: string) => call<Answer>("/v1/query", post({ sql })),
   metrics: () => open("/metrics").then((response) => response.text()),

@@ -272,3 +272,67 @@ export interface Schema {
   schema: string;
   schemaType?: string;
 }
+
+export interface Version {
+  version: number;
+  state: "building" | "caught up" | "serving" | "retired" | "failed";
+  topic: string;
+  query_id: string | null;
+  deployment: number;
+  since_ms: number;
+  kept_until_ms: number | null;
+  rows: number | null;
+  lag: number | null;
+  statement: string;
+}
+
+export interface Build {
+  name: string;
+  query_id: string;
+  state: string;
+  read: number;
+  left: number;
+  rows_per_second: number;
+  seconds_left: number | null;
+}
+
+/** Two versions of a view, compared at the same records. */
+export interface Comparison {
+  view: string;
+  old: number;
+  new: number;
+  cut: number;
+  same: number;
+  changed: number;
+  only_old: number;
+  only_new: number;
+  columns_added: string[];
+  columns_removed: string[];
+  deltas: { column: string; rows: number; total: number; largest: number }[];
+  samples: { key: Record<string, unknown>; old: Record<string, unknown> | null; new: Record<string, unknown> | null; window: { start: number; end: number } | null }[];
+}
+
+export interface Deployment {
+  id: number;
+  stage: "building" | "comparing" | "waiting" | "switching" | "switched" | "cancelled" | "failed" | "rolled back";
+  detail: string;
+  who: string;
+  started_ms: number;
+  changed_ms: number;
+  paused: boolean;
+  items: { name: string; verdict: string; version: number; before: number }[];
+  builds: Build[];
+  comparisons: Comparison[];
+}
+
+/** What a plan would do to one name. */
+export interface PlannedChange {
+  name: string;
+  verdict: string;
+  reason: string;
+  hint: string;
+  dependents: string[];
+  replays: number;
+  seconds: number | null;
+  warnings: string[];
+}
