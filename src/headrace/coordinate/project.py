@@ -64,7 +64,7 @@ class _Pending:
 
 def apply_project(executor: StatementExecutor, project: Project) -> list[AppliedFile]:
     """Run the statements of pipelines/*.sql that the catalog does not have yet. Never raises for what a file says."""
-    functions = _apply_functions(executor, project)
+    functions = apply_functions(executor, project)
     files = [AppliedFile(file.relative_to(project.folder)) for file in project.pipelines]
     pending = [one for applied in files for one in _read(applied, project.folder)]
     pending = _without_doubles(pending)
@@ -83,7 +83,7 @@ def apply_project(executor: StatementExecutor, project: Project) -> list[Applied
     return functions + files
 
 
-def _apply_functions(executor: StatementExecutor, project: Project) -> list[AppliedFile]:
+def apply_functions(executor: StatementExecutor, project: Project) -> list[AppliedFile]:
     """Functions first: statements call them."""
     found = []
     for deployed in deploy_functions(project.folder, executor.catalog, executor.describe):

@@ -20,7 +20,7 @@ from headrace.config import LogSettings, Project, SparkSettings
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.planning import plan_definition, query_spec
-from headrace.coordinate.project import apply_project
+from headrace.coordinate.project import apply_functions, apply_project
 from headrace.coordinate.result import StatementResult
 from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.topics import find_topic
@@ -101,10 +101,11 @@ class Stage:
         self.close()
 
     def _define(self, case: Case) -> None:
-        if case.statements is not None:
+        own = case.statements is not None
+        applied = (apply_functions if own else apply_project)(self.executor, self.project)
+        problems = [problem for one in applied for problem in one.problems]
+        if case.statements is not None and not problems:
             self.executor.execute(case.statements)
-            return
-        problems = [problem for applied in apply_project(self.executor, self.project) for problem in applied.problems]
         if problems:
             raise UsageError("the pipelines cannot be run", detail="\n  ".join(str(problem) for problem in problems))
 
