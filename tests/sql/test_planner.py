@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headrace.errors import SqlError
 from headrace.sql.api import explain, transient_query, validate
 from headrace.sql.plan import Aggregate, Filter, PersistentQuery, PlanNode, Project, Scan, walk
 from headrace.sql.printer import print_expression
@@ -334,3 +335,12 @@ def test_validation_sees_what_statements_before_would_have_made() -> None:
     assert [type(meaning).__name__ for _, meaning in meanings] == [
         "Source", "PersistentQuery", "PersistentQuery", "Source", *["NoneType"] * 4, "tuple",
     ]  # fmt: skip
+
+
+def test_classic_sources_have_a_rowkey() -> None:
+    declared = "CREATE STREAM v (userid VARCHAR, n INT) WITH (KAFKA_TOPIC='v', KEY='userid');"
+    [_, (_, query)] = validate(declared + "CREATE STREAM x AS SELECT ROWKEY AS k, n FROM v WHERE ROWKEY <> 'a';")
+    assert isinstance(query, PersistentQuery)
+    assert [column.name for column in query.sink.key] == ["K"]
+    with pytest.raises(SqlError, match="`rowkey` does not exist"):
+        validate("CREATE STREAM v (userid VARCHAR KEY, n INT); SELECT ROWKEY FROM v;")

@@ -45,7 +45,7 @@ def read_relation(script: Script, relation: Relation, sources: Sources) -> Input
     first = find_source(script, sources, relation.source)
     types = sources.types()
     if not relation.joins:
-        side = _plain_side(first, relation.alias)
+        side = _with_rowkey(_plain_side(first, relation.alias))
         scope = Scope(script, columns_by_name(first.all_columns), (side,), types=types)
         return Input(Scan(first), scope, Key(_references(first, side)), first.kind == "table", first.window)
     taken: set[str] = set()
@@ -61,6 +61,14 @@ def read_relation(script: Script, relation: Relation, sources: Sources) -> Input
 def _plain_side(source: Source, alias: Identifier | None) -> Side:
     names = {column.name: column.name for column in source.all_columns}
     return Side(alias.name if alias else source.name, source, names)
+
+
+def _with_rowkey(side: Side) -> Side:
+    """In classic KSQL every row has its key as ROWKEY, too."""
+    source = side.source
+    if not source.classic or len(source.key) != 1 or "ROWKEY" in side.names:
+        return side
+    return replace(side, names={**side.names, "ROWKEY": source.key[0].name})
 
 
 def _read_side(script: Script, source: Source, written: Identifier, alias: Identifier | None, taken: set[str]) -> Input:
