@@ -148,6 +148,10 @@ class ServerSettings(Settings, frozen=True):
     """Most rows of a pull query's answer."""
     query_bytes: int = 256 * 1024 * 1024
     """Memory that a pull query may hold at once: groups, sorted rows, the smaller side of a join."""
+    engine_records: int = 2_000_000
+    """A pull query about more records of streams than this is answered by the engine, on Spark."""
+    engine_seconds: float = 600.0
+    """Deadline of a pull query that the engine answers."""
     max_push_queries: int = 32
     """Push queries that may run at once."""
 

@@ -15,6 +15,14 @@ TRANSIENT_PREFIX = "_transient."
 """Begins the topics of push queries that run in the engine."""
 
 
+QUESTION_PREFIX = "ASK"
+"""Begins the ids of questions that the engine answers: a SELECT without EMIT, which ends."""
+
+
+def is_question(query_id: str) -> bool:
+    return query_id.startswith(f"{QUESTION_PREFIX}_")
+
+
 def late_topic(query_id: str) -> str:
     return f"_late.{query_id}"
 

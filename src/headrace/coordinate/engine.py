@@ -126,12 +126,14 @@ class Engine:
             spark.stop()
 
     def _serve(self, spark: Any, where: Any, log: Log, reporter: Reporter) -> None:
+        from headrace.process.ask.jobs import Jobs
         from headrace.process.runner import SparkQueryRunner
 
         settings = self._project.settings.spark
         runner = SparkQueryRunner(spark, where, settings, self._clock, log)
         catalog = Catalog(log)
-        self._reconciler = Reconciler(catalog, runner, self._project.checkpoints_folder, self._clock)
+        jobs = Jobs(spark, where, log, self._clock)
+        self._reconciler = Reconciler(catalog, runner, self._project.checkpoints_folder, self._clock, jobs)
         try:
             sweep_checkpoints(catalog, self._project.checkpoints_folder)
             self._reconciler.reconcile()
@@ -146,6 +148,7 @@ class Engine:
         finally:
             reporter.say("stopping")
             self._cut_off_later()
+            jobs.close()
             runner.close()
 
     def _refresh(self, catalog: Catalog) -> bool:

@@ -17,6 +17,7 @@ from headrace.functions.describe import METHODS
 from headrace.functions.direct import PythonFunction
 from headrace.functions.files import FOLDER, Described, FunctionFile, Problem, SignatureText, helpers_of
 from headrace.sql.api import python_functions
+from headrace.sql.ask_plan import AskQuery
 from headrace.sql.create_function import (
     check_drop_function,
     check_new_function,
@@ -32,7 +33,7 @@ from headrace.types import display_name
 DescribeFile = Callable[[FunctionFile], tuple[FunctionFile, tuple[Problem, ...]]]
 
 
-def used_files(plan: PersistentQuery) -> tuple[FunctionFile, ...]:
+def used_files(plan: PersistentQuery | AskQuery) -> tuple[FunctionFile, ...]:
     """The files that a plan's functions are from, each once."""
     prepared = [function.prepare for _, function in sorted(python_functions(plan).items())]
     return tuple(dict.fromkeys(one.file for one in prepared if isinstance(one, PythonFunction)))

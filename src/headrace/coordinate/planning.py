@@ -11,10 +11,11 @@ from headrace.coordinate.catalog import Catalog
 from headrace.errors import HeadraceError, QueryFailed
 from headrace.functions.files import FunctionFile
 from headrace.functions.signatures import all_functions
-from headrace.process.base import QuerySpec
+from headrace.process.base import JobSpec, QuerySpec
 from headrace.sql.api import function_versions, parse, plan_insert_select, plan_query, plan_select
 from headrace.sql.functions.function import Function
 from headrace.sql.plan import PersistentQuery, Project, PushQuery, may_be_late
+from headrace.sql.planner import plan_as_question
 from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect, InsertSelect, SelectStatement
 from headrace.types import DataType
@@ -76,7 +77,8 @@ def plan_definition(query: QueryDefinition, catalog: Catalog) -> PersistentQuery
         return plan_insert_select(statement, sources)
     assert isinstance(statement, SelectStatement)
     push = plan_select(statement, sources)
-    assert isinstance(push, PushQuery)
+    if not isinstance(push, PushQuery):
+        raise QueryFailed(f"`{query.id}` is a question, not a query that runs on")
     return PersistentQuery(sink, push.root, push.emit, every_ms=push.every_ms)
 
 
@@ -101,6 +103,15 @@ def query_spec(query: QueryDefinition, catalog: Catalog, checkpoints: Path) -> Q
         rows_per_second=query.rows_per_second,
         until=query.until,
     )
+
+
+def question_spec(query: QueryDefinition, catalog: Catalog, limit: int) -> JobSpec:
+    """A question for the engine: what it asks, and where its rows go."""
+    [statement] = parse(query.statement)
+    sink = catalog.source_at(query.sink, query.sink_topic) or catalog.source(query.sink)
+    if sink is None or not isinstance(statement, SelectStatement):
+        raise QueryFailed(f"question `{query.id}` is gone")
+    return JobSpec(query.id, plan_as_question(statement, pinned_sources(query, catalog)), sink, limit)
 
 
 def checkpoint_name(query: QueryDefinition) -> str:

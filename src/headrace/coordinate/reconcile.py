@@ -7,21 +7,39 @@ import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from headrace.clock import Clock
-from headrace.coordinate.base import QueryDefinition
+from headrace.coordinate.base import QueryDefinition, is_question
 from headrace.coordinate.catalog import Catalog, query_number
-from headrace.coordinate.planning import checkpoint_name, query_spec
+from headrace.coordinate.planning import checkpoint_name, query_spec, question_spec
 from headrace.errors import HeadraceError
-from headrace.process.base import QueryError, QueryRunner, QueryStatus
+from headrace.process.base import JobSpec, QueryError, QueryRunner, QueryStatus
 
 logger = logging.getLogger("headrace.engine")
+
+MOST_ANSWERED = 1_000_001
+"""Rows of a question's answer: one more than anybody is given, to know whether there are more."""
+
+
+class Answering(Protocol):
+    """Who answers questions: `process.ask.jobs.Jobs`."""
+
+    def start(self, spec: JobSpec) -> None: ...
+
+    def forget(self, query_id: str) -> None: ...
+
+    def statuses(self) -> list[QueryStatus]: ...
 
 
 class Reconciler:
     """One thread calls `reconcile`; any may ask for `statuses`."""
 
-    def __init__(self, catalog: Catalog, runner: QueryRunner, checkpoints: Path, clock: Clock) -> None:
+    def __init__(
+        self, catalog: Catalog, runner: QueryRunner, checkpoints: Path, clock: Clock, jobs: Answering | None = None
+    ) -> None:
+        self._jobs = jobs
+        self._asked: set[str] = set()
         self._catalog = catalog
         self._runner = runner
         self._checkpoints = checkpoints
@@ -34,8 +52,8 @@ class Reconciler:
 
     def reconcile(self) -> bool:
         """Start what is missing, stop what is not wanted, forget what is gone. True if anything was done."""
-        wanted = {query.id: query for query in self._catalog.queries()}
-        done = False
+        wanted = {query.id: query for query in self._catalog.queries() if not is_question(query.id)}
+        done = self._reconcile_questions()
         for query_id, known in list(self._known.items()):
             query = wanted.get(query_id)
             if query is None:
@@ -55,11 +73,31 @@ class Reconciler:
                 done = True
         return done
 
+    def _reconcile_questions(self) -> bool:
+        """A question that is dropped is cancelled, whether it is answered or not."""
+        if self._jobs is None:
+            return False
+        asked = {query.id: query for query in self._catalog.queries() if is_question(query.id)}
+        gone = [query_id for query_id in self._asked if query_id not in asked]
+        new = [query for query_id, query in asked.items() if query_id not in self._asked]
+        for query_id in gone:
+            self._asked.discard(query_id)
+            self._jobs.forget(query_id)
+            with self._lock:
+                self._refused.pop(query_id, None)
+        for query in new:
+            self._asked.add(query.id)
+            try:
+                self._jobs.start(question_spec(query, self._catalog, MOST_ANSWERED))
+            except HeadraceError as error:
+                self._refuse(query, error)
+        return bool(gone or new)
+
     def statuses(self) -> list[QueryStatus]:
         with self._lock:
             refused = list(self._refused.values())
             stopped = {query.id for query in self._known.values() if query.wanted == "stopped"}
-        found = self._runner.statuses()
+        found = self._runner.statuses() + (self._jobs.statuses() if self._jobs is not None else [])
         running = {status.id for status in found}
         return found + [s for s in refused if s.id not in running and s.id not in stopped]
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from headrace.clock import Clock
 from headrace.config import ProjectSettings
-from headrace.coordinate.base import TRANSIENT_PREFIX, QueryDefinition, ViewDefinition, late_topic
+from headrace.coordinate.base import QUESTION_PREFIX, TRANSIENT_PREFIX, QueryDefinition, ViewDefinition, late_topic
 from headrace.coordinate.catalog import BUILT_IN, Catalog, create_internal_topics
 from headrace.coordinate.definitions import drop_text, query_hint, same_definition, substitute
 from headrace.coordinate.events import (
@@ -58,6 +58,7 @@ from headrace.sql.api import (
     source_from,
     transient_query,
 )
+from headrace.sql.ask_plan import AskQuery
 from headrace.sql.plan import PersistentQuery, PushQuery, may_be_late
 from headrace.sql.script import did_you_mean
 from headrace.sql.source import Source
@@ -81,7 +82,7 @@ from headrace.sql.statements import (
     Statement,
     Terminate,
 )
-from headrace.types import display_name
+from headrace.types import Column, display_name
 from headrace.views.versions import Version
 
 __all__ = ["StatementExecutor", "StatementResult"]
@@ -310,6 +311,29 @@ class StatementExecutor:
             plan = replace(plan, sink=replace(plan.sink, topic=TRANSIENT_PREFIX + query_id))
             self._log.create_topic(sink_spec(plan.sink))
             self._catalog.append(self._created(plan, query_id, sql_text, transient=True))
+            return self._query(query_id)
+
+    def start_question(self, ask: AskQuery, sql_text: str) -> QueryDefinition:
+        """Let the engine answer a SELECT without EMIT. Its rows are on the topic of the source `definition.sink`, in
+        order, once it has stopped; whoever asked drops it then."""
+        with self._lock:
+            query_id = self._next_id(QUESTION_PREFIX, "_".join(source.name for source in ask.inputs))
+            # Names nobody else has: an answer may have columns that are called like those every source has.
+            columns = tuple(Column(f"C{place}", column.type) for place, column in enumerate(ask.columns))
+            sink = Source(query_id, "stream", TRANSIENT_PREFIX + query_id, (), columns)
+            self._log.create_topic(sink_spec(sink))
+            definition = QueryDefinition(
+                id=query_id,
+                version=1,
+                statement=sql_text,
+                sink=sink.name,
+                sources=tuple(source.name for source in ask.inputs),
+                transient=True,
+                created_ms=self._clock.now_ms(),
+                functions=used_files(ask),
+            )
+            created = SourceCreated(replace(sink, statement=sql_text, query=query_id))
+            self._catalog.append([created, QueryCreated(definition)])
             return self._query(query_id)
 
     def drop_transient(self, query_id: str) -> None:

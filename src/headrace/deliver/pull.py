@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from operator import itemgetter
@@ -50,6 +50,12 @@ def pull(
     """At most `max_rows` rows; `truncated` if there are more. `DeadlineExceeded` after `deadline_s` seconds."""
     started = time.monotonic()
     found = pull_rows(delivery, query, deadline_s, max_rows, max_bytes)
+    answer = answer_of(found)
+    return replace(answer, took_ms=(time.monotonic() - started) * 1000)
+
+
+def answer_of(found: Pulled, took_ms: float = 0.0) -> Answer:
+    """As JSON has it."""
     alone = found.reads[0] if len(found.reads) == 1 else None
     return Answer(
         columns=found.columns,
@@ -58,7 +64,7 @@ def pull(
         version=alone.version if alone is not None else None,
         position=alone.position if alone is not None else None,
         truncated=found.truncated,
-        took_ms=(time.monotonic() - started) * 1000,
+        took_ms=took_ms,
         reads=found.reads,
     )
 

@@ -15,7 +15,9 @@ from typing import Literal
 
 import msgspec
 
+from headrace.sql.ask_plan import AskQuery
 from headrace.sql.plan import PersistentQuery
+from headrace.sql.source import Source
 from headrace.types import BIGINT, VARCHAR, Column
 
 # The late ledger of a windowed query, `_late.<query id>`: what came too late, and for which window.
@@ -48,6 +50,17 @@ class QuerySpec:
     """How much it may read; 0 is as much as it can."""
     until: int | None = None
     """The arrival number it must not read beyond. It rests there."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """A question for the engine. `sink` has a column for each of the answer's, in order; at most `limit` rows are
+    written to its topic, which exists already."""
+
+    id: str
+    query: AskQuery
+    sink: Source
+    limit: int
 
 
 class QueryError(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.coordinate.base import QueryDefinition, late_topic
+from headrace.coordinate.base import QueryDefinition, is_question, late_topic
 from headrace.coordinate.planning import plan_definition
 from headrace.errors import HeadraceError, NotFound
 from headrace.log.base import TIME, Log
@@ -64,7 +64,7 @@ def window_model(window: Window | None) -> WindowModel | None:
 
 
 async def list_queries(request: Request, services: Services) -> Response:
-    found = [query for query in services.catalog.queries() if not query.transient]
+    found = [query for query in services.catalog.queries() if not query.transient or is_question(query.id)]
     return json_response(Queries([QueryModel(**query_fields(query, services)) for query in found]))
 
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from headrace.coordinate.catalog import Catalog
 from headrace.deliver.base import Answer
 from headrace.deliver.ids import id_after
-from headrace.deliver.pull import pull, pull_rows
+from headrace.deliver.pull import answer_of, pull, pull_rows
 from headrace.deliver.tables import stream_bytes, to_table
 from headrace.errors import UsageError
 from headrace.server.answers import LargeAnswer
@@ -19,6 +19,7 @@ from headrace.server.errors import json_response
 from headrace.server.ksql.requests import from_beginning
 from headrace.server.models import ColumnModel, QueryAnswer, QueryRequest, ReadModel, Through
 from headrace.server.parameters import body_of
+from headrace.server.questions import ask_engine, is_for_engine
 from headrace.server.records import ARROW
 from headrace.server.services import Services
 from headrace.server.sse import stream
@@ -76,6 +77,8 @@ async def run_query(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, QueryRequest)
     plan = await request.app.state.plans.plan(wanted.sql, services)
     if not isinstance(plan, PushQuery):
+        if isinstance(plan, AskQuery) and await is_for_engine(services, plan):
+            return await _from_engine(request, services, plan, wanted)
         if ARROW in request.headers.get("accept", ""):
             return await _arrow(services, plan, wanted)
         return json_response(await pull_plan(services, plan, wanted.limit, wanted.deadline_ms))
@@ -103,14 +106,34 @@ def _seconds(services: Services, deadline_ms: int | None) -> float:
 async def _arrow(services: Services, plan: PullQuery | AskQuery, wanted: QueryRequest) -> Response:
     """The same as an Arrow stream: more rows fit, and nothing has to be made text."""
     server = services.project.settings.server
-    rows = server.query_rows if wanted.limit is None else min(ARROW_ROWS, wanted.limit)
+    rows = _arrow_rows(services, wanted)
 
     def answer() -> tuple[bytes, bool]:
         seconds = _seconds(services, wanted.deadline_ms)
         found = pull_rows(services.delivery, plan, seconds, rows, server.query_bytes)
         return stream_bytes(to_table(found.columns, found.rows)), found.truncated
 
-    body, truncated = await services.run_query(answer)
+    return _arrow_answer(services, *await services.run_query(answer))
+
+
+def _arrow_rows(services: Services, wanted: QueryRequest) -> int:
+    return services.project.settings.server.query_rows if wanted.limit is None else min(ARROW_ROWS, wanted.limit)
+
+
+async def _from_engine(request: Request, services: Services, plan: AskQuery, wanted: QueryRequest) -> Response:
+    """The same answer, when it would take the server too long. The client may leave meanwhile."""
+    started, arrow = services.clock.monotonic(), ARROW in request.headers.get("accept", "")
+    most = services.project.settings.server.query_rows
+    rows = _arrow_rows(services, wanted) if arrow else most if wanted.limit is None else min(most, wanted.limit)
+    found = await ask_engine(services, plan, wanted.sql, rows, request.is_disconnected)
+    if arrow:
+        body = await services.run(lambda: stream_bytes(to_table(found.columns, found.rows)))
+        return _arrow_answer(services, body, found.truncated)
+    answer = await services.run(answer_of, found, (services.clock.monotonic() - started) * 1000)
+    return json_response(answer_model(answer, services))
+
+
+def _arrow_answer(services: Services, body: bytes, truncated: bool) -> Response:
     return LargeAnswer(body, services.answers, ARROW, {TRUNCATED: "true" if truncated else "false"})
 
 

@@ -1,0 +1,135 @@
+"""Questions that the engine answers: one thread and one group of Spark jobs each, the rows appended to a topic.
+
+What reads a bounded range needs no checkpoint and no second try: a question that fails says why, and one whose asker
+has gone is cancelled.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import inheritable_thread_target
+from pyspark.sql import SparkSession
+
+from headrace.clock import Clock
+from headrace.errors import HeadraceError
+from headrace.log.base import Append, Log
+from headrace.log.schema import arrow_type
+from headrace.process.ask.frame import ask_frame
+from headrace.process.base import JobSpec, QueryError, QueryState, QueryStatus
+from headrace.process.session import query_session
+from headrace.sql.source import Source
+
+if TYPE_CHECKING:
+    from headrace.process.kafka.place import KafkaPlace
+
+AT_ONCE = 2
+"""Further ones wait: questions must not starve the queries that run on."""
+ROWS_PER_APPEND = 50_000
+
+
+@dataclass(slots=True)
+class _Job:
+    spec: JobSpec
+    started_ms: int
+    state: QueryState = "starting"
+    rows: int = 0
+    done: bool = False
+    cancelled: bool = False
+    error: QueryError | None = None
+
+
+class Jobs:
+    """All questions being answered. A finished one is `stopped` with batch 0, until it is forgotten."""
+
+    def __init__(self, spark: SparkSession, where: Path | KafkaPlace, log: Log, clock: Clock) -> None:
+        self._spark, self._where, self._log, self._clock = query_session(spark), where, log, clock
+        self._jobs: dict[str, _Job] = {}
+        self._lock = threading.Lock()
+        self._turn = threading.Semaphore(AT_ONCE)
+
+    def start(self, spec: JobSpec) -> None:
+        job = _Job(spec, self._clock.now_ms())
+        with self._lock:
+            self._jobs[spec.id] = job
+        work = inheritable_thread_target(self._spark)(self._run)
+        threading.Thread(target=work, args=(job,), name=f"headrace-{spec.id}", daemon=True).start()
+
+    def known(self) -> list[str]:
+        with self._lock:
+            return list(self._jobs)
+
+    def forget(self, query_id: str) -> None:
+        with self._lock:
+            job = self._jobs.pop(query_id, None)
+        if job is not None and not job.done:
+            job.cancelled = True
+            self._spark.sparkContext.cancelJobGroup(query_id)
+
+    def close(self) -> None:
+        for query_id in self.known():
+            self.forget(query_id)
+
+    def statuses(self) -> list[QueryStatus]:
+        """`rows` are tasks of Spark that are done, `lag` those that are known to be left."""
+        with self._lock:
+            jobs = list(self._jobs.values())
+        return [self._status(job) for job in jobs]
+
+    def _status(self, job: _Job) -> QueryStatus:
+        done, left = (0, 0) if job.done else self._tasks(job.spec.id)
+        return QueryStatus(
+            id=job.spec.id,
+            state=job.state,
+            batch=0 if job.done and job.error is None else -1,
+            rows=done,
+            lag=left,
+            changed_rows=job.rows,
+            last_error=job.error,
+            started_ms=job.started_ms,
+            updated_ms=self._clock.now_ms(),
+        )
+
+    def _tasks(self, group: str) -> tuple[int, int]:
+        tracker = self._spark.sparkContext.statusTracker()
+        done = left = 0
+        for job in tracker.getJobIdsForGroup(group):
+            info = tracker.getJobInfo(job)
+            for stage in info.stageIds if info is not None else ():
+                found = tracker.getStageInfo(stage)
+                if found is not None:
+                    done += found.numCompletedTasks
+                    left += found.numTasks - found.numCompletedTasks
+        return done, left
+
+    def _run(self, job: _Job) -> None:
+        spec = job.spec
+        try:
+            with self._turn:
+                if job.cancelled:
+                    return
+                job.state = "running"
+                self._spark.sparkContext.setJobGroup(spec.id, spec.id, interruptOnCancel=True)
+                self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", spec.id)
+                answer = ask_frame(self._spark, self._where, self._log, spec.query).limit(spec.limit).toArrow()
+                for batch in _batches(answer, spec.sink):
+                    self._log.append([Append(spec.sink.topic, batch, 0)]).result()
+                    job.rows += batch.num_rows
+            job.state = "stopped"
+        except Exception as error:
+            message = error.message if isinstance(error, HeadraceError) else f"Spark says: {str(error).splitlines()[0]}"
+            job.error, job.state = QueryError(message, self._clock.now_ms()), "failed"
+        finally:
+            job.done = True
+
+
+def _batches(answer: pa.Table, sink: Source) -> Iterator[pa.RecordBatch]:
+    """In the order of the answer, with the topic's columns."""
+    schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in sink.value])
+    named = answer.rename_columns(schema.names).cast(schema)
+    yield from named.to_batches(max_chunksize=ROWS_PER_APPEND)
