@@ -32,6 +32,7 @@ AREAS = {
     "http": "benchmarks.http_bench",
     "collect": "benchmarks.collect_bench",
     "pull": "benchmarks.pull_bench",
+    "why": "benchmarks.why_bench",
     "spark": "benchmarks.spark_bench",
     "kafka_spark": "benchmarks.kafka_spark_bench",
     "process": "benchmarks.process_bench",

@@ -36,4 +36,4 @@ def source_subject(catalog: Catalog, name: str) -> Subject | None:
         return None
     view = catalog.view(name)
     version = view.version if view is not None else query.version
-    return Subject(source, version, plan_definition(query, catalog), query.id, query.version)
+    return Subject(source, version, plan_definition(query, catalog), query.id, query.version, query.starts)

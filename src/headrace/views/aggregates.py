@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.sql.evaluate import compile_expression
 from headrace.sql.expressions import Call
-from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions import steps_of
 from headrace.sql.functions.function import Steps
 from headrace.sql.plan import Aggregate, Named, primary_key
 from headrace.sql.source import Window
@@ -160,7 +160,7 @@ def aggregate_rows(named: Named, rows: Sequence[Traced]) -> Any:
 
 
 def _steps(call: Call) -> Steps:
-    steps = FUNCTIONS[call.name].steps
+    steps = steps_of(call)
     assert steps is not None
     return steps
 

@@ -172,7 +172,7 @@ def _recomputed(
         for at, offsets in admitted_late(log, subject, revision).items():
             late.setdefault(at, set()).update(offsets)
     admitted = {at: sorted(offsets) for at, offsets in late.items()}
-    reader = Reader(log, served.cut, admitted, deadline=deadline)
+    reader = Reader(log, served.cut, admitted, deadline=deadline, starts=subject.starts)
     keys = None if whole else frozenset(_key(subject, row) for row in rows)
     question = Question(subject.query, window=window, keys=keys)
     found = {_key(subject, row.values): row for row in answer(Evaluation(reader), question)}

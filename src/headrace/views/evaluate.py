@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.sql.evaluate import compile_expression
 from headrace.sql.expressions import ColumnRef
-from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions import function_of
 from headrace.sql.plan import (
     Aggregate,
     Filter,
@@ -119,7 +119,9 @@ def _flattened(node: FlatMap, rows: list[Traced]) -> list[Traced]:
 
 def _list_of(call: Any) -> Callable[[Any], list[Any]]:
     arguments = [compile_expression(argument) for argument in call.arguments]
-    evaluate = FUNCTIONS[call.name].evaluate
+    function = function_of(call)
+    assert function is not None
+    evaluate = function.evaluate
 
     def rows_of(values: Any) -> list[Any]:
         try:

@@ -68,7 +68,7 @@ def _reproduced(
     cut, found = origin.arrival, None
     late = admitted_late(log, subject, row_revision(revisions, subject, origin.values, origin.window))
     for _ in range(TRIES):
-        again = _computed(subject, origin, Reader(log, cut, late, deadline=deadline))
+        again = _computed(subject, origin, Reader(log, cut, late, deadline=deadline, starts=subject.starts))
         if again is None:
             break
         found = found or again

@@ -58,6 +58,8 @@ class Reader:
     """Instead of everything."""
     deadline: float | None = None
     """Monotonic seconds."""
+    starts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """By topic and partition: where the query began to read, if not at the beginning."""
     looked_at: int = 0
     missing: set[str] = field(default_factory=set)
     """Topics that no longer hold everything that had to be read."""
@@ -124,10 +126,11 @@ class Reader:
         if self.only is not None:
             yield from self._chosen(topic, number, self.only.get((topic, number), ()), columns, ends)
             return
-        start = ends.start
+        begun = self.starts.get(topic, {}).get(number, 0)
+        start = max(begun, ends.start)
         if wanted.since is not None:
             start = max(start, self.log.offset_at_time(topic, number, wanted.since))
-        if start == ends.start > 0:
+        if start == ends.start > begun:
             self.missing.add(topic)
         if start < ends.end:
             yield from self._until(self.log.read(topic, number, start, ends.end, columns), wanted.closes)

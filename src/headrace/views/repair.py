@@ -134,7 +134,7 @@ class _Repair:
             return
         session = self.window.kind == "session"
         served = self._served(keys, None if session else bounds)
-        reader = Reader(self.log, served.cut, late=places)
+        reader = Reader(self.log, served.cut, late=places, starts=self.subject.starts)
         question = Question(self.subject.query, window=None if session else bounds, keys=keys)
         rows = answer(Evaluation(reader), question)
         if reader.missing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -33,6 +33,8 @@ class Subject:
     query_id: str | None = None
     """None for a table over a topic."""
     query_version: int = 1
+    starts: Mapping[str, Mapping[int, int]] = field(default_factory=dict, compare=False, hash=False)
+    """Where the query began to read, if not at the beginning."""
 
     @property
     def late_topic(self) -> str | None:

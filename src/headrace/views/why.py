@@ -101,7 +101,9 @@ def why(
     row = next(iter(served.rows), None)
     asked = tuple(hashable(key[column.name]) for column in subject.source.key)
     revision = row_revision(revisions, subject, key, window)
-    reader = Reader(log, served.cut, admitted_late(log, subject, revision), deadline=started + seconds)
+    reader = Reader(
+        log, served.cut, admitted_late(log, subject, revision), deadline=started + seconds, starts=subject.starts
+    )
     found = answer(Evaluation(reader), Question(subject.query, asked, window))
     again = found[-1] if found else None
     counted = revision.ledger if revision is not None else 0
