@@ -3,13 +3,14 @@
 import { session } from "./session.svelte";
 import type {
   Answer,
+  Check,
   Completions,
   DeadLetter,
   Deployment,
+  Group,
   LateRow,
   Overview,
   PlannedChange,
-  Group,
   Query,
   Queue,
   RatesHistory,
@@ -22,6 +23,7 @@ import type {
   TopicEvent,
   Version,
   View,
+  Why,
 } from "./types";
 
 export interface ErrorBody {
@@ -143,6 +145,8 @@ export const api = {
     call<{ late: LateRow[]; total: number }>(`/v1/queries/${part(id)}/late?limit=${limit}`),
   views: () => call<{ views: View[] }>("/v1/views").then((answer) => answer.views),
   view: (name: string) => call<View>(`/v1/views/${part(name)}`),
+  why: (name: string, parameters: Record<string, string>) => call<Why>(`/v1/views/${part(name)}/why?${new URLSearchParams(parameters)}`),
+  check: (name: string) => call<Check>(`/v1/views/${part(name)}/check`),
   rows: (name: string, parameters: Record<string, string>) =>
     call<Answer>(`/v1/views/${part(name)}/rows?${new URLSearchParams(parameters)}`),
   versions: (name: string) => call<{ versions: Version[] }>(`/v1/views/${part(name)}/versions`).then((answer) => answer.versions),

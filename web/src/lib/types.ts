@@ -136,6 +136,54 @@ export interface View {
   rate: number;
 }
 
+export interface Bounds {
+  start_ms: number;
+  end_ms: number;
+}
+
+/** A record that a row is made of; `below` says what a record that a query wrote is made of. */
+export interface MadeOf {
+  source: string;
+  topic: string;
+  partition: number;
+  offset: number;
+  arrival: number;
+  time_ms: number;
+  value: Record<string, Value>;
+  below?: { query_id: string; records: number; newest: MadeOf[]; same: boolean };
+}
+
+export interface Why {
+  view: string;
+  version: number;
+  key: Record<string, Value>;
+  window: Bounds | null;
+  row: Record<string, Value> | null;
+  recomputed: Record<string, Value> | null;
+  verdict: "equal" | "different" | "unknown";
+  differs: string[];
+  records: number;
+  page: MadeOf[];
+  late: { topic: string; partition: number | null; offset: number | null; time_ms: number; late_by_ms: number; row: Record<string, Value> }[];
+  late_total: number;
+  dead: { offset: number; time_ms: number; topic: string; reason: string; text: string }[];
+  dead_total: number;
+  through: { arrival: number; inputs: Record<string, Record<string, number>> };
+  looked_at: number;
+  missing: string[];
+  took_ms: number;
+  revision: { old: Record<string, Value> | null; late: number; time_ms: number } | null;
+}
+
+export interface Check {
+  view: string;
+  rows: number;
+  drifted: number;
+  skipped: number;
+  last_ms: number;
+  drift: { key: Record<string, Value>; window: Bounds | null; served: Record<string, Value> | null; recomputed: Record<string, Value> | null; time_ms: number }[];
+}
+
 export interface Answer {
   columns: Column[];
   rows: Value[][];
