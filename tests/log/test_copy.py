@@ -16,7 +16,7 @@ import pytest
 from headrace.clock import SystemClock
 from headrace.config import LogSettings
 from headrace.coordinate.catalog import create_internal_topics
-from headrace.coordinate.move import move_to_kafka
+from headrace.coordinate.move import move_to_kafka, move_to_local
 from headrace.errors import Conflict
 from headrace.log.base import Append, Log, TopicPartition, TopicSpec
 from headrace.log.copy.moves import Moves, PartitionMoves, Run
@@ -146,6 +146,69 @@ def test_everything_once_however_often_it_is_interrupted(
         arrivals = [arrival for part in old for arrival in part.batch.column("$arrival").to_pylist()]
         new = [*places(there, "counts", number), places(there, "counts", number)[-1] + 1] if arrivals else []
         assert [moves.partition("counts", number).after_arrival(at) for at in arrivals] == new[1:]
+
+
+def test_there_and_back_in_the_order_of_time(
+    local: LocalLog, there: KafkaLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.log.copy.copier.CHUNK_ROWS", 9)
+    chance = random.Random(9)
+    fill(local, chance, 10)
+    local.reset_group("readers", {TopicPartition("views", 0): 3})
+    move_to_kafka(local, there, nothing)
+    # Kafka takes an event id twice, the local log once.
+    again = pa.record_batch({"USERID": ["a"], "PAGEID": ["/again"], "$time": [10**12], "$id": ["3-0"]})
+    there.append([Append("views", again, 0), Append("views", again, 0)]).result()
+    back = LocalLog(tmp_path / "back", LogSettings(linger_ms=0, min_free_bytes=0), SystemClock())
+    try:
+        chunks = 0
+
+        def cut_off(done: int, total: int) -> None:
+            nonlocal chunks
+            chunks += 1
+            if chunks in (2, 4):
+                raise Killed
+
+        for _ in range(2):
+            with pytest.raises(Killed):
+                move_to_local(there, back, tmp_path, cut_off)
+        move_to_local(there, back, tmp_path, nothing)
+        assert move_to_local(there, back, tmp_path, nothing).records == 0
+        for topic in ("views", "counts", "bytes"):
+            kept = [[row for row in part if row.get("PAGEID") != "/again"] for part in records(there, topic)]
+            assert records(back, topic) == kept
+        moves = Moves(back)
+        for topic in ("views", "counts", "bytes"):
+            for number, ends in enumerate(back.snapshot().ends[topic]):
+                old = places(there, topic, number)
+                new = [moves.partition(topic, number).offset(at) for at in old]
+                assert new == [min(place, ends.end) for place in range(len(old))]
+        [offset] = [one for one in back.group("readers").offsets if one.at == TopicPartition("views", 0)]
+        assert offset.committed == 3
+    finally:
+        back.close()
+
+
+def test_records_of_all_partitions_come_in_order_of_time(there: KafkaLog, tmp_path: Path) -> None:
+    """So that what was not late is not late there, and a join sees what it saw."""
+    for name in ("one", "two"):
+        there.create_topic(TopicSpec(name, value=(Column("N", BIGINT),), partitions=2))
+    for number in range(40):
+        batch = pa.record_batch({"N": pa.array([number], pa.int64()), "$time": pa.array([1000 + number])})
+        there.append([Append(("one", "two")[number % 2], batch, number // 2 % 2)]).result()
+    back = LocalLog(tmp_path / "back", LogSettings(linger_ms=0, min_free_bytes=0), SystemClock())
+    try:
+        move_to_local(there, back, tmp_path, nothing)
+        found = [
+            (row["$arrival"], row["N"])
+            for name in ("one", "two")
+            for number in range(2)
+            for part in back.read(name, number, 0)
+            for row in part.batch.to_pylist()
+        ]
+        assert [n for _, n in sorted(found)] == list(range(40))
+    finally:
+        back.close()
 
 
 def test_groups_go_on_where_they_were(local: LocalLog, there: KafkaLog) -> None:

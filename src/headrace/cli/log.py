@@ -227,36 +227,49 @@ def _row(part: PartitionStatistics) -> list[Any]:
 
 @app.command(epilog="Example:  headrace log copy --to kafka")
 def copy(
-    to: Annotated[str, typer.Option("--to", help="Where to: `kafka`, as [log.kafka] in headrace.toml says.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help="Where to: `kafka`, as [log.kafka] in headrace.toml says, or `local`, a new log here.",
+        ),
+    ],
     project: ProjectOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Copy all topics, groups and queues, and note where everything is now, so that views, queries, groups and feeds
     continue where they were. Interrupted, or with more to copy, it goes on when called again."""
-    if to != "kafka":
-        raise UsageError(f"a log cannot be copied to `{to}`", hint="--to kafka")
+    if to not in ("kafka", "local"):
+        raise UsageError(f"a log cannot be copied to `{to}`", hint="--to kafka or --to local")
     from headrace.clock import SystemClock
-    from headrace.coordinate.move import move_to_kafka, require_local
+    from headrace.coordinate.move import move_to_kafka, move_to_local, require_backend
     from headrace.log.local.open import open_log
     from headrace.log.open import open_kafka_log
+    from headrace.log.registry.schemas import RegistrySchemas
 
     found = open_project(project)
-    require_local(found)
-    source = open_log(found.log_folder, found.settings.log, SystemClock())
+    require_backend(found, "local" if to == "kafka" else "kafka")
+    local = open_log(found.log_folder, found.settings.log, SystemClock())
     try:
-        target = open_kafka_log(found, SystemClock())
+        kafka = open_kafka_log(found, SystemClock())
+        kafka.schemas, local.schemas = RegistrySchemas.of_log(kafka), RegistrySchemas.of_log(local)
         try:
             with _copy_progress() as progress:
-                moved = move_to_kafka(source, target, progress)
+                if to == "kafka":
+                    moved = move_to_kafka(local, kafka, progress)
+                else:
+                    moved = move_to_local(kafka, local, found.checkpoints_folder, progress)
         finally:
-            target.close()
+            kafka.close()
     finally:
-        source.close()
+        local.close()
     if as_json:
         print_json(asdict(moved))
         return
     print(f"{moved.records:,} records of {moved.topics} topics copied; {moved.queries} queries, {moved.groups} groups")
-    print('  when nothing is written any more:  copy once more, then set  [log] backend = "kafka"  and  headrace up')
+    if moved.behind:
+        print(f"  not caught up yet, and cannot go on there: {', '.join(moved.behind)}")
+    print(f'  when nothing is written any more:  copy once more, then set  [log] backend = "{to}"  and  headrace up')
 
 
 @contextmanager

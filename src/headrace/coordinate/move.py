@@ -1,30 +1,36 @@
-"""Moving a project's log to Kafka: its topics, and everything that has a position in them.
+"""Moving a project's log to Kafka, or back: its topics, and everything that has a position in them.
 
 Views and feeds translate their own positions when they meet the new log (`log.copy.moves`). Groups get theirs here. A
 query's state cannot be carried over: it belongs to a Spark plan with another source. So it is noted how far the results
-go that were copied, and the query, when it starts on Kafka, makes its state again from the records up to there,
-without writing anything.
+go that were copied, and the query, when it starts there, makes its state again from the records up to there, without
+writing anything. On Kafka that place is an offset by partition; the local log has one number for it, the end of what
+was copied, so a query must have read all of that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from headrace.config import Project
+from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.planning import checkpoint_name, plan_definition
 from headrace.errors import UsageError
-from headrace.log.base import TOMBSTONE, Append, BatchIdentity, Log, TopicPartition
+from headrace.log.base import TOMBSTONE, Append, Appended, BatchIdentity, Log, TopicPartition
 from headrace.log.copy.copier import Progress, copy_topics
 from headrace.log.copy.moves import MOVED_TOPIC, Moves, moved_rows
 from headrace.log.kafka import KafkaLog
 from headrace.log.queues.state import QUEUES_SPEC, QUEUES_TOPIC, append_state
-from headrace.process.progress import parse_offsets
+from headrace.process.kafka.checkpoint import planned_batch
+from headrace.process.progress import parse_arrival, parse_offsets
 
 COPY = "log-copy"
+NEVER = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,8 @@ class Moved:
     queries: int
     groups: int
     queues: int
+    behind: tuple[str, ...] = ()
+    """Queries that have not read all that was copied: they cannot go on there yet."""
 
 
 class KafkaWriter:
@@ -43,9 +51,20 @@ class KafkaWriter:
         last = log.last_identity(COPY, 1)
         self._log, self._number = log, -1 if last is None else last.batch
 
-    def __call__(self, appends: Sequence[Append], stream_times: Sequence[Sequence[int] | None]) -> None:
+    def __call__(self, appends: Sequence[Append], stream_times: Sequence[Sequence[int] | None]) -> list[Appended]:
         self._number += 1
         self._log.take_copy(BatchIdentity(COPY, 1, COPY, self._number, ""), appends, stream_times)
+        return []
+
+
+class LocalWriter:
+    """Records and their note are one append: all of it is there, or nothing."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def __call__(self, appends: Sequence[Append], stream_times: Sequence[Sequence[int] | None]) -> list[Appended]:
+        return self._log.append(appends).result()
 
 
 def move_to_kafka(source: Log, target: Log, progress: Progress) -> Moved:
@@ -54,27 +73,74 @@ def move_to_kafka(source: Log, target: Log, progress: Progress) -> Moved:
     write = KafkaWriter(target)
     copied = copy_topics(source, target, write, progress)
     moves = Moves(target)
-    queries = _move_queries(source, moves, write)
-    groups = _move_groups(source, target, moves)
-    return Moved(copied.topics, copied.records, queries, groups, _move_queues(source, target, moves))
-
-
-def _move_queries(source: Log, moves: Moves, write: KafkaWriter) -> int:
     catalog = Catalog(source)
     rows = []
     for query in catalog.queries():
-        identity = source.last_identity(query.id, query.version)
-        inputs = [found for name in query.sources if (found := catalog.source(name)) is not None]
-        if identity is None or not inputs:
-            continue
-        topic = inputs[0].topic
-        offsets = moves.offsets(topic, parse_offsets(identity.offsets))
-        known = moves.queries.get((query.id, query.version))
-        if known != {topic: offsets}:
-            rows.append(("query", query.id, query.version, {topic: offsets}))
+        old = _read_locally(source, catalog, query)
+        offsets = {topic: moves.offsets(topic, at) for topic, at in old.items()}
+        if offsets and moves.queries.get((query.id, query.version)) != offsets:
+            rows.append(("query", query.id, query.version, offsets))
     if rows:
         write([Append(MOVED_TOPIC, moved_rows(rows), 0)], [None])
-    return len(catalog.queries())
+    groups = _move_groups(source, target, moves)
+    return Moved(copied.topics, copied.records, len(catalog.queries()), groups, _move_queues(source, target, moves))
+
+
+def move_to_local(source: Log, target: Log, checkpoints: Path, progress: Progress) -> Moved:
+    """The same the other way. `checkpoints` of the queries on Kafka say how far they have read."""
+    assert isinstance(source, KafkaLog)
+    write = LocalWriter(target)
+    copied = copy_topics(source, target, write, progress)
+    moves = Moves(target)
+    now, catalog = target.snapshot(), Catalog(source)
+    rows, behind = [], []
+    for query in catalog.queries():
+        if source.last_identity(query.id, query.version) is None:
+            continue
+        old = _read_on_kafka(source, catalog, query, checkpoints)
+        there = {topic: moves.offsets(topic, at) for topic, at in old.items()}
+        ends = {topic: {number: at.end for number, at in enumerate(now.ends[topic])} for topic in there}
+        until = now.arrival if there and there == ends else None
+        behind += [] if until is not None else [query.id]
+        if moves.known.get((query.id, query.version), NEVER) != until:
+            rows.append(("known", query.id, query.version, {"until": until}))
+    if rows:
+        write([Append(MOVED_TOPIC, moved_rows(rows), 0)], [None])
+    groups = _move_groups(source, target, moves)
+    queues = _move_queues(source, target, moves)
+    return Moved(copied.topics, copied.records, len(catalog.queries()), groups, queues, tuple(behind))
+
+
+def _topics(catalog: Catalog, query: QueryDefinition) -> list[str]:
+    """What a query reads, each topic once."""
+    return list(dict.fromkeys(source.topic for source in plan_definition(query, catalog).inputs))
+
+
+def _read_locally(source: Log, catalog: Catalog, query: QueryDefinition) -> dict[str, dict[int, int]]:
+    """How far the query has read, by topic: all its inputs up to one arrival number."""
+    identity = source.last_identity(query.id, query.version)
+    arrival = None if identity is None else parse_arrival(identity.offsets)
+    if identity is None:
+        return {}
+    first, *others = _topics(catalog, query)
+    found = {first: parse_offsets(identity.offsets)}
+    if arrival is not None:
+        for topic in others:
+            parts = range(source.topic(topic).spec.partitions)
+            found[topic] = {number: source.offset_at_arrival(topic, number, arrival) for number in parts}
+    return found
+
+
+def _read_on_kafka(
+    source: KafkaLog, catalog: Catalog, query: QueryDefinition, checkpoints: Path
+) -> dict[str, dict[int, int]]:
+    """As the checkpoint of its last batch says; nothing if it is not here."""
+    identity = source.last_identity(query.id, query.version)
+    try:
+        planned = planned_batch(checkpoints / checkpoint_name(query), -1 if identity is None else identity.batch)
+    except UsageError:
+        return {}
+    return {topic: planned.ends(source.kafka_name(topic)) for topic in _topics(catalog, query)}
 
 
 def _move_groups(source: Log, target: Log, moves: Moves) -> int:
@@ -118,6 +184,8 @@ def _move_queues(source: Log, target: Log, moves: Moves) -> int:
     return len(topics)
 
 
-def require_local(project: Project) -> None:
-    if project.settings.log.backend != "local":
-        raise UsageError("the log is on Kafka already", hint='`[log] backend` in headrace.toml is "kafka"')
+def require_backend(project: Project, backend: str) -> None:
+    """Where the log is that is to be copied."""
+    now = project.settings.log.backend
+    if now != backend:
+        raise UsageError(f"the log is not on `{backend}`", hint=f'`[log] backend` in headrace.toml is "{now}"')

@@ -97,7 +97,7 @@ def position_after(log: Log, now: Snapshot, view: ViewStore, id_: str) -> Positi
     if parsed.arrival is not None and not has_arrivals(log):
         return _after_moved(log, topic, parsed.arrival, len(ends), id_)
     if parsed.arrival is None and has_arrivals(log):
-        raise gone(id_, "it is of another log")
+        return _after_moved_offsets(log, now, topic, parsed, id_)
     if parsed.arrival is None:
         return _after_offsets(ends, topic, parsed, id_)
     return _after_arrival(log, now, topic, parsed.arrival, id_)
@@ -121,6 +121,20 @@ def _after_moved(log: Log, topic: str, arrival: int, partitions: int, id_: str) 
     if not moves.knows(topic):
         raise gone(id_, "it is of another log")
     return position_of(moves.after_arrival(topic, arrival, partitions))
+
+
+def _after_moved_offsets(log: Log, now: Snapshot, topic: str, parsed: EventId, id_: str) -> Position:
+    """The other way: an id of a log without arrival numbers. What is left of it is sent in order of arrival."""
+    moves = Moves(log)
+    if not moves.knows(topic):
+        raise gone(id_, "it is of another log")
+    offsets = moves.offsets(topic, dict(enumerate(parsed.offsets)))
+    arrival = now.arrival
+    for number, ends in enumerate(topic_ends(now, topic)):
+        at = offsets.setdefault(number, 0)
+        for records in log.read(topic, number, at, at + 1, [ARRIVAL]) if ends.start <= at < ends.end else ():
+            arrival = min(arrival, records.batch.column(ARRIVAL)[0].as_py())
+    return Position(arrival, offsets)
 
 
 def _after_offsets(ends: Sequence[PartitionEnds], topic: str, parsed: EventId, id_: str) -> Position:

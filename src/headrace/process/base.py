@@ -50,6 +50,9 @@ class QuerySpec:
     """How much it may read; 0 is as much as it can."""
     until: int | None = None
     """The arrival number it must not read beyond. It rests there."""
+    known_until: int = 0
+    """What arrived before this number has its results in the log already, which was copied: it is read for the state
+    alone."""
 
 
 @dataclass(frozen=True, slots=True)

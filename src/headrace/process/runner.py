@@ -22,6 +22,7 @@ from headrace.errors import Conflict, HeadraceError, NotFound
 from headrace.log.base import Log, Snapshot
 from headrace.process.base import QueryRunner, QuerySpec, QueryStatus
 from headrace.process.limits import check_limits
+from headrace.process.moved import with_known_results
 from headrace.process.progress import Progress, lag, parse_offsets, stream_time, topic_end
 from headrace.process.running import RunningQuery
 from headrace.process.session import query_session
@@ -120,7 +121,8 @@ class SparkQueryRunner(QueryRunner):
         # Jobs of a streaming query run in the pool of the thread that started it: one each, so that none waits for
         # another's backlog.
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", spec.id)
-        return start_query(self._spark, self._where, lambda name: self._log.topic(name).spec, self._settings, spec)
+        moved = with_known_results(self._log, spec)
+        return start_query(self._spark, self._where, lambda name: self._log.topic(name).spec, self._settings, moved)
 
     def _check_limits(self, spec: QuerySpec, progress: Progress) -> None:
         check_limits(spec, self._settings, progress)

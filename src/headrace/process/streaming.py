@@ -40,6 +40,7 @@ class StreamInputs:
     max_rows: int
     starts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     until: int | None = None
+    known_until: int = 0
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def topic(self, name: str) -> TopicSpec:
@@ -68,6 +69,8 @@ class StreamInputs:
         )
         if topic.name in self.starts:
             reader = reader.option("startingOffsets", offsets_json(self.starts[topic.name]))
+        if self.known_until:
+            reader = reader.option("stopAt", self.known_until)
         if self.until is not None:
             reader = reader.option("maxArrival", self.until)
         return (reader if min_lag is None else reader.option("minLag", min_lag)).load()
@@ -97,7 +100,9 @@ def start_query(
         settings = msgspec.structs.replace(settings, max_rows_per_batch=spec.plan.limits.batch_rows)
     session = _session_for(spark, spec)
     if isinstance(log, Path):
-        inputs = StreamInputs(session, log, topics, spec.id, max_rows(settings, spec), spec.starts, spec.until)
+        inputs = StreamInputs(
+            session, log, topics, spec.id, max_rows(settings, spec), spec.starts, spec.until, spec.known_until
+        )
         writer = to_local_log(lower_query(spec.plan, inputs, spec.late_topic), log, spec)
     else:
         # Only those who use Kafka have its packages.
@@ -121,6 +126,7 @@ def to_local_log(lowered: Lowered, log_folder: Path, spec: QuerySpec) -> Any:
         .option("routes", routes_json(lowered.routes))
         .option("query", spec.id)
         .option("version", spec.version)
+        .option("knownUntil", spec.known_until)
     )
 
 

@@ -168,12 +168,16 @@ def belongs(log: Log, snapshot: Snapshot, topic: str, position: Position) -> boo
 
 def moved_position(log: Log, topic: str, position: Position) -> Position | None:
     """Where a position of the log that this one was copied from is now; None if that cannot be said."""
-    if has_arrivals(log):
-        return None
     moves = Moves(log)
     if not moves.knows(topic) or not moves.includes(topic, position.offsets):
         return None
-    return position_of(moves.offsets(topic, position.offsets))
+    offsets = moves.offsets(topic, position.offsets)
+    if not has_arrivals(log):
+        return position_of(offsets)
+    # One number says what a view has; a view that had not applied all that was copied has none.
+    now = log.snapshot()
+    ends = {number: end.end for number, end in enumerate(now.ends[topic])}
+    return Position(now.arrival, offsets) if offsets == ends else None
 
 
 def _from_start(position: Position, snapshot: Snapshot, topic: str) -> Position:

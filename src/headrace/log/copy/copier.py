@@ -7,11 +7,11 @@ rests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.errors import Conflict, LogError
-from headrace.log.base import ARRIVAL, STREAM_TIME, Append, Log, Records, Snapshot, Topic
+from headrace.log.base import ARRIVAL, STREAM_TIME, Append, Appended, Log, PartitionEnds, Records, Snapshot, Topic
 from headrace.log.copy.moves import (
     MOVED_SPEC,
     MOVED_TOPIC,
@@ -22,16 +22,20 @@ from headrace.log.copy.moves import (
     moved_rows,
     runs_body,
 )
+from headrace.log.copy.ordered import Lane, in_order, paged
 
 CHUNK_ROWS = 20_000
 CHUNK_BYTES = 8 * 1024 * 1024
+PAGES_ROWS, LEAST_PAGE = 200_000, 1_000
+"""How many records are at hand while all partitions are copied together, and of one partition at least."""
 NOT_COPIED = frozenset({"_offsets", "_queues", MOVED_TOPIC})
 """They hold offsets: groups and queues are translated."""
 
 Progress = Callable[[int, int], None]
 """Records copied so far, and all there are."""
-Write = Callable[[Sequence[Append], Sequence[Sequence[int] | None]], None]
-"""Appends in one transaction, and for each the stream times its records were stamped with."""
+Write = Callable[[Sequence[Append], Sequence[Sequence[int] | None]], Sequence[Appended]]
+"""Appends in one transaction, and for each the stream times its records were stamped with. Where they went, if the
+target knows records by their event ids and may have left some out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,11 @@ def copy_topics(source: Log, target: Log, write: Write, progress: Progress = lam
     now = source.snapshot()
     topics = [topic for topic in source.topics() if topic.name not in NOT_COPIED and topic.name in now.ends]
     copier = _Copier(source, target, write, progress, Moves(target), _to_do(topics, now))
-    for topic in topics:
-        copier.copy(topic, now)
+    if _stamped(target):
+        copier.copy_in_order(topics, now)
+    else:
+        for topic in topics:
+            copier.copy(topic, now)
     return Copied(len(topics), copier.done - copier.before)
 
 
@@ -63,20 +70,67 @@ class _Copier:
         self.done = self.before = 0
 
     def copy(self, topic: Topic, now: Snapshot) -> None:
+        """Partition by partition."""
         self._prepare(topic)
         for number, ends in enumerate(now.ends[topic.name]):
-            moves = self._moves.partitions.setdefault((topic.name, number), PartitionMoves(topic.id, ends.start))
-            if moves.topic_id != topic.id:
-                raise Conflict(
-                    f"topic `{topic.name}` is not the one that was copied before: it was made anew since",
-                    hint="delete it in the target, with its copy, or copy to another place",
-                )
-            start = max(moves.next, ends.start)
-            self.done += start - ends.start
-            self.before += start - ends.start
-            self._confirm(topic.name, number, moves)
+            start = self._start(topic, number, ends)
             for chunk in chunks(self._source.read(topic.name, number, start, ends.end)):
-                self._copy_chunk(topic, number, moves, chunk)
+                self._copy_chunk(topic, number, self._moves.partitions[topic.name, number], chunk)
+
+    def copy_in_order(self, topics: Sequence[Topic], now: Snapshot) -> None:
+        """All at once: the target numbers records as they come, and that order is one of time."""
+        for topic in topics:
+            self._prepare(topic)
+        rows = max(LEAST_PAGE, PAGES_ROWS // max(1, sum(len(now.ends[topic.name]) for topic in topics)))
+        lanes = []
+        for place, topic in enumerate(topics):
+            for number, ends in enumerate(now.ends[topic.name]):
+                start = self._start(topic, number, ends)
+                source = paged(self._source, topic.name, number, start, ends.end, rows)
+                lanes.append(Lane(place, topic.name, number, source))
+        for chunk in in_order(lanes, CHUNK_ROWS):
+            self._copy_ordered(chunk)
+
+    def _start(self, topic: Topic, number: int, ends: PartitionEnds) -> int:
+        """The offset to go on with."""
+        moves = self._moves.partitions.setdefault((topic.name, number), PartitionMoves(topic.id, ends.start))
+        if moves.topic_id != topic.id:
+            raise Conflict(
+                f"topic `{topic.name}` is not the one that was copied before: it was made anew since",
+                hint="delete it in the target, with its copy, or copy to another place",
+            )
+        start = max(moves.next, ends.start)
+        self.done += start - ends.start
+        self.before += start - ends.start
+        self._confirm(topic.name, number, moves)
+        return start
+
+    def _copy_ordered(self, chunk: list[Records]) -> None:
+        """Records of several partitions, in the order given, and one note for each partition."""
+        ends = self._target.snapshot().ends
+        starts = {(topic, number): end.end for topic, parts in ends.items() for number, end in enumerate(parts)}
+        by_partition: dict[tuple[str, int], list[Records]] = {}
+        for records in chunk:
+            by_partition.setdefault((records.topic, records.partition), []).append(records)
+        found = {key: runs_of(parts, starts[key], False) for key, parts in by_partition.items()}
+        appends = [Append(records.topic, without_stamps(records), records.partition) for records in chunk]
+        nexts = {key: parts[-1].next_offset for key, parts in by_partition.items()}
+        appended = self._write([*appends, self._note(nexts, found)], [None] * (len(appends) + 1))
+        if corrected := without_repeats(chunk, appended, starts):
+            self._write([self._note(nexts, corrected)], [None])
+            found |= corrected
+        for key, runs in found.items():
+            self._moves.partitions[key].next = nexts[key]
+            self._moves.partitions[key].add(runs)
+        self.done += sum(records.batch.num_rows for records in chunk)
+        self._progress(min(self.done, self._total), self._total)
+
+    def _note(self, nexts: Mapping[tuple[str, int], int], found: Mapping[tuple[str, int], list[Run]]) -> Append:
+        bodies = [
+            ("runs", *key, runs_body(self._moves.partitions[key].topic_id, nexts[key], runs))
+            for key, runs in found.items()
+        ]
+        return Append(MOVED_TOPIC, moved_rows(bodies), 0)
 
     def _prepare(self, topic: Topic) -> None:
         made = self._target.create_topic(topic.spec)
@@ -113,7 +167,7 @@ class _Copier:
     def _confirm(self, topic: str, number: int, moves: PartitionMoves) -> None:
         """Are the last records where they were expected? A transaction that was tried twice has left the offsets of
         the first try unused."""
-        if not moves.runs:
+        if not moves.runs or not moves.runs[-1].count:
             return
         chunk = [moves.runs[-1]]
         while len(chunk) < len(moves.runs) and _adjoin(moves.runs[-len(chunk) - 1], chunk[0]):
@@ -128,6 +182,25 @@ class _Copier:
             note = moved_rows([("runs", topic, number, runs_body(moves.topic_id, moves.next, corrected))])
             self._write([Append(MOVED_TOPIC, note, 0)], [None])
             moves.add(corrected)
+
+
+def without_repeats(
+    chunk: Sequence[Records], appended: Sequence[Appended], starts: Mapping[tuple[str, int], int]
+) -> dict[tuple[str, int], list[Run]]:
+    """Where the records of partitions are from which the target left some out: it has their event ids already. A run
+    of none at the front takes the place of what was noted."""
+    repeated = {(one.topic, one.partition) for one, done in zip(chunk, appended, strict=False) if done.duplicates}
+    found: dict[tuple[str, int], list[Run]] = {}
+    for records, done in zip(chunk, appended, strict=False):
+        key = (records.topic, records.partition)
+        if key not in repeated:
+            continue
+        runs = found.setdefault(key, [Run(records.first_offset, 0, starts[key])])
+        left_out = set(done.duplicates)
+        for row, old in enumerate(records.each_offset()):
+            if row not in left_out:
+                runs.append(Run(old, 1, runs[-1].new + runs[-1].count))
+    return found
 
 
 def _adjoin(earlier: Run, later: Run) -> bool:

@@ -3,6 +3,8 @@
 - `runs`, of a topic's partition: `{"id", "next", "runs": [[old offset, records, new offset, arrival]…]}`, offsets that
   follow each other on both sides, with the arrival number of the first, -1 where it does not matter
 - `query`, of a query and its version: `{topic: {partition: new offset}}`, how far its results in this log go
+- `known`, of a query and its version, where the log gives arrival numbers: `{"until": number}`, up to which its results
+  are here; null if it had not read all that was copied, so that nobody could say
 
 Whoever has a position of the old log, a view, a group, a feed's event id, finds the new one here.
 """
@@ -79,6 +81,7 @@ class Moves:
     def __init__(self, log: Log) -> None:
         self.partitions: dict[tuple[str, int], PartitionMoves] = {}
         self.queries: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
+        self.known: dict[tuple[str, int], int | None] = {}
         ends = log.snapshot().ends.get(MOVED_TOPIC)
         for records in log.read(MOVED_TOPIC, 0, ends[0].start, ends[0].end) if ends else ():
             for row in records.batch.select(["KIND", "NAME", "NUMBER", "BODY"]).to_pylist():
@@ -86,6 +89,9 @@ class Moves:
 
     def take(self, row: Mapping[str, Any]) -> None:
         key, body = (row["NAME"], row["NUMBER"]), json.loads(row["BODY"])
+        if row["KIND"] == "known":
+            self.known[key] = body["until"]
+            return
         if row["KIND"] == "query":
             self.queries[key] = {topic: {int(p): o for p, o in offsets.items()} for topic, offsets in body.items()}
             return

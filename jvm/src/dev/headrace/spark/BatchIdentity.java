@@ -57,6 +57,11 @@ record BatchIdentity(String query, int version, String checkpoint, long batch, S
     }
   }
 
+  /** The number that all sources were read up to. */
+  long arrival() throws IOException {
+    return JSON.readTree(offsets).path("arrival").asLong(Long.MAX_VALUE);
+  }
+
   ObjectNode json() {
     return JSON.createObjectNode()
         .put("query", query)

@@ -105,7 +105,7 @@ final class CutGroup {
       TopicOffset known = entry.getValue();
       starts.put(entry.getKey(), known != null ? known : start(entry.getKey(), asked.arrival(), moment));
     }
-    long cut = Math.min(bound(), unlimited ? moment.arrival() : cut(starts, moment));
+    long cut = Math.min(bound(asked.arrival()), unlimited ? moment.arrival() : cut(starts, moment));
     boolean anyNew = false;
     Map<TopicStream, TopicOffset> ends = new HashMap<>();
     for (Map.Entry<TopicStream, TopicOffset> entry : starts.entrySet()) {
@@ -121,9 +121,11 @@ final class CutGroup {
     }
   }
 
-  /** All of a query rest where the first of them has to. */
-  private long bound() {
-    return members.keySet().stream().mapToLong(TopicStream::maxArrival).min().orElse(Long.MAX_VALUE);
+  /** All of a query rest where the first of them has to, and end a batch where they must. */
+  private long bound(long start) {
+    long most = members.keySet().stream().mapToLong(TopicStream::maxArrival).min().orElse(Long.MAX_VALUE);
+    long stop = members.keySet().stream().mapToLong(TopicStream::stopAt).max().orElse(0);
+    return start < stop ? Math.min(stop, most) : most;
   }
 
   /** Where a source will start that Spark has not asked yet: where the one that was asked is. */

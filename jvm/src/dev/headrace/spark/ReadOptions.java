@@ -18,6 +18,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param endingOffsets of a batch: `latest` or JSON
  * @param maxRowsPerTrigger most rows of a micro-batch; 0 means no limit
  * @param cut sources of a query that name the same group read up to the same arrival number; null means alone
+ * @param stopAt an arrival number that no batch passes over: one ends there
  * @param maxArrival a stream reads no record with this arrival number or a larger one; null means no bound
  * @param clock other topics: `$stream_time` is then that of all of them together; as `columns`, empty means none
  * @param minLag read only frames that may hold records more than this many milliseconds late; null means all
@@ -30,6 +31,7 @@ record ReadOptions(
     String endingOffsets,
     long maxRowsPerTrigger,
     String cut,
+    long stopAt,
     Long maxArrival,
     List<String> clock,
     Long minLag) {
@@ -42,6 +44,7 @@ record ReadOptions(
           "endingOffsets",
           "maxRowsPerTrigger",
           "cut",
+          "stopAt",
           "maxArrival",
           "clock",
           "minLag");
@@ -58,6 +61,7 @@ record ReadOptions(
         options.getOrDefault("endingOffsets", "latest"),
         options.containsKey("maxRowsPerTrigger") ? number(options, "maxRowsPerTrigger", 1) : 0,
         options.get("cut"),
+        options.containsKey("stopAt") ? number(options, "stopAt", 0) : 0,
         options.containsKey("maxArrival") ? number(options, "maxArrival", 0) : null,
         list(options.getOrDefault("clock", "")),
         minLag);

@@ -46,6 +46,11 @@ final class TopicStream implements MicroBatchStream, SupportsTriggerAvailableNow
     return scan.options().maxRowsPerTrigger();
   }
 
+  /** The arrival number at which a batch has to end. */
+  long stopAt() {
+    return scan.options().stopAt();
+  }
+
   /** The arrival number this source must not reach. */
   long maxArrival() {
     Long bound = scan.options().maxArrival();

@@ -36,7 +36,14 @@ final class TopicStreamingWrite implements StreamingWrite {
   @Override
   public void commit(long epoch, WriterCommitMessage[] messages) {
     try {
-      Transaction.commit(options.path(), Transaction.name(run, epoch), messages, BatchIdentity.of(options, epoch));
+      BatchIdentity identity = BatchIdentity.of(options, epoch);
+      String transaction = Transaction.name(run, epoch);
+      if (identity.arrival() <= options.knownUntil()) {
+        Transaction.abort(options.path(), transaction);
+        Transaction.commit(options.path(), transaction, new WriterCommitMessage[0], identity);
+        return;
+      }
+      Transaction.commit(options.path(), transaction, messages, identity);
     } catch (IOException error) {
       throw new UncheckedIOException(error);
     }
