@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.clock import ManualClock
-from headrace.errors import Conflict, DiskFull, Gone, NotFound, Refused, UsageError
+from headrace.errors import Conflict, DiskFull, Fenced, Gone, NotFound, Refused, UsageError
 from headrace.log.base import Append, Log, TopicSpec
 from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, bury_spent, create_dead_letters
 from headrace.log.queues import Message, Queue, QueueDefinition, Queues
@@ -396,3 +396,20 @@ def test_whatever_happens_every_message_is_acknowledged_or_dead_once(
     log.close()
     assert sorted([*buried, *acked]) == list(range(sent))
     assert max(counts.values(), default=0) <= 3
+
+
+def test_of_two_servers_on_one_log_only_the_last_delivers(log: Log, clock: ManualClock) -> None:
+    """The local log has one owner; where there are several writers, the earlier one is told."""
+    if "arrival" in log.capabilities:
+        pytest.skip("the local log has one owner, and so have its queues")
+    send(log, 1, 2)
+    first = Queues(log, clock, bury_spent)
+    first.create(QueueDefinition("work", "jobs"))
+    assert numbers(first.queue("work").receive(1)) == [1]
+    second = Queues(log, clock, bury_spent)
+    clock.advance(31_000)
+    with pytest.raises(Fenced, match="another server"):
+        first.queue("work")
+    with pytest.raises(Fenced):
+        first.sweep()
+    assert numbers(second.queue("work").receive(5)) == [1, 2]

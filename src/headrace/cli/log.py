@@ -242,7 +242,7 @@ def copy(
     if to not in ("kafka", "local"):
         raise UsageError(f"a log cannot be copied to `{to}`", hint="--to kafka or --to local")
     from headrace.clock import SystemClock
-    from headrace.coordinate.move import move_to_kafka, move_to_local, require_backend
+    from headrace.coordinate.move import move_to_kafka, move_to_local, put_checkpoints_aside, require_backend
     from headrace.log.local.open import open_log
     from headrace.log.open import open_kafka_log
     from headrace.log.registry.schemas import RegistrySchemas
@@ -258,6 +258,7 @@ def copy(
                 if to == "kafka":
                     moved = move_to_kafka(local, kafka, progress)
                 else:
+                    put_checkpoints_aside(found, local)
                     moved = move_to_local(kafka, local, found.checkpoints_folder, progress)
         finally:
             kafka.close()

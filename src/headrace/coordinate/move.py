@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,14 @@ def _move_queues(source: Log, target: Log, moves: Moves) -> int:
     if entries:
         target.append([append_state(entries)]).result()
     return len(topics)
+
+
+def put_checkpoints_aside(project: Project, target: Log) -> None:
+    """Before the first copy to a new local log: checkpoints that lie here are of another one."""
+    folder = project.data / "checkpoints"
+    if MOVED_TOPIC not in target.snapshot().ends and folder.is_dir():
+        free = (project.data / f"checkpoints-old-{number}" for number in count(1))
+        folder.rename(next(path for path in free if not path.exists()))
 
 
 def require_backend(project: Project, backend: str) -> None:

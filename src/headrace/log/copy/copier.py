@@ -144,7 +144,7 @@ class _Copier:
             if records:
                 raise Conflict(
                     f"topic `{topic.name}` already holds records there that are not from here",
-                    hint="delete it there, or copy to another place:  [log.kafka] prefix",
+                    hint="copy to another place: another [log.kafka] prefix, or move the local log's folder away",
                 )
 
     def _copy_chunk(self, topic: Topic, number: int, moves: PartitionMoves, chunk: list[Records]) -> None:

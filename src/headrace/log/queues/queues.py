@@ -14,6 +14,7 @@ from headrace.errors import Conflict, HeadraceError, NotFound, Refused
 from headrace.log.base import Log
 from headrace.log.queues.base import Bury, QueueDefinition
 from headrace.log.queues.lane import Lane
+from headrace.log.queues.ownership import Ownership
 from headrace.log.queues.queue import Queue
 from headrace.log.queues.state import (
     QUEUES_SPEC,
@@ -38,6 +39,7 @@ class Queues:
         self._log, self._clock, self._bury = log, clock, bury
         self._lock = threading.Lock()
         log.create_topic(QUEUES_SPEC)
+        self._ownership = Ownership(log, clock)
         state = read_state(log)
         self._queues = {
             definition.name: self._open(definition, state)
@@ -51,6 +53,8 @@ class Queues:
             return iter(sorted(self._queues.values(), key=lambda queue: queue.definition.name))
 
     def queue(self, name: str) -> Queue:
+        """`Fenced` if another server on the same log has taken the queues over."""
+        self._ownership.check()
         found = self._queues.get(name)
         if found is None:
             raise NotFound(
@@ -97,6 +101,7 @@ class Queues:
 
     def sweep(self) -> None:
         """Give up what was delivered too often, in all queues. What one cannot do keeps no other from it."""
+        self._ownership.check()
         failed: HeadraceError | None = None
         for queue in self:
             try:

@@ -5,6 +5,7 @@
 | `["q", NAME]` | the queue's definition |
 | `["f", NAME, PARTITION]` | the floor: everything below this offset is settled |
 | `["c", NAME, PARTITION, CHUNK]` | of 256 offsets from the floor on, those settled and those delivered |
+| `["o", ""]` | where several processes can write: which one delivers |
 
 A chunk's record is rewritten whenever something in it changes, with all it holds, so the newest one is enough. When
 the floor has passed a chunk, its record is deleted. Times are wall-clock milliseconds, because only they outlive a
@@ -25,6 +26,7 @@ from headrace.log.queues.base import QueueDefinition
 QUEUES_TOPIC = "_queues"
 QUEUES_SPEC = TopicSpec(QUEUES_TOPIC, kind="raw", config=TopicConfig(compacted=True))
 CHUNK = 256
+OWNER_KEY: tuple[str | int, ...] = ("o", "")
 
 
 class Delivered(msgspec.Struct, frozen=True, array_like=True):
@@ -70,7 +72,7 @@ def append_state(entries: Iterable[tuple[Key, Any]]) -> Append:
 
 
 def read_state(log: Log) -> dict[Key, bytes]:
-    """The newest value of every key."""
+    """The newest value of every key of a queue."""
     found: dict[Key, bytes] = {}
     ends = log.snapshot().ends[QUEUES_TOPIC][0]
     for records in log.read(QUEUES_TOPIC, 0, ends.start, ends.end, ["KEY", "VALUE", TOMBSTONE]):
@@ -79,7 +81,7 @@ def read_state(log: Log) -> dict[Key, bytes]:
             name = tuple(msgspec.json.decode(key))
             if deleted or value is None:
                 found.pop(name, None)
-            else:
+            elif name != OWNER_KEY:
                 found[name] = value
     return found
 
