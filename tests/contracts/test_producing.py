@@ -9,7 +9,7 @@ import pytest
 
 from headrace.errors import UsageError
 from headrace.log.base import Append, Log
-from headrace.log.local.partitioning import partition_of
+from headrace.log.writing.partitioning import partition_of
 from tests.log.support import PLAIN, VIEWS, batch, numbers, put, rows
 
 

@@ -13,8 +13,9 @@ from headrace.errors import LogError
 from headrace.log.base import BatchIdentity
 from headrace.log.local import group, journal
 from headrace.log.local.journal import Journal, decode_records, encode_record
-from headrace.log.local.state import CommittedBatch, LogState, batch_payload, fold
+from headrace.log.local.state import LogState, batch_payload, fold
 from headrace.log.schema import topic_to_json
+from headrace.log.writing.identities import CommittedBatch
 from tests.log.support import PLAIN, numbers, open_owner, put
 
 PAYLOADS = st.recursive(

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from headrace.clock import SystemClock
 from headrace.log.base import SchemaVersion, Topic, TopicSpec
 from headrace.log.kafka.encode import Encoder
-from headrace.log.local.partitioning import murmur2, partition_of, partition_rows, rows_in_turn
-from headrace.log.local.prepare import Preparer
 from headrace.log.schema import arrow_type
+from headrace.log.writing.partitioning import murmur2, partition_of, partition_rows, rows_in_turn
+from headrace.log.writing.prepare import Preparer
 from headrace.types import BIGINT, BOOLEAN, DATE, INTEGER, TIME, TIMESTAMP, VARCHAR, Array, Column, Decimal
 
 INT32, INT64 = (st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (32, 64))

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from headrace.errors import NotFound, UsageError
 from headrace.log.base import Append, KeyRange, Log, Route, SchemaVersion, Topic, TopicConfig
 from headrace.log.local import LocalClient, LocalLog
-from headrace.log.local.partitioning import murmur2
-from headrace.log.local.reshape import STRETCH, Layout, key_ranges, merge, split
+from headrace.log.writing.partitioning import murmur2
+from headrace.log.writing.reshape import STRETCH, Layout, key_ranges, merge, split
 from tests.log.support import DERIVED, PLAIN, VIEWS, batch, manual_clock, numbers, open_owner, put, rows
 
 USERS = [f"user {n}" for n in range(40)]

@@ -13,7 +13,7 @@ import pytest
 from headrace.errors import BatchConflict, LogError, NotFound
 from headrace.log.base import BatchIdentity, Committed, Log, Route
 from headrace.log.local import LocalClient
-from headrace.log.local.transactions import FORGET_AFTER_S
+from headrace.log.writing.transactions import FORGET_AFTER_S
 from tests.log.support import DERIVED, PLAIN, batch, manual_clock, numbers, open_owner, put, rows
 
 WIDE = replace(DERIVED, partitions=3)

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headrace.errors import Conflict, TooLarge
 from headrace.log.base import TimestampColumn, TopicConfig, TopicSpec
 from headrace.log.kafka import KafkaLog
-from headrace.log.local.partitioning import partition_of
+from headrace.log.writing.partitioning import partition_of
 from headrace.types import BIGINT, VARCHAR, Column, Struct
 from tests.kafka import open_kafka
 from tests.log.support import DERIVED, PLAIN, VIEWS, put, rows

@@ -21,8 +21,7 @@ from headrace.log.kafka.encode import Outgoing
 from headrace.log.kafka.offsets import Offsets
 from headrace.log.kafka.table import Table
 from headrace.log.kafka.transaction import Transactor
-from headrace.log.local.state import CommittedBatch
-from headrace.log.local.transactions import is_repeat
+from headrace.log.writing.identities import CommittedBatch, is_repeat
 
 _TRANSACTION_S = 60.0
 _MOST_PRODUCERS = 64

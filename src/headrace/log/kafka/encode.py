@@ -25,8 +25,8 @@ from headrace.log.kafka.formats import (
     pack_end,
     topic_codecs,
 )
-from headrace.log.local.partitioning import partition_rows
-from headrace.log.local.prepare import Preparer
+from headrace.log.writing.partitioning import partition_rows
+from headrace.log.writing.prepare import Preparer
 
 Headers: TypeAlias = list[tuple[str, bytes | None]]
 

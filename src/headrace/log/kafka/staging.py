@@ -12,9 +12,9 @@ from headrace.clock import Clock
 from headrace.log.base import BatchIdentity, Route
 from headrace.log.kafka.batches import Batches
 from headrace.log.kafka.encode import Encoder, Outgoing
-from headrace.log.local.prepare import upgrade
-from headrace.log.local.routes import route_rows
-from headrace.log.local.transactions import Staged, Transactions
+from headrace.log.writing.prepare import upgrade
+from headrace.log.writing.routes import route_rows
+from headrace.log.writing.transactions import Staged, Transactions
 
 
 class Staging:

@@ -22,7 +22,7 @@ from headrace.log.kafka.client import Connection
 from headrace.log.kafka.configs import topic_config, topic_configs
 from headrace.log.kafka.errors import error_of, translate
 from headrace.log.kafka.table import Table
-from headrace.log.local.topics import no_topic
+from headrace.log.missing import no_topic
 from headrace.log.schema import check_alteration, is_topic_name, normalize_spec, topic_from_json, topic_to_json
 
 _NEWS_S = 5.0

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping
 from headrace.errors import BatchConflict, NotFound
 from headrace.log.base import Appended, Committed
 from headrace.log.local.group import Group, OwnedTopic
-from headrace.log.local.prepare import Prepared
 from headrace.log.local.producers import check_epoch, known_results
 from headrace.log.local.requests import AppendRequest, CommitRequest
-from headrace.log.local.reshape import closed_partition
-from headrace.log.local.state import CommittedBatch, LogState
-from headrace.log.local.transactions import Transactions, is_repeat
+from headrace.log.local.state import LogState
+from headrace.log.writing.identities import CommittedBatch, is_repeat
+from headrace.log.writing.prepare import Prepared
+from headrace.log.writing.reshape import closed_partition
+from headrace.log.writing.transactions import Transactions
 
 
 def add_request(

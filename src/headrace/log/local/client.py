@@ -34,7 +34,8 @@ from headrace.log.local.group_operations import offsets_to_json
 from headrace.log.local.reader import ReadingLog
 from headrace.log.local.remote import RemoteCoordination, RemoteDesk
 from headrace.log.local.stable import Slot, StableReader, StableView, changed_slots
-from headrace.log.local.topics import TopicFiles, no_topic
+from headrace.log.local.topics import TopicFiles
+from headrace.log.missing import no_topic
 from headrace.log.schema import spec_to_json, topic_from_json
 
 _POLL_S = 0.002

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headrace.log.base import Appended
-from headrace.log.local.partitioning import Partitions
+from headrace.log.writing.partitioning import Partitions
 
 _FEW = 256
 

@@ -11,10 +11,10 @@ from headrace.log.base import Acks, Appended
 from headrace.log.local import journal as journals
 from headrace.log.local.gather import Run
 from headrace.log.local.owner import Committer
-from headrace.log.local.prepare import Prepared, Preparer
 from headrace.log.local.producers import Stamp, check_epoch, check_name, overdue
 from headrace.log.local.requests import Guard
 from headrace.log.local.services import SentOffsets
+from headrace.log.writing.prepare import Prepared, Preparer
 
 OFFSETS_TASK = -1
 _LONGEST_S = 24 * 3600

@@ -19,11 +19,12 @@ from headrace.log.local.cuts import cut_positions
 from headrace.log.local.ids import IdIndex, Place
 from headrace.log.local.journal import Frame
 from headrace.log.local.partition import Partition
-from headrace.log.local.partitioning import Partitions
-from headrace.log.local.prepare import Prepared, Preparer, place, upgrade
 from headrace.log.local.producers import Answer, Stamp, answer_payload
 from headrace.log.local.segment import SegmentWriter
-from headrace.log.local.state import CommittedBatch, TopicState, batch_payload
+from headrace.log.local.state import TopicState, batch_payload
+from headrace.log.writing.identities import CommittedBatch
+from headrace.log.writing.partitioning import Partitions
+from headrace.log.writing.prepare import Prepared, Preparer, place, upgrade
 
 FLUSH_BYTES = 16 * 1024 * 1024
 """Rows beyond this are made into frames before more are added, so that a large transaction does not need its size in

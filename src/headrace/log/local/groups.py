@@ -16,9 +16,9 @@ from headrace.log.base import Group, GroupMember, GroupOffset, PartitionEnds, To
 from headrace.log.local.members import Member, Members
 from headrace.log.local.offsets import TOPIC, Offsets, offset_rows
 from headrace.log.local.owner import Committer
-from headrace.log.local.prepare import Prepared
 from headrace.log.local.requests import Guard
 from headrace.log.local.services import Answer, Beat, SentOffsets
+from headrace.log.writing.prepare import Prepared
 
 if TYPE_CHECKING:
     from headrace.log.local.log import LocalLog

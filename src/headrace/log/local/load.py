@@ -16,7 +16,6 @@ from headrace.log.local.group import OwnedTopic
 from headrace.log.local.ids import IdIndex, delete_index
 from headrace.log.local.journal import Frame, Journal
 from headrace.log.local.partition import Partition
-from headrace.log.local.prepare import Preparer, id_digest
 from headrace.log.local.reader import Projection
 from headrace.log.local.recovery import (
     open_journal,
@@ -28,6 +27,7 @@ from headrace.log.local.recovery import (
 from headrace.log.local.state import LogState, TopicState
 from headrace.log.local.topics import topic_folder
 from headrace.log.local.walk import PartitionFiles
+from headrace.log.writing.prepare import Preparer, id_digest
 
 logger = logging.getLogger(__name__)
 

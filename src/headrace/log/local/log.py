@@ -44,17 +44,18 @@ from headrace.log.local.load import Loader
 from headrace.log.local.lock import Holder, OwnerLock
 from headrace.log.local.maintenance import Maintenance
 from headrace.log.local.owner import Committer
-from headrace.log.local.prepare import Preparer
 from headrace.log.local.publication import Publication
 from headrace.log.local.quarantine import quarantine
 from headrace.log.local.reader import ReadingLog, check_start
 from headrace.log.local.recovery import prepare_folder
-from headrace.log.local.reshape import merge, split
-from headrace.log.local.routes import route_rows
 from headrace.log.local.server import OwnerServer
 from headrace.log.local.stable import StablePublisher
-from headrace.log.local.topics import make_partitions, no_topic, topic_folder, write_definition
+from headrace.log.local.topics import make_partitions, topic_folder, write_definition
+from headrace.log.missing import no_topic
 from headrace.log.schema import check_alteration, normalize_spec, topic_to_json
+from headrace.log.writing.prepare import Preparer
+from headrace.log.writing.reshape import merge, split
+from headrace.log.writing.routes import route_rows
 
 
 class LocalLog(ReadingLog):

@@ -25,8 +25,8 @@ from headrace.log.local.replacement import replace_index
 from headrace.log.local.retention import expired_start, limits
 from headrace.log.local.rewrite import rewrite_segment
 from headrace.log.local.segment import index_path, segment_path
-from headrace.log.local.topics import no_topic
 from headrace.log.local.walk import PartitionFiles
+from headrace.log.missing import no_topic
 
 if TYPE_CHECKING:
     from headrace.log.local.log import LocalLog

@@ -28,7 +28,6 @@ from headrace.log.local.group import Group, OwnedTopic
 from headrace.log.local.journal import Journal
 from headrace.log.local.open_files import OpenFiles
 from headrace.log.local.partition import Partition
-from headrace.log.local.prepare import Prepared
 from headrace.log.local.producers import Stamp
 from headrace.log.local.publication import Publication
 from headrace.log.local.requests import (
@@ -43,8 +42,9 @@ from headrace.log.local.requests import (
 )
 from headrace.log.local.segment import SegmentWriter
 from headrace.log.local.state import LogState
-from headrace.log.local.transactions import Transactions
 from headrace.log.local.unsynced import Unsynced, sync_writers
+from headrace.log.writing.prepare import Prepared
+from headrace.log.writing.transactions import Transactions
 
 logger = logging.getLogger(__name__)
 

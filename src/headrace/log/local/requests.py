@@ -13,9 +13,9 @@ from typing import Any
 
 from headrace.errors import DiskFull, HeadraceError, LogError
 from headrace.log.base import Acks, Appended, BatchIdentity, Committed
-from headrace.log.local.prepare import Prepared
 from headrace.log.local.producers import Stamp
-from headrace.log.local.transactions import Staged
+from headrace.log.writing.prepare import Prepared
+from headrace.log.writing.transactions import Staged
 
 logger = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from headrace.log.base import NO_STREAM_TIME, BatchIdentity, Topic
 from headrace.log.local import journal
 from headrace.log.local.producers import ProducerState
 from headrace.log.schema import topic_from_json, topic_to_json
+from headrace.log.writing.identities import CommittedBatch
 
 
 @dataclass(slots=True)
@@ -30,13 +31,6 @@ class TopicState:
 
     def has_records(self) -> bool:
         return any(partition.end for partition in self.partitions)
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedBatch:
-    identity: BatchIdentity
-    arrival: int
-    """The next arrival number right after the commit."""
 
 
 @dataclass(slots=True)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from headrace.errors import LogError, NotFound
+from headrace.errors import LogError
 from headrace.log.base import Topic
 from headrace.log.local.files import make_folder, replace_file, sync_folder
 from headrace.log.schema import is_topic_name, topic_from_json, topic_to_json
@@ -44,12 +42,6 @@ def read_definition(home: Path) -> Topic | None:
         return topic_from_json(msgspec.json.decode((home / DEFINITION).read_bytes()))
     except (OSError, msgspec.DecodeError, LogError):
         return None
-
-
-def no_topic(name: str, known: Iterable[str]) -> NotFound:
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean `{near[0]}`?" if near else "`headrace topic list` lists what there is"
-    return NotFound(f"topic `{name}` does not exist", hint=hint, topic=name)
 
 
 class TopicFiles:

@@ -15,8 +15,8 @@ import pyarrow as pa
 from headrace.errors import NotFound, UsageError
 from headrace.log.base import KeyRange, Topic
 from headrace.log.codecs.keys import KeyColumns
-from headrace.log.local.partitioning import Partitions, hash_rows
 from headrace.log.schema import MAX_PARTITIONS
+from headrace.log.writing.partitioning import Partitions, hash_rows
 
 STRETCH = 1 << 31
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"

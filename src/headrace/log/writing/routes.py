@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headrace.errors import UsageError
 from headrace.log.base import ROUTE, Route
-from headrace.log.local.prepare import Prepared, Preparer
+from headrace.log.writing.prepare import Prepared, Preparer
 
 
 def route_rows(routes: Sequence[Route], preparers: Sequence[Preparer], batch: pa.RecordBatch) -> Iterator[Prepared]:

@@ -16,9 +16,9 @@ from headrace.clock import Clock
 from headrace.errors import UsageError
 from headrace.log.base import ID, TIME, TOMBSTONE, Topic
 from headrace.log.codecs.keys import KeyColumns
-from headrace.log.local.partitioning import Partitions, partition_rows, rows_in_turn
-from headrace.log.local.reshape import Layout, closed_partition
 from headrace.log.schema import STAMPED, frame_schema
+from headrace.log.writing.partitioning import Partitions, partition_rows, rows_in_turn
+from headrace.log.writing.reshape import Layout, closed_partition
 
 DIGEST_SIZE = 16
 _MOST_PLANS = 64
