@@ -78,20 +78,25 @@ def late_rows(pipeline: Pipeline, sink: str) -> Counter[tuple[Any, ...]]:
     return Counter((row["TOPIC"], row["$time"], row["STREAM_TIME"]) for row in rows)
 
 
+def outcome(pipeline: Pipeline) -> dict[str, tuple[Any, Counter[tuple[Any, ...]]]]:
+    return {name: (result(pipeline, name), late_rows(pipeline, name)) for name in QUERIES}
+
+
 def test_the_same_input_gives_the_same_on_both_logs(spark: SparkSession, kafka: str, tmp_path: Path) -> None:
     statements = SOURCES + "".join(sql.format(name) for name, sql in QUERIES.items())
     chance = random.Random(7)
     halves = [random_events(chance, 40, late=False)]
     halves.append([(topic, row | {"$time": row["$time"] + 300_000}) for topic, row in random_events(chance, 30, False)])
-    found: list[Any] = []
-    for place in (Pipeline(tmp_path / "local", statements), KafkaPipeline(tmp_path / "kafka", statements, kafka)):
-        with place as pipeline:
-            # Every query goes on once from its checkpoint.
-            for half in halves:
-                put(pipeline, half)
-                pipeline.run_all(spark, list(QUERIES), max_rows=25)
-            found.append({name: (result(pipeline, name), late_rows(pipeline, name)) for name in QUERIES})
-    local, on_kafka = found
+    with Pipeline(tmp_path / "local", statements) as pipeline:
+        put(pipeline, [event for half in halves for event in half])
+        pipeline.run_all(spark, list(QUERIES))
+        local = outcome(pipeline)
+    with KafkaPipeline(tmp_path / "kafka", statements, kafka) as pipeline:
+        # Every query goes on once from its checkpoint.
+        for half in halves:
+            put(pipeline, half)
+            pipeline.run_all(spark, list(QUERIES), max_rows=25)
+        on_kafka = outcome(pipeline)
     for name in QUERIES:
         assert on_kafka[name] == local[name], name
         assert local[name][0], name
