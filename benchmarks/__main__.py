@@ -37,6 +37,7 @@ AREAS = {
     "kafka_spark": "benchmarks.kafka_spark_bench",
     "process": "benchmarks.process_bench",
     "operators": "benchmarks.operator_bench",
+    "views": "benchmarks.views_bench",
     "system": "benchmarks.system_bench",
 }
 RESULTS = Path(__file__).parent / "results"

@@ -15,7 +15,10 @@ import pytest
 
 from headrace.deliver.base import FeedEvent
 from headrace.deliver.feed import feed
+from headrace.deliver.push import push
 from headrace.log.base import Append
+from headrace.server.query import plan_one
+from headrace.sql.plan import PushQuery
 from tests.server.running import Running, running_server
 from tests.support import wait_for
 
@@ -145,3 +148,22 @@ def test_a_switch_under_reads_and_feeds(server: Running) -> None:
     for seen in story.reads:
         assert seen == sorted(seen), "a reader went back to the old version"
     assert all(set(client.held.values()) == {SECOND + story.rounds} for client in clients)
+
+
+def test_a_push_query_ends_and_says_that_there_is_a_new_version(server: Running) -> None:
+    services, events = server.services, list[FeedEvent]()
+    plan = plan_one("SELECT * FROM by_page WHERE n > 0 EMIT CHANGES;", services.catalog)
+    assert isinstance(plan, PushQuery)
+    answer = server.http.post("/v1/deployments", json={"files": {"all.sql": CHANGED}, "approve": True})
+    number = answer.json()["deployment"]["id"]
+
+    async def listen() -> None:
+        async with asyncio.timeout(PATIENCE):
+            async for event in push(services.delivery, plan):
+                events.append(event)
+
+    # Nothing was sent, so the new version serves as soon as somebody looks.
+    asyncio.run(listen())
+    assert services.deployments.get(number).stage == "switched"
+    ends = [event.data["reason"] for event in events if event.event == "end"]
+    assert ends == ["`by_page` has a new version: ask again"]

@@ -3,6 +3,7 @@ anybody else."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -68,6 +69,8 @@ class Delivery:
 
     log: Log
     views: Views
+    serves: Callable[[Source], bool] = lambda source: True
+    """Whether this version of a stream or table is still the one that serves."""
     tails: Tails = field(init=False)
 
     def __post_init__(self) -> None:

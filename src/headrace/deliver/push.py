@@ -95,6 +95,9 @@ async def _push(
         if delivery.tails.closed or source.topic not in now.ends:
             yield end("stopped")
             return
+        if not delivery.serves(source):
+            yield end(f"`{display_name(source.name)}` has a new version: ask again")
+            return
         if not behind(now, source.topic, position):
             yield FeedEvent("heartbeat", {})
             continue

@@ -34,6 +34,7 @@ from headrace.server.metrics import Metrics
 from headrace.server.rates import Rates
 from headrace.server.records import MAX_PAGE_BYTES
 from headrace.server.services import Services
+from headrace.sql.source import Source
 from headrace.store.follow import Followers
 from headrace.store.sqlite import SqliteStore
 
@@ -71,7 +72,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         closing.callback(store.close)
         followers = Followers(log, store, clock)
         closing.callback(followers.close)
-        delivery = Delivery(log, followers)
+        delivery = Delivery(log, followers, lambda source: serves(catalog, source))
         closing.callback(delivery.close)
         requests = Requests(log)
         closing.callback(requests.close)
@@ -82,8 +83,14 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         query_workers = ThreadPoolExecutor(settings.store.readers, "headrace-query")
         closing.callback(query_workers.shutdown)
 
+        topics: dict[str, str] = {}
+
         def follow_views() -> None:
-            moved = follow_catalog(catalog, followers)
+            follow_catalog(catalog, followers)
+            now = {source.name: source.topic for source in catalog.state.sources.values()}
+            moved = [topic for name, topic in topics.items() if now.get(name) != topic]
+            topics.clear()
+            topics.update(now)
             delivery.tails.wake(moved)
 
         follow_views()
@@ -126,13 +133,16 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         )
 
 
-def follow_catalog(catalog: Catalog, followers: Followers) -> list[str]:
-    """Serve what the catalog says, and fill what it has beside; the topics of views that another version serves now."""
-    before = {name: followers.view(name).source.topic for name in followers.names()}
+def follow_catalog(catalog: Catalog, followers: Followers) -> None:
+    """Serve what the catalog says, and fill what it has beside."""
     beside = [(version.number, version.source) for version in catalog.beside() if version.source.kind == "table"]
     followers.sync(catalog.views(), catalog.source, beside)
-    serving = {view.name: view.topic for view in catalog.views()}
-    return [topic for name, topic in before.items() if serving.get(name) != topic]
+
+
+def serves(catalog: Catalog, source: Source) -> bool:
+    """Not if another version does. What was dropped is told from its topic."""
+    now = catalog.source(source.name)
+    return now is None or now.topic == source.topic
 
 
 def apply_pipelines(services: Services) -> None:
