@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import struct
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.clock import SystemClock
-from headrace.log.base import SchemaVersion, Topic, TopicSpec
+from headrace.log.base import Append, SchemaVersion, Topic, TopicSpec
 from headrace.log.kafka.encode import Encoder
+from headrace.log.registry.schemas import RegistrySchemas
 from headrace.log.schema import arrow_type
 from headrace.log.writing.partitioning import murmur2, partition_of, partition_rows, rows_in_turn
 from headrace.log.writing.prepare import Preparer
 from headrace.types import BIGINT, BOOLEAN, DATE, INTEGER, TIME, TIMESTAMP, VARCHAR, Array, Column, Decimal
+from tests.log.support import batch, numbers, open_owner, put
 
 INT32, INT64 = (st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (32, 64))
 
@@ -122,3 +125,40 @@ def test_both_logs_place_a_key_alike(column: Any, values: list[Any], several: bo
     locally = Preparer(topic, SystemClock()).prepare(batch, None).partitions
     on_kafka = Encoder(topic, "t", SystemClock(), None).encode(batch, None).partitions
     assert np.broadcast_to(locally, len(values)).tolist() == on_kafka
+
+
+@pytest.mark.parametrize("format_", ["AVRO", "PROTOBUF", "JSON_SR"])
+@pytest.mark.parametrize("columns", [1, 2])
+def test_keys_with_a_schema_go_where_kafka_would_have_them(tmp_path: Path, format_: str, columns: int) -> None:
+    """The bytes that are hashed begin with the schema's id, so the local log asks its registry for one too."""
+    key = (Column("USERID", VARCHAR), Column("REGION", BIGINT))[:columns]
+    spec = TopicSpec("orders", key, (Column("N", BIGINT),), partitions=7, key_format=format_)
+    users = [f"user {number}" for number in range(50)]
+    rows: dict[str, Any] = {"USERID": users, "REGION": list(range(50))}
+    named = {column.name: rows[column.name] for column in key}
+    log = open_owner(tmp_path / "log")
+    topic = log.create_topic(spec)
+    put(log, "orders", N=list(range(50)), **named)
+    one = {name: values[:1] for name, values in named.items()}
+    [single] = put(log, "orders", N=[50], **one).positions
+    found = {n: partition for partition in range(7) for n in numbers(log, "orders", partition)}
+    on_kafka = Encoder(topic, "orders", SystemClock(), RegistrySchemas.of_log(log))
+    expected = on_kafka.encode(batch(N=list(range(50)), **named), None).partitions
+    assert [found[n] for n in range(50)] == expected
+    assert len(set(expected)) > 1
+    assert single[0] == expected[0]
+    log.close()
+
+
+def test_a_key_s_schema_is_registered_before_its_only_partition_is_split(tmp_path: Path) -> None:
+    """Rows on their way are placed again in the commit thread, which cannot wait for a registration."""
+    log = open_owner(tmp_path / "log", linger_ms=20.0)
+    log.create_topic(TopicSpec("orders", (Column("USERID", VARCHAR),), (Column("N", BIGINT),), key_format="AVRO"))
+    waiting = [log.append([Append("orders", batch(USERID=[f"u{n}"], N=[n]))]) for n in range(10)]
+    assert log.split_partition("orders", 0) == (1, 2)
+    waiting += [log.append([Append("orders", batch(USERID=[f"u{n}"], N=[n]))]) for n in range(10)]
+    for future in waiting:
+        future.result(60)
+    everywhere = [numbers(log, "orders", partition) for partition in range(3)]
+    assert sorted(n for part in everywhere for n in part) == sorted([*range(10), *range(10)])
+    log.close()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import NotFound, UsageError
 from headrace.log.base import Append, KeyRange, Log, Route, SchemaVersion, Topic, TopicConfig
+from headrace.log.codecs.keys import KeyColumns
 from headrace.log.local import LocalClient, LocalLog
 from headrace.log.writing.partitioning import murmur2
 from headrace.log.writing.reshape import STRETCH, Layout, key_ranges, merge, split
@@ -233,7 +234,7 @@ def test_open_partitions_share_the_whole_line(steps: list[tuple[bool, int, int]]
     assert (ranges[0][0], ranges[-1][1]) == (0, partitions * STRETCH)
     assert [high for _, high in ranges[:-1]] == [low for low, _ in ranges[1:]]
     if topic.ranges:
-        chosen = Layout(topic).choose(batch(USERID=USERS), 0)
+        chosen = Layout(topic, KeyColumns(topic.spec)).choose(batch(USERID=USERS), 0)
         for user, number in zip(USERS, chosen, strict=True):  # type: ignore[arg-type]
             hashed = murmur2(user.encode()) & 0x7FFFFFFF
             place = (hashed % partitions) * STRETCH + hashed

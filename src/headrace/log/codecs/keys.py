@@ -16,15 +16,21 @@ _PRIMITIVES = (INTEGER, BIGINT, DOUBLE, VARCHAR, BYTES, TIMESTAMP)
 
 class KeyColumns:
     """What of a topic's rows is hashed: the key's bytes in its format. Those of the commonest keys are their column's,
-    and need not be made; keys that need a registry are placed by their columns."""
+    and need not be made. Keys that need a registry are made with `schemas`, and register their schema when the first
+    of them is; without, they are placed by their columns."""
 
-    def __init__(self, spec: TopicSpec) -> None:
+    def __init__(self, spec: TopicSpec, schemas: Schemas | None = None) -> None:
         self._spec = spec
         self._names = [column.name for column in spec.key]
         simple = spec.kind == "raw" or spec.key_format == "KAFKA"
         as_they_are = simple and len(spec.key) == 1 and spec.key[0].type in _PRIMITIVES
-        by_columns = as_they_are or spec.key_format.upper() in REGISTRY_FORMATS
-        self._codec = None if by_columns else key_codec(spec)
+        by_columns = as_they_are or (schemas is None and spec.key_format.upper() in REGISTRY_FORMATS)
+        self._codec = None if by_columns else key_codec(spec, schemas)
+
+    def prepare(self) -> None:
+        """Register what has to be, where the log can be waited for: the commit thread cannot wait for itself."""
+        if self._codec is not None:
+            self._codec.prepare()
 
     def of(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], list[str], str]:
         """Arrays, their names and their format, as `partition_rows` takes them."""
@@ -39,7 +45,7 @@ def key_codec(spec: TopicSpec, schemas: Schemas | None = None) -> Codec:
     if spec.kind == "raw":
         return make_codec("RAW", spec.name, spec.key, "key")
     try:
-        return make_codec(spec.key_format, spec.name, spec.key, "key", None, schemas)
+        return make_codec(spec.key_format, spec.name, spec.key, "key", spec.key_options, schemas)
     except UsageError:
         if spec.key_format != "KAFKA":
             raise

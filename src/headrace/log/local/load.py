@@ -12,6 +12,8 @@ from headrace.clock import Clock
 from headrace.config import LogSettings
 from headrace.errors import CorruptFrame, LogError
 from headrace.log.base import ID, Topic
+from headrace.log.codecs.base import Schemas
+from headrace.log.codecs.keys import KeyColumns
 from headrace.log.local.group import OwnedTopic
 from headrace.log.local.ids import IdIndex, delete_index
 from headrace.log.local.journal import Frame, Journal
@@ -35,8 +37,8 @@ logger = logging.getLogger(__name__)
 class Loader:
     """Opens the log as its owner, the first time and after a failure."""
 
-    def __init__(self, folder: Path, settings: LogSettings, clock: Clock) -> None:
-        self._folder, self._settings, self._clock = folder, settings, clock
+    def __init__(self, folder: Path, settings: LogSettings, clock: Clock, schemas: Schemas) -> None:
+        self._folder, self._settings, self._clock, self._schemas = folder, settings, clock, schemas
 
     def load(self, trusted: int | None) -> tuple[Journal, LogState, dict[str, OwnedTopic]]:
         journal, state, frames = open_journal(self._folder, trusted)
@@ -76,7 +78,8 @@ class Loader:
         topic = state.topic
         partitions = [self.own_partition(state, number, keep=keep) for number in range(len(state.partitions))]
         ids = self._open_ids(state) if topic.spec.role == "events" else None
-        return OwnedTopic(state, Preparer(topic, self._clock), partitions, ids)
+        preparer = Preparer(topic, self._clock, KeyColumns(topic.spec, self._schemas))
+        return OwnedTopic(state, preparer, partitions, ids)
 
     def own_partition(self, state: TopicState, number: int, *, keep: bool = True) -> Partition:
         topic, partition = state.topic, state.partitions[number]

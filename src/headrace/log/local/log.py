@@ -52,6 +52,7 @@ from headrace.log.local.server import OwnerServer
 from headrace.log.local.stable import StablePublisher
 from headrace.log.local.topics import make_partitions, topic_folder, write_definition
 from headrace.log.missing import no_topic
+from headrace.log.registry.schemas import RegistrySchemas
 from headrace.log.schema import check_alteration, normalize_spec, topic_to_json
 from headrace.log.writing.prepare import Preparer
 from headrace.log.writing.reshape import merge, split
@@ -76,7 +77,7 @@ class LocalLog(ReadingLog):
             undo.callback(self._lock.release)
             prepare_folder(folder)
             started_ms = clock.now_ms()
-            self._loader = Loader(folder, settings, clock)
+            self._loader = Loader(folder, settings, clock, RegistrySchemas.of_log(self))
             self._committer = Committer(
                 folder,
                 settings,
@@ -135,18 +136,22 @@ class LocalLog(ReadingLog):
         topic = replace(old, spec=spec, schemas=schemas)
         self._committer.journal_append(journals.TOPIC, {"op": "altered", "topic": topic_to_json(topic)})
         write_definition(self.folder, topic)
-        owned.preparer = Preparer(topic, self.clock)
+        owned.preparer = Preparer(topic, self.clock, owned.preparer.key_columns)
         for partition in owned.partitions:
             partition.config = spec.config
         return topic
 
     def split_partition(self, topic: str, partition: int) -> tuple[int, int]:
-        made = self._committer.control(lambda: self._reshape(topic, lambda old: split(old, partition)))
+        made = self._reshaped(topic, lambda old: split(old, partition))
         return made.spec.partitions - 2, made.spec.partitions - 1
 
     def merge_partitions(self, topic: str, one: int, other: int) -> int:
-        made = self._committer.control(lambda: self._reshape(topic, lambda old: merge(old, one, other)))
+        made = self._reshaped(topic, lambda old: merge(old, one, other))
         return made.spec.partitions - 1
+
+    def _reshaped(self, name: str, change: Callable[[Topic], Topic]) -> Topic:
+        self._owned(name).preparer.key_columns.prepare()
+        return self._committer.control(lambda: self._reshape(name, change))
 
     def _reshape(self, name: str, change: Callable[[Topic], Topic]) -> Topic:
         """In the commit thread, between groups: what was committed is in the parents, what comes is the children's."""
@@ -160,7 +165,7 @@ class LocalLog(ReadingLog):
         for number in range(len(owned.partitions), topic.spec.partitions):
             owned.partitions.append(self._loader.own_partition(owned.state, number))
         write_definition(self.folder, topic)
-        owned.preparer = Preparer(topic, self.clock)
+        owned.preparer = Preparer(topic, self.clock, owned.preparer.key_columns)
         self._committer.publish([owned])
         return topic
 

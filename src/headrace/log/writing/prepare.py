@@ -51,17 +51,17 @@ def id_digest(event_id: str) -> bytes:
 class Preparer:
     """Prepares batches for one version of one topic. Safe to use from several threads."""
 
-    def __init__(self, topic: Topic, clock: Clock) -> None:
+    def __init__(self, topic: Topic, clock: Clock, key_columns: KeyColumns | None = None) -> None:
         self.topic = topic
+        self.key_columns = key_columns or KeyColumns(topic.spec)
         self.version = topic.schemas[-1].version
         self.layout = topic.spec.partitions
-        self._layout = Layout(topic) if topic.ranges else None
+        self._layout = Layout(topic, self.key_columns) if topic.ranges else None
         self.frame_schema = frame_schema(topic.spec)
         # What a batch has before the owner stamps it; `$time` comes first.
         self.schema = pa.schema([field for field in self.frame_schema if field.name not in STAMPED])
         self._clock = clock
         self._keys = [column.name for column in topic.spec.key]
-        self._key_columns = KeyColumns(topic.spec)
         self._plans: dict[pa.Schema, list[int]] = {}
         self._single: dict[str, pa.Array] = {}
         self._turn = 0
@@ -170,7 +170,7 @@ class Preparer:
             return self._layout.choose(ready, turn)
         if not self._keys:
             return rows_in_turn(rows, count, turn)
-        return partition_rows(*self._key_columns.of(ready), count, turn)
+        return partition_rows(*self.key_columns.of(ready), count, turn)
 
 
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:

@@ -88,10 +88,10 @@ def _reshaped(topic: Topic, parents: tuple[int, ...], added: tuple[KeyRange, ...
 class Layout:
     """Finds the partitions of keys in a topic that was split or merged."""
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, key_columns: KeyColumns) -> None:
         self._first = topic.first_partitions
         self._has_key = bool(topic.spec.key)
-        self._key_columns = KeyColumns(topic.spec)
+        self._key_columns = key_columns
         open_ = sorted((part.low, number) for number, part in enumerate(topic.ranges) if not part.closed)
         self._lows = np.array([low for low, _ in open_], np.int64)
         self._numbers = np.array([number for _, number in open_], np.int64)
