@@ -45,7 +45,7 @@ def sql(
     url: str | None = None,
     key: str | None = None,
     limit: int | None = None,
-    timeout: float = 60.0,
+    timeout: float = 600.0,
 ) -> pa.Table:
     """Ask tables and streams with one SELECT, or run one other statement and get what it says.
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from headrace.sql.statements import Define, Print, SelectStatement, SetProperty, Statement
 
 
+ANSWER_S = 3600.0
+"""The server has deadlines of its own; this is only for one that has died."""
+
+
 def register(app: typer.Typer) -> None:
     app.command(epilog='Example:  headrace sql -e "SELECT * FROM views_by_page LIMIT 5;"')(sql)
 
@@ -170,7 +174,9 @@ class SqlSession:
             raise moved(error, statement) from None
 
     def _pull(self, text: str) -> None:
-        body = self.api.post("/v1/query", {"sql": text} | ({"limit": self._limit} if self._limit else {}))
+        wanted = {"sql": text} | ({"limit": self._limit} if self._limit else {})
+        # What the engine answers may take minutes; Ctrl-C, which closes the connection, cancels it.
+        body = self.api.request("POST", "/v1/query", json=wanted, timeout=ANSWER_S)
         if self._as_json:
             print_json(body)
             return

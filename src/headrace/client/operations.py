@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
@@ -31,6 +32,7 @@ from headrace.errors import UsageError
 T = TypeVar("T")
 Event = Mapping[str, Any] | NewRecord
 
+ANSWER_S = 600.0
 BATCH_RECORDS = 5_000
 BATCH_BYTES = 4 * 1024 * 1024
 CORRELATION, REPLY_TO = "correlation-id", "reply-to"
@@ -282,7 +284,9 @@ def reply(to: Record | Message, value: Mapping[str, Any]) -> Steps[Produced]:
 def query(sql: str, limit: int | None = None) -> Steps[Answer]:
     """Ask tables and streams once, with SELECT."""
     body = {"sql": sql} if limit is None else {"sql": sql, "limit": limit}
-    return _as(Answer, (yield send("POST", "/v1/query", body, "always")))
+    # The server has a deadline of its own, which is longer for what its engine answers.
+    call = replace(send("POST", "/v1/query", body, "always"), wait_s=ANSWER_S)
+    return _as(Answer, (yield call))
 
 
 def statements(sql: str, variables: Mapping[str, str] | None = None) -> Steps[list[dict[str, Any]]]:
