@@ -11,6 +11,7 @@ from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.changes import project_files
 from headrace.coordinate.comparing import lag_of, read_by
 from headrace.coordinate.deployments import Options
+from headrace.coordinate.project import apply_functions
 from headrace.errors import NotFound, UsageError
 from headrace.server.endpoint import Endpoint, Handler
 from headrace.server.errors import json_response
@@ -99,10 +100,18 @@ async def start_deployment(request: Request, services: Services) -> Response:
     )
 
     def run() -> DeployAnswer:
+        _apply_functions(services)
         started = services.deployments.start(_files(wanted.files, services), options)
         return DeployAnswer(None if started is None else deployment_model(started, services))
 
     return json_response(await services.run(run))
+
+
+def _apply_functions(services: Services) -> None:
+    """Python functions as they are in the project now: what runs keeps those it was made with."""
+    for applied in apply_functions(services.statements, services.project):
+        for problem in applied.problems:
+            raise UsageError(str(problem))
 
 
 def _gate(text: str | None) -> float | None:
