@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from headrace.cli.backend import open_backend
+from headrace.cli.backend import Backend, open_backend
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, TopicArgument, UrlOption, open_project
 from headrace.cli.output import print_json
 from headrace.cli.sending import SHOWN_ERRORS, Found, Sender
@@ -87,42 +87,59 @@ def import_files(
 ) -> None:
     """Bring files of history into a topic: Parquet, CSV, NDJSON, JSON; also .gz, .zst, .bz2, .lz4. Stopped, it goes on
     where it was; done again, it adds nothing. Rows that do not fit become dead letters."""
+    with open_backend(project, url, key) as backend:
+        if dry_run:
+            from headrace.cli.history_files import find_files
+
+            body = _check(find_files(files), form, backend.topic(topic)["columns"], time)
+        else:
+            data = None if url else open_project(project).data
+            body = bring_in(backend, data, topic, files, form, time, again, quiet=as_json)
+    _report(body, topic, as_json, dry_run)
+
+
+def bring_in(
+    backend: Backend,
+    data: Path | None,
+    topic: str,
+    files: Sequence[str],
+    form: str,
+    time: str | None,
+    again: bool,
+    quiet: bool,
+) -> dict[str, Any]:
+    """Import, and say what became of the rows. `data` is the folder that remembers how far each file is."""
     # Arrow is not for every command to wait for.
     from headrace.cli.history_files import Row, find_files
 
     found = find_files(files)
-    with open_backend(project, url, key) as backend:
-        columns = backend.topic(topic)["columns"]
-        if dry_run:
-            _report(_check(found, form, columns, time), topic, as_json, dry_run)
-            return
-        records = Records(None if url else open_project(project).data / RECORD, topic)
-        # As they are now: what is written to a file meanwhile makes it another one, the next time.
-        started = {file: records.of(file) for file in found}
-        sender = Sender(backend, topic, BATCH, None, quiet=as_json)
+    columns = backend.topic(topic)["columns"]
+    records = Records(None if data is None else data / RECORD, topic)
+    # As they are now: what is written to a file meanwhile makes it another one, the next time.
+    started = {file: records.of(file) for file in found}
+    sender = Sender(backend, topic, BATCH, None, quiet=quiet)
 
-        def acknowledged(batch: Sequence[Found]) -> None:
-            for file, number in {row.file: row.number for row in batch if isinstance(row, Row)}.items():
-                started[file].rows = number
-            records.save()
-
-        sender.acknowledged = acknowledged
-        try:
-            sender.send(_rows(started, form, columns, time, again))
-        except KeyboardInterrupt:
-            print(f"stopped after {sender.sent:,} rows; the same command goes on", file=sys.stderr)
-            raise
-        for imported in started.values():
-            imported.complete = True
+    def acknowledged(batch: Sequence[Found]) -> None:
+        for file, number in {row.file: row.number for row in batch if isinstance(row, Row)}.items():
+            started[file].rows = number
         records.save()
-    body = {
+
+    sender.acknowledged = acknowledged
+    try:
+        sender.send(_rows(started, form, columns, time, again))
+    except KeyboardInterrupt:
+        print(f"stopped after {sender.sent:,} rows; the same command goes on", file=sys.stderr)
+        raise
+    for imported in started.values():
+        imported.complete = True
+    records.save()
+    return {
         "files": len(found),
         "rows": sender.sent,
         "accepted": sender.accepted,
         "duplicates": sender.duplicates,
         "rejected": len(sender.rejected),
     }
-    _report(body, topic, as_json, dry_run)
 
 
 def _rows(

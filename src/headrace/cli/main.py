@@ -21,6 +21,7 @@ from headrace.cli import (
     plan,
     query,
     queue,
+    run_jobs,
     schema,
     sql,
     test,
@@ -43,7 +44,7 @@ app = typer.Typer(
     epilog="Start with:  headrace init NAME && cd NAME && headrace up",
 )
 
-for module in (init, up, sql, plan, deploy, test, doctor, bench, import_files):
+for module in (init, up, sql, plan, deploy, test, doctor, bench, import_files, run_jobs):
     module.register(app)
 trust.register(view.app)
 for commands in (topic, group, queue, log, schema, query, view, dlq):
