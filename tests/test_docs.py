@@ -33,7 +33,15 @@ def test_sql_in_the_docs_parses(page: Path) -> None:
         assert parse(block)
 
 
-@pytest.mark.parametrize("page", ["explanation/guarantees.md", "howto/consume-in-a-group.md", "tutorial/python.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "explanation/guarantees.md",
+        "howto/consume-in-a-group.md",
+        "howto/python-functions.md",
+        "tutorial/python.md",
+    ],
+)
 def test_python_in_the_docs_runs(page: str, tmp_path: Path) -> None:
     """The blocks of a page are one program, run in a project's folder."""
     (tmp_path / "headrace.toml").write_text("")

@@ -165,6 +165,13 @@ class CollectSettings(Settings, frozen=True):
     """An event further ahead of the clock than this is rejected: one wrong clock must not close everybody's windows."""
 
 
+class FunctionSettings(Settings, frozen=True):
+    seconds: float = 5.0
+    """How long one call of a Python function may take; then it is interrupted, and counts as failed."""
+    memory_mb: int = 1024
+    """How much memory the functions of one process may take."""
+
+
 class Key(Settings, frozen=True):
     key: str
     """The secret a client sends as `Authorization: Bearer …`."""
@@ -190,6 +197,7 @@ class ProjectSettings(Settings, frozen=True):
     spark: SparkSettings = SparkSettings()
     server: ServerSettings = ServerSettings()
     collect: CollectSettings = CollectSettings()
+    functions: FunctionSettings = FunctionSettings()
     auth: AuthSettings = AuthSettings()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace.sql.datetimes import format_moment, parse_moment, parse_with
-from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions import FUNCTIONS, sketches
 from headrace.sql.functions.elsewhere import ELSEWHERE
 from headrace.sql.functions.function import Steps
 from headrace.types import BIGINT, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Array, DataType, Map
@@ -42,6 +42,9 @@ AGGREGATES: dict[str, tuple[list[Any], Any, Any]] = {
 }
 
 CALLS = [
+    (FUNCTIONS["DISTINCT_ESTIMATE"].example, 2),
+    (FUNCTIONS["QUANTILE_ESTIMATE"].example, 2.0),
+    (FUNCTIONS["TOP_K_ESTIMATE"].example, [{"ITEM": "a", "COUNT": 2}, {"ITEM": "b", "COUNT": 1}]),
     ("UCASE('aé')", "AÉ"),
     ("LCASE('AÉ')", "aé"),
     ("LEN('añ')", 2),
@@ -338,7 +341,8 @@ def test_aggregates_over_lists() -> None:
     for name, (rows, expected, nothing) in AGGREGATES.items():
         assert FUNCTIONS[name].evaluate(rows) == expected, name
         assert FUNCTIONS[name].evaluate([]) == nothing, name
-    assert set(AGGREGATES) == {name for name in FUNCTIONS if FUNCTIONS[name].kind == "aggregate"}
+    sketched = {one.name for one in sketches.FUNCTIONS}  # tests/sql/test_sketches.py
+    assert set(AGGREGATES) | sketched == {name for name in FUNCTIONS if FUNCTIONS[name].kind == "aggregate"}
 
 
 def test_aggregates_do_not_depend_on_how_rows_are_cut() -> None:

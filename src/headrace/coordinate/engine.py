@@ -30,6 +30,8 @@ from headrace.coordinate.reconcile import Reconciler, sweep_checkpoints
 from headrace.coordinate.status import EngineReport
 from headrace.coordinate.supervisor import EXIT_HOPELESS
 from headrace.errors import ConfigError, HeadraceError, LogError, NotFound, QueryFailed
+from headrace.functions.compiled import Limits
+from headrace.functions.direct import DirectRuntime
 from headrace.log.base import Log
 from headrace.process.base import QueryStatus
 
@@ -131,7 +133,8 @@ class Engine:
 
         settings = self._project.settings.spark
         runner = SparkQueryRunner(spark, where, settings, self._clock, log)
-        catalog = Catalog(log)
+        limits = self._project.settings.functions
+        catalog = Catalog(log, DirectRuntime(Limits(limits.seconds, limits.memory_mb * 1024 * 1024)))
         jobs = Jobs(spark, where, log, self._clock)
         self._reconciler = Reconciler(catalog, runner, self._project.checkpoints_folder, self._clock, jobs)
         try:

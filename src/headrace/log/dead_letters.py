@@ -34,6 +34,8 @@ class DeadLetter:
     source: str
     event_id: str | None
     payload: bytes
+    written_once: str | None = None
+    """What makes it the same letter when it is written again. Without this and without an id, each is its own."""
 
 
 def create_dead_letters(log: Log) -> None:
@@ -73,10 +75,11 @@ def bury_spent(messages: Sequence[Spent]) -> Append:
 def letter_id(letter: DeadLetter) -> str | None:
     """The same for the same event, however often it is sent. Not the event's own: that stays free for the mended. An
     event without an id may well have been sent twice on purpose: each is a letter."""
-    if letter.event_id is None:
+    known = letter.event_id or letter.written_once
+    if known is None:
         return None
     digest = hashlib.blake2b(digest_size=16)
-    for part in (letter.topic.encode(), letter.event_id.encode(), letter.payload):
+    for part in (letter.topic.encode(), known.encode(), letter.payload):
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return digest.hexdigest()

@@ -7,24 +7,28 @@ Where the order of the rows matters it is that of their arrival.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import decimal
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from headrace.errors import UsageError
-from headrace.process.comparable import comparable, has_map
+from headrace.process.comparable import comparable
 from headrace.process.expressions import lower_expression
 from headrace.process.functions.aggregates import lower_in_python
 from headrace.process.lower.rows import column
+from headrace.process.operators import merged
 from headrace.process.spark_types import spark_type
+from headrace.process.texts import text_of
 from headrace.sql.expressions import Call
 from headrace.sql.expressions import Literal as LiteralExpression
-from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions import function_of, sketches
 from headrace.sql.plan import Named
-from headrace.types import BigInt, DataType, Decimal, Integer
+from headrace.types import BIGINT, BigInt, DataType, Decimal, Integer
 
 # 2^12 hashes: up to 4,096 different values are counted exactly, more within about 1.6 %
 # (docs/decisions/count-distinct.md).
@@ -32,15 +36,14 @@ SKETCH_LOG_SIZE = 12
 # ksqlDB's limit of COLLECT_LIST and COLLECT_SET.
 MOST_COLLECTED = 1000
 
-Kind = Literal["sum", "min", "max", "first", "last", "list", "set"]
-
 
 @dataclass(frozen=True, slots=True)
 class Partial:
     """What one row contributes (null: nothing) and how contributions are merged. `native` is Spark's aggregate where
     the kind alone does not say it."""
 
-    kind: Kind
+    kind: str
+    """As `Partials` in Java has them."""
     value: Column
     native: Column | None = None
 
@@ -58,10 +61,10 @@ class Partial:
                 return F.min(self.value)
             case "last":
                 return F.max(self.value)
-            case "list":
-                return F.flatten(F.collect_list(self.value))
             case "set":
                 return F.array_distinct(F.flatten(F.collect_list(self.value)))
+            case _:
+                return F.flatten(F.collect_list(self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ class Aggregated:
     call: Call
     order: tuple[Column, ...]
     sign: Column | None = None
+    in_session: bool = False
 
     def value(self, place: int = 0) -> Column:
         return lower_expression(self.call.arguments[place])
@@ -98,19 +102,43 @@ class Aggregated:
         return value if self.sign is None else value * self.sign.cast("int")
 
 
-def decompose(named: Named, order: tuple[Column, ...], sign: Column | None = None) -> Decomposed:
+def decompose(
+    named: Named, order: tuple[Column, ...], sign: Column | None = None, in_session: bool = False
+) -> Decomposed:
     call = named.expression
-    if not isinstance(call, Call) or call.name not in FUNCTIONS:
+    if not isinstance(call, Call) or function_of(call) is None:
         raise UsageError(f"`{getattr(call, 'name', call)}` is not an aggregate that Spark can run")
     assert call.type is not None
-    of = Aggregated(call, order, sign)
-    lowering = _INVERTIBLE.get(call.name) if sign is not None else AGGREGATES.get(call.name)
+    of = Aggregated(call, order, sign, in_session)
+    lowering = None if call.function is not None else (_INVERTIBLE if sign is not None else AGGREGATES).get(call.name)
     found = (lowering(of) if lowering is not None else None) or _in_python(of)
     type_ = spark_type(call.type)
-    in_session = found.in_session or found.result
+    of_session = found.in_session or found.result
     return Decomposed(
-        found.parts, lambda *parts: found.result(*parts).cast(type_), lambda *parts: in_session(*parts).cast(type_)
+        found.parts, lambda *parts: found.result(*parts).cast(type_), lambda *parts: of_session(*parts).cast(type_)
     )
+
+
+def kept_in_python(aggregates: Sequence[Named], over_table: bool) -> bool:
+    """Whether an aggregate is written in Python, or is one that Spark lacks; over a table, one that is not a sum of
+    changes and so must see them in their order."""
+    native = _INVERTIBLE if over_table else AGGREGATES
+    calls = [named.expression for named in aggregates if isinstance(named.expression, Call)]
+    return any(call.function is not None or not _lowers(call, native) for call in calls)
+
+
+def wants_order(aggregates: Sequence[Named]) -> bool:
+    """Whether rows of a table must be added and taken away in their order."""
+    return any(isinstance(named.expression, Call) and named.expression.name == "COLLECT_LIST" for named in aggregates)
+
+
+def _lowers(call: Call, native: Mapping[str, Lowering]) -> bool:
+    """Whether Spark can keep this one: some need their arguments written in the statement."""
+    lowering = native.get(call.name)
+    if lowering is None:
+        return False
+    order = (F.lit(0).cast("long").alias("$arrival"), F.lit(0).alias("$place"))
+    return lowering(Aggregated(call, order)) is not None
 
 
 def _count(of: Aggregated) -> Decomposed:
@@ -176,7 +204,7 @@ def _by_offset(kind: Literal["first", "last"]) -> Callable[[Aggregated], Decompo
     def lower(of: Aggregated) -> Decomposed | None:
         given = [of.literal(place) for place in range(1, len(of.call.arguments))]
         if any(not isinstance(argument, bool) for argument in given):
-            return None
+            return _several_by_offset(kind == "last", of)
         value = of.value()
         placed = F.struct(*of.order, value.alias("value"))
         entry = placed if given == [False] else F.when(value.isNotNull(), placed)
@@ -187,19 +215,175 @@ def _by_offset(kind: Literal["first", "last"]) -> Callable[[Aggregated], Decompo
 
 
 def _collect(of: Aggregated) -> Decomposed:
-    return Decomposed((_listed(of),), lambda entries: F.slice(_values(entries), 1, MOST_COLLECTED))
+    if of.sign is None:
+        return _entries(of, f"earliest:{MOST_COLLECTED}", _values)
+    sign = [("count", of.sign.cast("long"), BIGINT)]
+    return _entries(of, "net:0", lambda kept: F.slice(_values(kept), 1, MOST_COLLECTED), more=sign)
 
 
-def _collect_set(of: Aggregated) -> Decomposed | None:
-    if has_map(of.type()):
+def _collect_set(of: Aggregated) -> Decomposed:
+    return _entries(of, f"distinct:{MOST_COLLECTED}", _values)
+
+
+def _several_by_offset(latest: bool, of: Aggregated) -> Decomposed | None:
+    """The first or last n, as they arrived; nulls count only if the last argument says so."""
+    count, *ignore = [of.literal(place) for place in range(1, len(of.call.arguments))]
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         return None
-    distinct = Decomposed((_listed(of),), lambda entries: F.array_distinct(_values(entries)))
-    return Decomposed(distinct.parts, lambda entries: F.slice(distinct.result(entries), 1, MOST_COLLECTED))
+    nulls = ignore == [False]
+    kind = f"{'latest' if latest else 'earliest'}:{count}"
+    return _entries(of, kind, _values, None if nulls else of.value().isNotNull(), F.array())
 
 
-def _listed(of: Aggregated) -> Partial:
-    entry = F.struct(*of.order, of.value().alias("value"))
-    return Partial("list", F.array(entry), F.collect_list(entry))
+def _top(distinct: bool) -> Callable[[Aggregated], Decomposed | None]:
+    """The largest, largest first; with further columns, structures of all of them."""
+
+    def lower(of: Aggregated) -> Decomposed | None:
+        count, others = of.literal(len(of.call.arguments) - 1), range(1, len(of.call.arguments) - 1)
+        if not isinstance(count, int) or count < 1:
+            return None
+        more = [(f"col{place - 1}", of.value(place), of.type(place)) for place in others]
+
+        def result(entries: Column) -> Column:
+            def one(entry: Column) -> Column:
+                value = entry.getField("value")
+                rest = [entry.getField(name).alias(name) for name, _, _ in more]
+                return F.struct(value.alias("sort_col"), *rest) if more else value
+
+            return F.transform(F.coalesce(entries, F.array()), one)
+
+        kind = f"top_distinct:{count}" if distinct else f"top:{count}"
+        return _entries(of, kind, result, of.value().isNotNull(), more=more)
+
+    return lower
+
+
+def _histogram(of: Aggregated) -> Decomposed:
+    """The counts of the texts that came first. More are kept than are shown, because a batch by itself does not know
+    which did."""
+    one = [("count", of.signed(F.lit(1).cast("long")), BIGINT)]
+
+    def result(entries: Column) -> Column:
+        shown = F.slice(F.coalesce(entries, F.array()), 1, MOST_COLLECTED)
+        return F.map_from_entries(F.transform(shown, lambda e: F.struct(e.getField("value"), e.getField("count"))))
+
+    return _entries(of, f"counts:{10 * MOST_COLLECTED}", result, of.value().isNotNull(), more=one)
+
+
+def _attribute(of: Aggregated) -> Decomposed:
+    """The value that all rows have: two different ones are enough to know that there is none, unless one may go."""
+
+    def result(entries: Column) -> Column:
+        return F.when(F.size(entries) == 1, entries.getItem(0).getField("value"))
+
+    if of.sign is None:
+        return _entries(of, "distinct:2", result)
+    return _entries(of, f"counts:{10 * MOST_COLLECTED}", result, more=[("count", of.sign.cast("long"), BIGINT)])
+
+
+def _deviation(of: Aggregated) -> Decomposed:
+    value = of.value().cast("double")
+    parts = (of.signed(F.lit(1.0)).alias("count"), value.alias("mean"), F.lit(0.0).alias("squares"))
+    type_ = T.StructType([T.StructField(name, T.DoubleType()) for name in ("count", "mean", "squares")])
+    moments = F.when(value.isNotNull(), F.struct(*parts))
+
+    def result(kept: Column) -> Column:
+        count, squares = kept.getField("count"), kept.getField("squares")
+        return F.when(count > 1, F.sqrt(squares / (count - 1))).otherwise(F.lit(0.0))
+
+    return Decomposed((Partial("moments", moments, merged(moments, type_, "moments")),), result)
+
+
+def _correlation(of: Aggregated) -> Decomposed:
+    x, y = of.value().cast("double"), of.value(1).cast("double")
+    both = x.isNotNull() & y.isNotNull()
+    values = (F.lit(1.0), x, y, x * x, y * y, x * y)
+
+    def result(n: Column, x: Column, y: Column, xx: Column, yy: Column, xy: Column) -> Column:
+        spread = (n * xx - x * x) * (n * yy - y * y)
+        found = F.when(spread > 0, (n * xy - x * y) / F.sqrt(spread)).otherwise(F.lit(float("nan")))
+        return F.when(n > 0, found)
+
+    return Decomposed(tuple(Partial("sum", of.signed(F.when(both, value))) for value in values), result)
+
+
+def _sum_list(of: Aggregated) -> Decomposed | None:
+    type_ = of.call.type
+    assert type_ is not None
+    wide = f"decimal(38,{type_.scale})" if isinstance(type_, Decimal) else spark_type(type_).simpleString()
+    zero = F.lit(0).cast(wide)
+    total = F.aggregate(of.value(), zero, lambda sum_, one: (sum_ + F.coalesce(one.cast(wide), zero)).cast(wide))
+    return Decomposed((Partial("sum", of.signed(total)),), lambda found: F.coalesce(found, zero))
+
+
+def _distinct_sketch(result: Callable[[Column], Column]) -> Callable[[Aggregated], Decomposed | None]:
+    """Values by their text, as everywhere where such sketches are made."""
+
+    def lower(of: Aggregated) -> Decomposed | None:
+        sketch = F.hll_sketch_agg(text_of(of.value(), of.type()), F.lit(sketches.DISTINCT_LOG_SIZE))
+        return _only_native(of, sketch, result)
+
+    return lower
+
+
+def _quantile_sketch(of: Aggregated) -> Decomposed | None:
+    return _only_native(of, F.kll_sketch_agg_double(of.value(), F.lit(sketches.QUANTILE_SIZE)), lambda sketch: sketch)
+
+
+def _quantile(of: Aggregated) -> Decomposed | None:
+    fraction = of.literal(1)
+    if not isinstance(fraction, int | float | decimal.Decimal) or not 0 <= fraction <= 1:
+        return None
+
+    def result(sketch: Column) -> Column:
+        # Of nothing there is no quantile; to Spark that is an error, which would end the query.
+        full = F.when(F.kll_sketch_get_n_double(sketch) > 0, sketch)
+        return F.kll_sketch_get_quantile_double(full, F.lit(float(fraction)))
+
+    return _only_native(of, F.kll_sketch_agg_double(of.value(), F.lit(sketches.QUANTILE_SIZE)), result)
+
+
+def _top_k(of: Aggregated) -> Decomposed | None:
+    count = of.literal(1)
+    if not isinstance(count, int) or not 1 <= count <= sketches.MOST_ITEMS:
+        return None
+    found = F.call_function("approx_top_k", of.value(), F.lit(count), F.lit(sketches.MOST_ITEMS))
+    shown = F.transform(
+        F.filter(found, lambda one: one.getField("item").isNotNull()),
+        lambda one: F.struct(one.getField("item").alias("ITEM"), one.getField("count").alias("COUNT")),
+    )
+    return _only_native(of, shown, lambda counted: F.coalesce(counted, F.array()))
+
+
+def _only_native(of: Aggregated, native: Column, result: Callable[[Column], Column]) -> Decomposed | None:
+    """An aggregate that only Spark itself can keep, not a session."""
+    return None if of.in_session else Decomposed((Partial("list", of.value(), native),), result)
+
+
+def _entries(
+    of: Aggregated,
+    kind: str,
+    result: Callable[[Column], Column],
+    counts: Column | None = None,
+    empty: Column | None = None,
+    more: Sequence[tuple[str, Column, DataType]] = (),
+) -> Decomposed:
+    """A list of entries that is kept short (`Entries` in Java): arrival, place, value, and `more`. Only rows for which
+    `counts` holds; `empty` is the value of none at all."""
+    arrival, place = of.order
+    fields = [
+        (arrival.alias("$arrival"), T.LongType()),
+        (place.cast("int").alias("$place"), T.IntegerType()),
+        (of.value().alias("value"), spark_type(of.type())),
+        *((value.alias(name), spark_type(type_)) for name, value, type_ in more),
+    ]
+    names = ["$arrival", "$place", "value", *(name for name, _, _ in more)]
+    entry = T.StructType([T.StructField(name, type_) for name, (_, type_) in zip(names, fields, strict=True)])
+    type_ = T.ArrayType(entry)
+    value = F.array(F.struct(*(column_ for column_, _ in fields)))
+    value = value if counts is None else F.when(counts, value)
+    aggregate = Partial(kind, value.cast(type_), merged(value.cast(type_), type_, kind))
+    return Decomposed((aggregate,), result if empty is None else lambda entries: F.coalesce(result(entries), empty))
 
 
 def _values(entries: Column) -> Column:
@@ -227,7 +411,9 @@ def _in_python(of: Aggregated) -> Decomposed:
     return Decomposed((part,), lambda entries: lower_in_python(of.call, _sorted(entries)))
 
 
-AGGREGATES: dict[str, Callable[[Aggregated], Decomposed | None]] = {
+Lowering = Callable[[Aggregated], Decomposed | None]
+
+AGGREGATES: dict[str, Lowering] = {
     "COUNT": _count,
     "COUNT_DISTINCT": _count_distinct,
     "SUM": _sum,
@@ -238,10 +424,34 @@ AGGREGATES: dict[str, Callable[[Aggregated], Decomposed | None]] = {
     "LATEST_BY_OFFSET": _by_offset("last"),
     "COLLECT_LIST": _collect,
     "COLLECT_SET": _collect_set,
+    "TOPK": _top(distinct=False),
+    "TOPKDISTINCT": _top(distinct=True),
+    "HISTOGRAM": _histogram,
+    "ATTR": _attribute,
+    "STDDEV_SAMP": _deviation,
+    "STDDEV_SAMPLE": _deviation,
+    "CORRELATION": _correlation,
+    "SUM_LIST": _sum_list,
+    "APPROX_COUNT_DISTINCT": _distinct_sketch(F.hll_sketch_estimate),
+    "DISTINCT_SKETCH": _distinct_sketch(lambda sketch: sketch),
+    "APPROX_QUANTILE": _quantile,
+    "QUANTILE_SKETCH": _quantile_sketch,
+    "APPROX_TOP_K": _top_k,
 }
 
 # Over a table: sums of what comes and what goes.
-_INVERTIBLE: dict[str, Callable[[Aggregated], Decomposed | None]] = {"COUNT": _count, "SUM": _sum, "AVG": _average}
+_INVERTIBLE: dict[str, Lowering] = {
+    "COUNT": _count,
+    "SUM": _sum,
+    "AVG": _average,
+    "SUM_LIST": _sum_list,
+    "CORRELATION": _correlation,
+    "COLLECT_LIST": _collect,
+    "HISTOGRAM": _histogram,
+    "ATTR": _attribute,
+    "STDDEV_SAMP": _deviation,
+    "STDDEV_SAMPLE": _deviation,
+}
 
 
 def order_of(frame_columns: list[str]) -> tuple[Column, ...]:

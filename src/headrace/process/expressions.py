@@ -19,9 +19,11 @@ from headrace.process.casts import lower_cast
 from headrace.process.comparable import comparable
 from headrace.process.functions import lower_call
 from headrace.process.functions.arguments import Arguments, Scope
+from headrace.process.functions.fallback import lower_lazily
 from headrace.process.functions.numbers import divide_doubles, remainder_doubles
 from headrace.process.spark_types import spark_type
 from headrace.sql import expressions as E
+from headrace.sql.walk import walk
 from headrace.types import Array, BigInt, DataType, Decimal, Double, Integer, Map, Timestamp, Varchar
 
 NO_SCOPE: Scope = MappingProxyType({})
@@ -123,8 +125,14 @@ _COMPARISONS: dict[str, Callable[[Column, Column], Column]] = {
 
 
 def _logical(node: E.Logical, scope: Scope) -> Column:
+    if _calls_python(node):
+        return lower_lazily(node, scope, lower_expression)
     left, right = lower_expression(node.left, scope), lower_expression(node.right, scope)
     return left & right if node.operator == "AND" else left | right
+
+
+def _calls_python(node: E.Expression) -> bool:
+    return any(isinstance(part, E.Call) and part.function is not None for part in walk(node))
 
 
 def _not(node: E.Not, scope: Scope) -> Column:
@@ -175,6 +183,8 @@ def _plain_escapes(pattern: str, escape: str | None) -> str:
 
 
 def _case(node: E.Case, scope: Scope) -> Column:
+    if _calls_python(node):
+        return lower_lazily(node, scope, lower_expression)
     branches = [(lower_expression(when, scope), lower_expression(then, scope)) for when, then in node.branches]
     first, *others = branches
     chain = reduce(lambda chain, branch: chain.when(*branch), others, F.when(*first))

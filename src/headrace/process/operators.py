@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -168,6 +169,13 @@ def sessions(
     prepared = in_order(with_clock(changes, floor=floor))
     found = _call("Sessions", "of", prepared, gap_ms, grace_ms, finals, not changes.isStreaming, list(kinds))
     return until_now(found, changes) if finals else found
+
+
+def merged(value: Column, type_: T.DataType, kind: str) -> Column:
+    """All rows' values merged as sessions merge them (`Partials`), as an aggregate."""
+    context: Any = SparkContext._active_spark_context
+    java = context._jvm.dev.headrace.spark.operators.Merged.of(value._jc, type_.json(), kind)
+    return Column(java)
 
 
 def _call(operator: str, method: str, frame: DataFrame, *arguments: Any) -> DataFrame:

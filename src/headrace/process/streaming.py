@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.config import SparkSettings
 from headrace.log.base import Route, TopicSpec
 from headrace.process.base import QuerySpec
+from headrace.process.letters import box_for, writing_letters
 from headrace.process.lower.lower import Lowered, has_clocks_in_a_row, lower_query, waits_for_time
 from headrace.process.pace import max_rows, pause_ms
 from headrace.process.session import query_session
@@ -99,16 +100,8 @@ def start_query(
     if spec.plan.limits.batch_rows is not None:
         settings = msgspec.structs.replace(settings, max_rows_per_batch=spec.plan.limits.batch_rows)
     session = _session_for(spark, spec)
-    if isinstance(log, Path):
-        inputs = StreamInputs(
-            session, log, topics, spec.id, max_rows(settings, spec), spec.starts, spec.until, spec.known_until
-        )
-        writer = to_local_log(lower_query(spec.plan, inputs, spec.late_topic), log, spec)
-    else:
-        # Only those who use Kafka have its packages.
-        from headrace.process.kafka.streaming import to_kafka
-
-        writer = to_kafka(session, log, topics, settings, spec)
+    with writing_letters(box_for(log, f"{spec.id}-v{spec.version}", spec.plan.inputs[0].topic)):
+        writer = _lowered(session, log, topics, settings, spec)
     writer = writer.queryName(f"{spec.id}-v{spec.version}").option("checkpointLocation", str(spec.checkpoint))
     if available_now:
         writer = writer.trigger(availableNow=True)
@@ -116,6 +109,24 @@ def start_query(
         writer = writer.trigger(processingTime=f"{least_ms} milliseconds")
     started: StreamingQuery = writer.start()
     return started
+
+
+def _lowered(
+    session: SparkSession,
+    log: Path | KafkaPlace,
+    topics: Callable[[str], TopicSpec],
+    settings: SparkSettings,
+    spec: QuerySpec,
+) -> Any:
+    if isinstance(log, Path):
+        inputs = StreamInputs(
+            session, log, topics, spec.id, max_rows(settings, spec), spec.starts, spec.until, spec.known_until
+        )
+        return to_local_log(lower_query(spec.plan, inputs, spec.late_topic), log, spec)
+    # Only those who use Kafka have its packages.
+    from headrace.process.kafka.streaming import to_kafka
+
+    return to_kafka(session, log, topics, settings, spec)
 
 
 def to_local_log(lowered: Lowered, log_folder: Path, spec: QuerySpec) -> Any:

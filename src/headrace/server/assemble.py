@@ -20,6 +20,9 @@ from headrace.coordinate.reports import REPORT_FILE, ReportReader
 from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.status import ENGINE_STATUS, EngineStatus
 from headrace.deliver.base import Delivery
+from headrace.functions.compiled import Limits
+from headrace.functions.host import FunctionHost
+from headrace.functions.letters import tell_failure
 from headrace.log.base import Log
 from headrace.log.dead_letters import bury_spent
 from headrace.log.local.open import LocalLog
@@ -61,8 +64,11 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         create_internal_topics(log)
         registry = Registry(log)
         log.schemas = RegistrySchemas(registry)
-        catalog, engine = Catalog(log), EngineStatus(clock)
-        statements = StatementExecutor(log, catalog, clock, settings, engine)
+        limits = Limits(settings.functions.seconds, settings.functions.memory_mb * 1024 * 1024)
+        host = FunctionHost(limits, lambda failure: tell_failure(log, failure))
+        closing.callback(host.close)
+        catalog, engine = Catalog(log, host), EngineStatus(clock)
+        statements = StatementExecutor(log, catalog, clock, settings, engine, host.describe)
         statements.recover()
         if isinstance(log, LocalLog):
             log.register_call(ENGINE_STATUS, engine.receive)

@@ -14,6 +14,7 @@ from headrace.errors import UsageError
 from headrace.process.functions import collections, json, numbers, strings, times
 from headrace.process.functions.arguments import Arguments, Lowering
 from headrace.process.functions.fallback import InsideLambda, lower_in_python
+from headrace.process.functions.python import lower_python_function
 from headrace.sql.functions import FUNCTIONS
 
 LOWERINGS: Mapping[str, Lowering] = MappingProxyType(
@@ -23,6 +24,8 @@ LOWERINGS: Mapping[str, Lowering] = MappingProxyType(
 
 def lower_call(arguments: Arguments) -> Column:
     """A lowering answers None where Spark's function means something else for these arguments."""
+    if arguments.call.function is not None:
+        return lower_python_function(arguments)
     if arguments.name not in FUNCTIONS:
         raise UsageError(f"function `{arguments.name}` does not exist", hint="SHOW FUNCTIONS lists what does")
     lowering = LOWERINGS.get(arguments.name)

@@ -9,9 +9,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from headrace.functions.arrow_values import from_values, to_values
+from headrace.process.letters import letter_box, tell_failures
 from headrace.process.spark_types import spark_type
 from headrace.sql.expressions import Call
-from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions import steps_of
 from headrace.types import INTEGER, Array, DataType, Struct
 
 
@@ -23,19 +24,21 @@ def lower_in_python(call: Call, entries: Column) -> Column:
     fields: list[tuple[str, DataType]] = [("sign", INTEGER)]
     fields += [(f"a{place}", type_) for place, type_ in enumerate(types) if type_ is not None]
     plain = F.transform(entries, lambda entry: F.struct(*(entry.getField(name).alias(name) for name, _ in fields)))
-    listed, name = Array(Struct(tuple(fields))), call.name
+    listed, box = Array(Struct(tuple(fields))), letter_box()
 
     def evaluate(arrays: pa.Array) -> pa.Array:
         groups = to_values(arrays, listed)
-        return from_values([aggregate_rows(name, group) for group in groups], result)
+        found = from_values([aggregate_rows(call, group) for group in groups], result)
+        tell_failures(box)
+        return found
 
     evaluate.__annotations__ = {}
     return F.arrow_udf(evaluate, spark_type(result))(plain)
 
 
-def aggregate_rows(name: str, rows: list[dict[str, Any]] | None) -> Any:
+def aggregate_rows(call: Call, rows: list[dict[str, Any]] | None) -> Any:
     """Runs in Spark's Python workers. What fails is null."""
-    steps: Any = getattr(FUNCTIONS[name], "steps", None)
+    steps = steps_of(call)
     state = steps.init()
     try:
         for number, row in enumerate(rows or ()):

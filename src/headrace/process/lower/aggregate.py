@@ -5,14 +5,15 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START
-from headrace.process.aggregates import Decomposed, decompose, order_of
+from headrace.log.base import ARRIVAL, TIME, TOMBSTONE
+from headrace.process.aggregates import Decomposed, decompose, kept_in_python, order_of, wants_order
 from headrace.process.expressions import lower_expression
 from headrace.process.lower.changes import SIGN, signed_changes
-from headrace.process.lower.rows import LATE_ROW, Rows, column
-from headrace.process.lower.window import CLOSES, expand_windows, forget_closed_windows, is_late
+from headrace.process.lower.python_aggregate import lower_python_aggregate
+from headrace.process.lower.rows import LATE_ROW, PLACE, Rows, column
+from headrace.process.lower.window import CLOSES, expand_windows, forget_closed_windows, is_late, window_columns
 from headrace.sql.plan import Aggregate, Named
-from headrace.sql.source import WINDOW_COLUMNS, Window
+from headrace.sql.source import Window
 
 
 def lower_aggregate_node(node: Aggregate, rows: Rows, final: bool = False, floor: DataFrame | None = None) -> Rows:
@@ -25,10 +26,15 @@ def lower_aggregate_node(node: Aggregate, rows: Rows, final: bool = False, floor
     if node.window is not None:
         admitted = expand_windows(frame, node.window).filter(~is_late(node.window))
         frame = forget_closed_windows(admitted, node.window, final, floor)
+    sign = column(SIGN) if node.over == "table" else None
+    if kept_in_python(node.aggregates, sign is not None):
+        return lower_python_aggregate(node, frame, sign, final)
+    if sign is not None and wants_order(node.aggregates):
+        groups = [lower_expression(key.expression) for key in node.keys]
+        frame = frame.repartition(*groups).sortWithinPartitions(column(ARRIVAL), column(PLACE))
     # Only what is grouped and aggregated; the keys under names no column of the input can have.
     keys = [lower_expression(key.expression).alias(key_name(place)) for place, key in enumerate(node.keys)]
     window = [column(CLOSES)] if node.window is not None else []
-    sign = column(SIGN) if node.over == "table" else None
     decomposed = [decompose(named, order_of(frame.columns), sign) for named in node.aggregates]
     parts = [
         part.aggregate().alias(part_name(place, number))
@@ -89,11 +95,6 @@ def _bounds(window: Window) -> list[Column]:
     end = F.unix_millis(column(CLOSES))
     start = end - F.lit(window.size_ms)
     return window_columns(start, end)
-
-
-def window_columns(start: Column, end: Column) -> list[Column]:
-    visible_start, visible_end = (bound.name for bound in WINDOW_COLUMNS)
-    return [start.alias(visible_start), end.alias(visible_end), start.alias(WINDOW_START), end.alias(WINDOW_END)]
 
 
 def key_name(place: int) -> str:

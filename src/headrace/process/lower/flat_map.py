@@ -40,9 +40,9 @@ def _list_of(named: Named) -> Column:
     assert isinstance(call, Call)
     assert call.type is not None
     type_ = Array(call.type)
-    if call.name == "EXPLODE":
+    if call.name == "EXPLODE" and call.function is None:
         found = lower_expression(call.arguments[0])
     else:
-        found = lower_in_python(Arguments(replace(call, type=type_), {}, lower_expression))
+        found = lower_in_python(Arguments(call, {}, lower_expression), type_)
     empty = F.array().cast(spark_type(type_))
     return F.when(~column(TOMBSTONE), F.coalesce(found, empty)).otherwise(empty)

@@ -8,9 +8,10 @@ from pyspark.sql import functions as F
 from headrace.log.base import OFFSET, PARTITION, STREAM_TIME, TIME, TOMBSTONE
 from headrace.process.aggregates import Decomposed, decompose, order_of
 from headrace.process.expressions import lower_expression
-from headrace.process.lower.aggregate import groupable, part_name, results, window_columns
+from headrace.process.lower.aggregate import groupable, part_name, results
 from headrace.process.lower.late import json_row, late_struct
 from headrace.process.lower.rows import LATE_ROW, Rows, column
+from headrace.process.lower.window import window_columns
 from headrace.process.operators import (
     FROM_LEFT,
     KEY,
@@ -31,7 +32,7 @@ def lower_sessions(node: Aggregate, rows: Rows, final: bool, floor: DataFrame | 
     window = node.window
     assert window is not None
     frame = groupable(node, rows).frame
-    decomposed = [decompose(named, order_of(frame.columns)) for named in node.aggregates]
+    decomposed = [decompose(named, order_of(frame.columns), in_session=True) for named in node.aggregates]
     parts = [
         (part.kind, part.value.alias(part_name(place, number)))
         for place, one in enumerate(decomposed)

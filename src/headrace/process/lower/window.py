@@ -10,10 +10,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headrace.errors import UsageError
-from headrace.log.base import STREAM_TIME, TIME, WINDOW_END
+from headrace.log.base import STREAM_TIME, TIME, WINDOW_END, WINDOW_START
 from headrace.process.lower.floor import watermark_by_floor
 from headrace.process.lower.rows import column
-from headrace.sql.source import Window
+from headrace.sql.source import WINDOW_COLUMNS, Window
 
 CLOSES = "$closes"
 """The window's end as a timestamp: what Spark's watermark is about."""
@@ -71,3 +71,9 @@ def _close_on_time(frame: DataFrame, window: Window, closes: Column) -> DataFram
     stamped = frame.withColumn(EVENT, event).withWatermark(f"`{EVENT}`", f"{window.grace_ms} milliseconds")
     others = [column(name) for name in frame.columns]
     return stamped.select(*others, closes.alias(CLOSES, metadata={WATERMARK_MARK: window.grace_ms}))
+
+
+def window_columns(start: Column, end: Column) -> list[Column]:
+    """A window's bounds: once for expressions, once for the key that the row is stored under."""
+    visible_start, visible_end = (bound.name for bound in WINDOW_COLUMNS)
+    return [start.alias(visible_start), end.alias(visible_end), start.alias(WINDOW_START), end.alias(WINDOW_END)]

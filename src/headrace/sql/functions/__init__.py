@@ -18,6 +18,7 @@ from headrace.sql.functions import (
     numbers,
     octets,
     patterns,
+    sketches,
     strings,
     tables,
     times,
@@ -39,7 +40,8 @@ SECTIONS: Mapping[str, tuple[Function, ...]] = MappingProxyType(
         "Arrays and maps": arrays.FUNCTIONS + maps.FUNCTIONS,
         "JSON and URLs": json_fields.FUNCTIONS + json_texts.FUNCTIONS,
         "Table functions": tables.FUNCTIONS,
-        "Aggregates": aggregates.FUNCTIONS + kept_values.FUNCTIONS,
+        "Sketches": sketches.ESTIMATES,
+        "Aggregates": aggregates.FUNCTIONS + kept_values.FUNCTIONS + sketches.FUNCTIONS,
     }
 )
 """By what they are about, for documentation."""

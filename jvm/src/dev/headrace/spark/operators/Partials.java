@@ -15,7 +15,8 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Partial results that can be merged. Kinds: {@code sum} (integers wrap), {@code min}, {@code max}, {@code first} and
  * {@code last} (structures that begin with an arrival number), {@code list} (arrays, put one behind the other), {@code
- * set} (arrays, each value once). Null is nothing yet.
+ * set} (arrays, each value once), {@code moments} (count, mean, sum of squared differences), and lists that are kept
+ * short, such as {@code earliest:10} ({@link Entries}). Null is nothing yet.
  */
 final class Partials implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -55,8 +56,28 @@ final class Partials implements Serializable {
         both.addAll(other.getList(place));
         yield CollectionConverters.asScala(new ArrayList<>(both)).toSeq();
       }
-      default -> throw new IllegalArgumentException("no partial result is called `" + kind + "`");
+      case "moments" -> moments((Row) a, (Row) b);
+      default -> shortList(kind, one.getList(place), other.getList(place));
     };
+  }
+
+  private static Object shortList(String kind, List<Row> one, List<Row> other) {
+    int colon = kind.indexOf(':');
+    int most = Integer.parseInt(kind.substring(colon + 1));
+    List<Row> kept = Entries.merge(kind.substring(0, colon), most, one, other);
+    return CollectionConverters.asScala(kept).toSeq();
+  }
+
+  /** Exact where a difference of sums of squares would not be. A row that goes counts -1. */
+  private static Row moments(Row a, Row b) {
+    double count = a.getDouble(0) + b.getDouble(0);
+    if (count == 0) {
+      return RowFactory.create(0.0, 0.0, 0.0);
+    }
+    double apart = b.getDouble(1) - a.getDouble(1);
+    double mean = a.getDouble(1) + apart * b.getDouble(0) / count;
+    double squares = a.getDouble(2) + b.getDouble(2) + apart * apart * a.getDouble(0) * b.getDouble(0) / count;
+    return RowFactory.create(count, mean, squares);
   }
 
   private static Object sum(Object a, Object b) {
@@ -73,7 +94,7 @@ final class Partials implements Serializable {
   }
 
   @SuppressWarnings("unchecked")
-  private static int compare(Object a, Object b) {
+  static int compare(Object a, Object b) {
     if (a instanceof byte[] bytes) {
       return Arrays.compareUnsigned(bytes, (byte[]) b);
     }
