@@ -48,6 +48,7 @@ SECTIONS: tuple[tuple[str, type[msgspec.Struct]], ...] = (
     ("log.archive", config.ArchiveSettings),
     ("log.kafka", config.KafkaSettings),
     ("collect", config.CollectSettings),
+    ("functions", config.FunctionSettings),
     ("spark", config.SparkSettings),
     ("store", config.StoreSettings),
     ("views", config.ViewsSettings),

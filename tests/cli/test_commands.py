@@ -22,6 +22,7 @@ def test_init_makes_a_project_that_says_what_it_is(headrace: Headrace, tmp_path:
         "made shop/",
         "  headrace.toml",
         "  pipelines/pageviews.sql",
+        "  functions/pages.py",
         "  tests/pageviews.toml",
         "  .gitignore",
         "  README.md",
@@ -45,7 +46,7 @@ def test_init_overwrites_nothing(headrace: Headrace, tmp_path: Path) -> None:
 def test_init_in_json(headrace: Headrace, tmp_path: Path) -> None:
     body = json.loads(headrace("init", "shop", "--json").out)
     assert body["project"] == str(tmp_path / "shop")
-    assert len(body["files"]) == 5
+    assert len(body["files"]) == 6
 
 
 def test_wrong_usage_is_2(headrace: Headrace) -> None:
