@@ -35,6 +35,7 @@ from headrace.types import BIGINT, BigInt, DataType, Decimal, Integer
 SKETCH_LOG_SIZE = 12
 # ksqlDB's limit of COLLECT_LIST and COLLECT_SET.
 MOST_COLLECTED = 1000
+MORE_ITEMS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,8 +283,12 @@ def _attribute(of: Aggregated) -> Decomposed:
 
 
 def _deviation(of: Aggregated) -> Decomposed:
+    """Over a table by sums, which can be taken away again; else by moments, which stay exact where sums do not."""
     value = of.value().cast("double")
-    parts = (of.signed(F.lit(1.0)).alias("count"), value.alias("mean"), F.lit(0.0).alias("squares"))
+    if of.sign is not None:
+        sums = (F.when(value.isNotNull(), F.lit(1.0)), value, value * value)
+        return Decomposed(tuple(Partial("sum", of.signed(one)) for one in sums), _spread_of_sums)
+    parts = (F.lit(1.0).alias("count"), value.alias("mean"), F.lit(0.0).alias("squares"))
     type_ = T.StructType([T.StructField(name, T.DoubleType()) for name in ("count", "mean", "squares")])
     moments = F.when(value.isNotNull(), F.struct(*parts))
 
@@ -292,6 +297,11 @@ def _deviation(of: Aggregated) -> Decomposed:
         return F.when(count > 1, F.sqrt(squares / (count - 1))).otherwise(F.lit(0.0))
 
     return Decomposed((Partial("moments", moments, merged(moments, type_, "moments")),), result)
+
+
+def _spread_of_sums(count: Column, total: Column, squares: Column) -> Column:
+    spread = F.greatest(squares - total * total / count, F.lit(0.0))
+    return F.when(count > 1, F.sqrt(spread / (count - 1))).otherwise(F.lit(0.0))
 
 
 def _correlation(of: Aggregated) -> Decomposed:
@@ -347,12 +357,22 @@ def _top_k(of: Aggregated) -> Decomposed | None:
     count = of.literal(1)
     if not isinstance(count, int) or not 1 <= count <= sketches.MOST_ITEMS:
         return None
-    found = F.call_function("approx_top_k", of.value(), F.lit(count), F.lit(sketches.MOST_ITEMS))
-    shown = F.transform(
-        F.filter(found, lambda one: one.getField("item").isNotNull()),
-        lambda one: F.struct(one.getField("item").alias("ITEM"), one.getField("count").alias("COUNT")),
-    )
-    return _only_native(of, shown, lambda counted: F.coalesce(counted, F.array()))
+    # Some more are asked for: Spark counts nulls too, and of equals it gives any.
+    most = min(count + MORE_ITEMS, sketches.MOST_ITEMS)
+    found = F.call_function("approx_top_k", of.value(), F.lit(most), F.lit(sketches.MOST_ITEMS))
+
+    def result(counted: Column) -> Column:
+        items = F.filter(counted, lambda one: one.getField("item").isNotNull())
+        ranked = F.transform(
+            items, lambda one: F.struct((-one.getField("count")).alias("rank"), one.getField("item").alias("item"))
+        )
+        shown = F.transform(
+            F.array_sort(ranked),
+            lambda one: F.struct(one.getField("item").alias("ITEM"), (-one.getField("rank")).alias("COUNT")),
+        )
+        return F.coalesce(F.slice(shown, 1, count), F.array())
+
+    return _only_native(of, found, result)
 
 
 def _only_native(of: Aggregated, native: Column, result: Callable[[Column], Column]) -> Decomposed | None:

@@ -68,12 +68,9 @@ final class Partials implements Serializable {
     return CollectionConverters.asScala(kept).toSeq();
   }
 
-  /** Exact where a difference of sums of squares would not be. A row that goes counts -1. */
+  /** Exact where a difference of sums of squares would not be. */
   private static Row moments(Row a, Row b) {
     double count = a.getDouble(0) + b.getDouble(0);
-    if (count == 0) {
-      return RowFactory.create(0.0, 0.0, 0.0);
-    }
     double apart = b.getDouble(1) - a.getDouble(1);
     double mean = a.getDouble(1) + apart * b.getDouble(0) / count;
     double squares = a.getDouble(2) + b.getDouble(2) + apart * apart * a.getDouble(0) * b.getDouble(0) / count;
