@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 
+from headrace.deliver.base import Delivery
+from headrace.deliver.pull import pull
 from headrace.errors import DeadlineExceeded, UsageError
+from headrace.sql.ask_plan import AskQuery
 from headrace.sql.source import Source
+from headrace.store.base import ViewStore
+from headrace.store.memory import MemoryStore
 from headrace.types import BIGINT, DOUBLE, VARCHAR, Array, Column
 from tests.deliver.serving import Serving
 from tests.store.project import write
@@ -207,6 +212,37 @@ def test_views_that_lag_are_brought_to_one_moment(shop: Serving) -> None:
         ["Ada"],
         ["Bob"],
     ]
+
+
+def test_a_view_that_is_replaced_meanwhile_is_asked_again(shop: Serving, tmp_path: Path) -> None:
+    shop.caught_up("USERS")
+    closed = MemoryStore().open_view(USERS, 1)
+    closed.close()
+
+    class Switching:
+        """The views as they are when one is switched between being found and being read."""
+
+        def __init__(self) -> None:
+            self.found = 0
+
+        def view(self, name: str) -> ViewStore:
+            self.found += 1
+            return closed if self.found == 1 else shop.followers.view(name)
+
+        def version(self, name: str, version: int) -> ViewStore:
+            return self.view(name)
+
+        def of_source(self, source: Source) -> ViewStore:
+            return self.view(source.name)
+
+        def names(self) -> list[str]:
+            return shop.followers.names()
+
+    plan = shop.plan("SELECT COUNT(*) FROM users;")
+    assert isinstance(plan, AskQuery)
+    delivery = Delivery(shop.log, Switching())
+    assert pull(delivery, plan).rows == [[4]]
+    delivery.close()
 
 
 def test_time_and_memory_are_bounded(shop: Serving) -> None:

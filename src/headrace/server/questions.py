@@ -13,6 +13,7 @@ from headrace.errors import DeadlineExceeded, NotRunning, QueryFailed
 from headrace.log.base import Log
 from headrace.server.services import Services
 from headrace.sql.ask_plan import AskQuery, Read, walk_nodes
+from headrace.sql.clauses import AsOf
 from headrace.sql.expressions import ColumnRef
 from headrace.sql.plan import Named, PullQuery
 from headrace.store.arrivals import position_at_end
@@ -35,6 +36,9 @@ def records_to_read(log: Log, query: AskQuery) -> int:
 async def is_for_engine(services: Services, query: object) -> bool:
     """Without an engine the server tries itself, as far as its deadline allows."""
     if not isinstance(query, AskQuery) or services.engine.state()["state"] != "running":
+        return False
+    # How a table was is known here only.
+    if any(isinstance(node, Read) and isinstance(node.range, AsOf) for node in walk_nodes(query.root)):
         return False
     return await services.run(records_to_read, services.log, query) > services.project.settings.server.engine_records
 

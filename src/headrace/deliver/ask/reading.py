@@ -46,9 +46,9 @@ def _which(read: Read) -> _Which:
     return read.source.name, read.range if isinstance(read.range, AsOf) else None
 
 
-def _view(delivery: Delivery, which: _Which, budget: Budget) -> ViewStore:
-    name, as_of = which
-    serving = delivery.views.view(name)
+def _view(delivery: Delivery, read: Read, budget: Budget) -> ViewStore:
+    _, as_of = _which(read)
+    serving = delivery.views.of_source(read.source)
     return serving if as_of is None else view_as_of(delivery.log, serving, as_of, budget)
 
 
@@ -65,7 +65,7 @@ class Opened:
         several = len([which for which in self._reads if which[1] is None]) > 1
         # By name, so that two questions never wait for each other's last reader.
         self._views = {
-            which: _OpenView(_view(delivery, which, budget), reads, budget, stack, several)
+            which: _OpenView(_view(delivery, reads[0], budget), reads, budget, stack, several)
             for which, reads in sorted(self._reads.items(), key=lambda one: (one[0][0], str(one[0][1])))
             if reads[0].source.kind == "table"
         }

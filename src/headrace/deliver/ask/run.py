@@ -13,6 +13,7 @@ from headrace.deliver.ask.ordering import sort_key, sort_rows
 from headrace.deliver.ask.pairing import pair_rows
 from headrace.deliver.ask.reading import Opened, opened
 from headrace.deliver.base import Address, Delivery
+from headrace.errors import NotFound
 from headrace.sql.ask_plan import (
     Around,
     AskNode,
@@ -35,6 +36,16 @@ from headrace.store.rows import names_of, over_rows, project_rows
 
 def ask_rows(delivery: Delivery, query: AskQuery, budget: Budget, most: int) -> tuple[list[Row], list[Address]]:
     """At most so many rows, and what they were made of."""
+    try:
+        return _ask(delivery, query, budget, most)
+    except NotFound:
+        # A view that was closed under us has been replaced (filled again, a new version): the answer is there. One that
+        # is not served at all says so again.
+        budget.held = 0
+        return _ask(delivery, query, budget, most)
+
+
+def _ask(delivery: Delivery, query: AskQuery, budget: Budget, most: int) -> tuple[list[Row], list[Address]]:
     with opened(delivery, query, budget) as reads:
         rows = list(islice(_flat(evaluate(query.root, reads, budget)), most))
         return rows, reads.addresses

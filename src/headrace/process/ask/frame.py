@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headrace.errors import UsageError
 from headrace.log.base import ARRIVAL, STREAM_TIME, TIME, TOMBSTONE, Log, Snapshot, TopicSpec
 from headrace.process.ask.over import lower_over
 from headrace.process.batch import range_inputs
@@ -38,7 +39,7 @@ from headrace.sql.ask_plan import (
     Where,
     walk_nodes,
 )
-from headrace.sql.clauses import TimeRange
+from headrace.sql.clauses import AsOf, TimeRange
 from headrace.sql.expressions import ColumnRef, Over
 from headrace.sql.plan import Aggregate, FlatMap, Scan
 from headrace.sql.source import WINDOW_COLUMNS
@@ -101,6 +102,8 @@ class _Lowering:
 
     def _read(self, node: Read) -> DataFrame:
         source = node.source
+        if isinstance(node.range, AsOf):
+            raise UsageError("AS OF is not answered on Spark", hint="ask the server: headrace.sql, or headrace sql")
         clipped = clip(self.log, self.now, node).ends[source.topic]
         starts = {source.topic: {number: ends.start for number, ends in enumerate(clipped)}}
         ends = {source.topic: {number: ends.end for number, ends in enumerate(clipped)}}
