@@ -11,7 +11,6 @@ import logging
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -19,12 +18,13 @@ from typing import Any, TypeVar
 
 from headrace.clock import Clock
 from headrace.config import LogSettings
-from headrace.errors import HeadraceError, LogError, Overloaded
+from headrace.errors import HeadraceError
 from headrace.log.base import Acks, Appended, BatchIdentity, Snapshot, Topic
 from headrace.log.local import journal as journals
 from headrace.log.local.accept import add_request
 from headrace.log.local.files import sync_folder
 from headrace.log.local.group import Group, OwnedTopic
+from headrace.log.local.inbox import Inbox
 from headrace.log.local.journal import Journal
 from headrace.log.local.open_files import OpenFiles
 from headrace.log.local.partition import Partition
@@ -50,9 +50,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-NO_LINGER_BYTES = 1024 * 1024
-"""With this much waiting, more is not waited for."""
-GROUP_BYTES = 64 * 1024 * 1024
 _DISK_CHECK_S = 0.5
 _RETRY_S = 1.0
 
@@ -77,11 +74,7 @@ class Committer:
         self._failed: HeadraceError | None = None
         self._failed_at = 0.0
         self._trusted: int | None = None
-        self._queue: deque[Request] = deque()
-        self._waiting = threading.Condition()
-        self._waiting_since = 0.0
-        self._pending_bytes = 0
-        self._closing = False
+        self._inbox = Inbox(settings.linger_ms, settings.max_pending_bytes)
         self._disk_checked = -1e9
         self._disk_free = 0
         self.producer_uses: dict[int, float] = {}
@@ -106,7 +99,7 @@ class Committer:
         if acks != "all":
             taken = Future()
             taken.set_result([Appended(()) for part in parts for _ in part.cuts or (0,)])
-        self._submit(request)
+        self._inbox.put(request)
         return taken
 
     def commit(
@@ -120,36 +113,15 @@ class Committer:
         """`Committed` for a query's batch, `list[Appended]` for a producer's transaction."""
         request = CommitRequest(transaction, tasks, identity, stamp, guard)
         self.check_disk()
-        self._submit(request)
+        self._inbox.put(request)
         return request.future
 
     def control(self, action: Callable[[], T]) -> T:
         """Run something in the commit thread, between groups."""
         request = ControlRequest(action)
-        self._submit(request)
+        self._inbox.put(request)
         result: T = request.future.result()
         return result
-
-    def _submit(self, request: Request) -> None:
-        with self._waiting:
-            if self._closing:
-                raise LogError("the log is closed")
-            if (
-                request.bytes
-                and self._pending_bytes + request.bytes > self.settings.max_pending_bytes
-                and self._pending_bytes
-            ):
-                raise Overloaded(
-                    "too much is waiting to be written",
-                    retry_after=1.0,
-                    hint="send again later, or less at once",
-                    pending_bytes=self._pending_bytes,
-                )
-            self._pending_bytes += request.bytes
-            self._queue.append(request)
-            if len(self._queue) == 1:
-                self._waiting_since = time.monotonic()
-                self._waiting.notify()
 
     def check_disk(self) -> None:
         """`DiskFull` if there is too little room; looks at most twice a second."""
@@ -173,9 +145,7 @@ class Committer:
 
     def close(self) -> None:
         """Commit what was taken, then stop."""
-        with self._waiting:
-            self._closing = True
-            self._waiting.notify()
+        self._inbox.close()
         self._thread.join()
         if self._failed is None:
             self._tidy()
@@ -198,7 +168,7 @@ class Committer:
     # The commit thread
 
     def _run(self) -> None:
-        while requests := self._take():
+        while requests := self._inbox.take():
             try:
                 if self._failed is not None:
                     self._recover()
@@ -210,31 +180,7 @@ class Committer:
             except Exception as error:
                 self._fail(requests, error)
             finally:
-                with self._waiting:
-                    self._pending_bytes -= sum(request.bytes for request in requests)
-
-    def _take(self) -> list[Request]:
-        """The requests of the next group, in order; nothing when closing."""
-        with self._waiting:
-            self._waiting.wait_for(lambda: self._queue or self._closing)
-            linger = not self._closing and isinstance(self._queue[0], AppendRequest)
-            linger = linger and self._pending_bytes < NO_LINGER_BYTES
-            # What came while the last group was written has waited for others long enough.
-            pause = self._waiting_since + self.settings.linger_ms / 1000 - time.monotonic()
-        if linger and pause > 0:
-            # Not a wait on the condition: every writer would wake this thread for nothing.
-            time.sleep(pause)
-        taken: list[Request] = []
-        size = 0
-        with self._waiting:
-            while self._queue and size < GROUP_BYTES:
-                if isinstance(self._queue[0], ControlRequest) and taken:
-                    break
-                taken.append(self._queue.popleft())
-                size += taken[-1].bytes
-                if isinstance(taken[-1], ControlRequest):
-                    break
-        return taken
+                self._inbox.done(requests)
 
     def _run_group(self, requests: Sequence[Request]) -> None:
         group = self.new_group()
