@@ -95,6 +95,22 @@ def test_rates_are_on_the_lines_and_a_node_leads_to_its_page(page: Page, demo: S
     expect(page).to_have_url(re.compile("#/views/views_by_page$"))
 
 
+def test_a_row_says_why_it_is_what_it_is(page: Page, demo: Server) -> None:
+    pageid = unique("/why-")
+    demo.send(view("ann", pageid), view("bob", pageid))
+    until_served(demo, f"/v1/views/views_by_page/rows?pageid={pageid}", [[pageid, 2]])
+    page.goto(f"{demo.url}/#/views/views_by_page")
+    row = page.get_by_test_id("rows").get_by_role("row", name=f"{pageid} 2")
+    expect(row).to_be_visible(timeout=COUNTED_MS)
+    row.get_by_role("button", name="Why?").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("status")).to_contain_text("the same ✓", timeout=COUNTED_MS)
+    expect(dialog).to_contain_text("Made of 2 records")
+    expect(dialog).to_contain_text("userid = bob")
+    dialog.get_by_role("button", name="Close").click()
+    expect(dialog).to_have_count(0)
+
+
 def test_a_table_changes_while_it_is_read_and_stays_still_under_the_pointer(page: Page, demo: Server) -> None:
     low, high = unique("/low-"), unique("/high-")
     demo.send(view("ann", low), view("ann", high), view("bob", high))
@@ -121,7 +137,7 @@ def test_windows_are_charted_and_a_chart_is_exported(page: Page, demo: Server, t
     pageid = unique("/charted-")
     demo.send(*(view(f"u{number}", pageid) for number in range(9)))
     page.goto(f"{demo.url}/#/views/views_per_minute")
-    expect(page.get_by_test_id("rows").get_by_role("row", name=re.compile(f"{pageid[1:]} .* 9 9$"))).to_be_visible(
+    expect(page.get_by_test_id("rows").get_by_role("row", name=re.compile(f"{pageid[1:]} .* 9 9 Why"))).to_be_visible(
         timeout=COUNTED_MS
     )
     page.get_by_label("pageid").select_option(pageid)

@@ -62,8 +62,10 @@ def test_late_records_are_counted_by_a_repair_and_it_is_said(
 
         with follow(project.server.http, "/v1/views/per_minute/feed") as feed:
             done = repair(project, "per_minute")
-            changes = {event.data["key"]["shop"]: event.data["value"] for event in feed.take(2)}
-        assert changes == {"a": {"n": 2, "total": 9}, "c": {"n": 1, "total": 16}}
+            changes = {event.data["key"]["shop"]: event.data for event in feed.take(2)}
+        assert changes["a"]["value"] == {"n": 2, "total": 9}
+        assert changes["a"]["revised"] == {"old": {"n": 1, "total": 1}}, "a subscriber is told that it is a revision"
+        assert (changes["c"]["value"], changes["c"]["revised"]) == ({"n": 1, "total": 16}, {"old": None})
         assert {one["key"]["shop"]: (one["old"], one["new"]) for one in done["revisions"]} == {
             "a": ({"n": 1, "total": 1}, {"n": 2, "total": 9}),
             "c": (None, {"n": 1, "total": 16}),

@@ -11,6 +11,7 @@ from headrace.deliver.tails import Tails
 from headrace.log.base import Log
 from headrace.sql.source import Source
 from headrace.store.base import Position, ViewStore
+from headrace.store.revisions import Revisions
 from headrace.types import Column
 
 
@@ -72,9 +73,11 @@ class Delivery:
     serves: Callable[[Source], bool] = lambda source: True
     """Whether this version of a stream or table is still the one that serves."""
     tails: Tails = field(init=False)
+    revisions: Revisions = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tails", Tails(self.log))
+        object.__setattr__(self, "revisions", Revisions(self.log))
 
     def close(self) -> None:
         self.tails.close()

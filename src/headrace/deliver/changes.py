@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,12 +11,14 @@ import pyarrow as pa
 from headrace.deliver.base import FeedEvent
 from headrace.deliver.ids import ids_of
 from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Log, Snapshot
+from headrace.log.codecs.json_encode import to_json
 from headrace.sql.source import WINDOW_COLUMNS, Source
 from headrace.store.arrivals import merge, read_stretch
 from headrace.store.base import Position
 from headrace.store.columns import source_rows
 from headrace.store.decode import SourceDecoder
 from headrace.store.json_rows import to_json_rows
+from headrace.store.revisions import Revisions, parse_row
 from headrace.types import BIGINT, Column, display_name
 
 ROWTIME = Column("ROWTIME", BIGINT)
@@ -30,13 +32,32 @@ class Changes:
     position: Position
 
 
-def read_changes(log: Log, source: Source, version: int, after: Position, snapshot: Snapshot, max_rows: int) -> Changes:
-    """The next changes of a view, in order of arrival."""
+def read_changes(
+    log: Log,
+    source: Source,
+    version: int,
+    after: Position,
+    snapshot: Snapshot,
+    max_rows: int,
+    revisions: Revisions | None = None,
+) -> Changes:
+    """The next changes of a view, in order of arrival. Those that a repair made say what was there before."""
     decoder = SourceDecoder(log.topic(source.topic), source, log.schemas)
     stretch = read_stretch(log, source.topic, after, snapshot, decoder.columns, max_rows)
     batch = merge([decoder.decode(records) for records in stretch.records], after)
     events = () if batch is None else tuple(change_events(batch, source, ids_of(batch, version, after)))
+    if revisions is not None and source.window is not None and revisions.of_view(source.name, version):
+        events = tuple(_revised(event, source.name, version, revisions) for event in events)
     return Changes(events, stretch.position)
+
+
+def _revised(event: FeedEvent, view: str, version: int, revisions: Revisions) -> FeedEvent:
+    """A closed window changes only by a repair, so the row's own value tells which change it was."""
+    window, value = event.data["window"], event.data["value"]
+    row = (view, version, to_json(event.data["key"]).decode(), window["start"], window["end"])
+    text = None if value is None else to_json(value).decode()
+    found = revisions.with_value(row, text)
+    return event if found is None else replace(event, data=event.data | {"revised": {"old": parse_row(found.old)}})
 
 
 def change_events(batch: pa.RecordBatch, source: Source, ids: Iterable[str]) -> Iterable[FeedEvent]:

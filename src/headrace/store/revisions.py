@@ -91,6 +91,13 @@ class Revisions:
             found = self._by_row.get(row)
             return found[-1] if found else None
 
+    def with_value(self, row: RowId, new: str | None) -> Revision | None:
+        """The newest that made the row this."""
+        with self._lock:
+            self._catch_up()
+            made = [one for one in self._by_row.get(row, ()) if one.new == new != one.old]
+            return made[-1] if made else None
+
     def of_view(self, view: str, version: int) -> list[Revision]:
         """Oldest first."""
         with self._lock:

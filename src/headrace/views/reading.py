@@ -187,22 +187,31 @@ def _masks(decoder: SourceDecoder, wanted: Wanted) -> dict[str, pa.Array]:
 
 
 def _matching(records: Records, wanted: Wanted, masks: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    batch = addressed(records)
-    mask: Any = None
-    times = batch.column(TIME)
+    """What passes, with its partition and offset. Of a frame in which nothing does, nothing is copied."""
+    batch = records.batch
+    passes = [_among(batch.column(_spelled(batch, name)), values) for name, values in masks.items()]
     if wanted.since is not None:
-        mask = pc.greater_equal(times, wanted.since)
+        passes.append(pc.greater_equal(batch.column(TIME), wanted.since))
     if wanted.until is not None:
-        before = pc.less(times, wanted.until)
-        mask = before if mask is None else pc.and_(mask, before)
-    for name, values in masks.items():
-        array = batch.column(_spelled(batch, name))
-        if pa.types.is_timestamp(array.type):
-            # The log keeps microseconds; a moment is the same to the millisecond.
-            array = pc.floor_temporal(array, unit="millisecond")
-        among = pc.is_in(array, value_set=values.cast(array.type))
-        mask = among if mask is None else pc.and_(mask, among)
-    return batch if mask is None else batch.filter(mask)
+        passes.append(pc.less(batch.column(TIME), wanted.until))
+    if not passes:
+        return addressed(records)
+    mask = passes[0]
+    for more in passes[1:]:
+        mask = pc.and_(mask, more)
+    rows = np.flatnonzero(mask.fill_null(False).to_numpy(zero_copy_only=False))
+    offsets = rows + records.first_offset if records.offsets is None else np.asarray(records.offsets)[rows]
+    found = replace(records, batch=batch.take(pa.array(rows)), offsets=[int(offset) for offset in offsets])
+    return addressed(found)
+
+
+def _among(array: pa.Array, values: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(array.type):
+        # The log keeps microseconds; a moment is the same to the millisecond.
+        array = pc.floor_temporal(array, unit="millisecond")
+    if len(values) == 1 and values.null_count == 0:
+        return pc.equal(array, values.cast(array.type)[0])
+    return pc.is_in(array, value_set=values.cast(array.type))
 
 
 def _spelled(batch: pa.RecordBatch, name: str) -> str:
