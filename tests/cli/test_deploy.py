@@ -1,0 +1,92 @@
+"""`headrace plan`, `deploy`, `history` and `view`: what they print and how they end, with everything but Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Headrace, Said
+from tests.server.running import Running, running_server
+from tests.support import wait_for
+
+SQL = """
+CREATE STREAM clicks (userid VARCHAR KEY, page VARCHAR) WITH (KAFKA_TOPIC='clicks', PARTITIONS=1);
+CREATE TABLE by_page AS SELECT page, COUNT(*) AS n FROM clicks GROUP BY page;
+CREATE TABLE busy AS SELECT page, n FROM by_page WHERE n > 2;
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Running]:
+    with running_server(tmp_path, sql=SQL) as server:
+        yield server
+
+
+@pytest.fixture
+def run(headrace: Headrace, server: Running) -> Headrace:
+    def run(*arguments: str) -> Said:
+        return headrace(*arguments, "--url", f"http://127.0.0.1:{server.port}")
+
+    return run
+
+
+def write(folder: Path, sql: str) -> None:
+    (folder / "pipelines" / "all.sql").write_text(sql)
+
+
+def test_a_plan_is_printed_and_its_exit_code_says_what_it_found(run: Headrace, tmp_path: Path) -> None:
+    assert (run("plan").code, run("plan").out) == (0, "nothing to do: what runs is what the files say\n")
+    write(tmp_path, SQL.replace("COUNT(*)", "COUNT(*) * 2"))
+    changed = run("plan")
+    assert changed.code == 2
+    assert "~ table by_page: rebuilds as version 2, nothing to replay   pipelines/all.sql:3" in changed.out
+    assert "read by busy" in changed.out
+    assert json.loads(run("plan", "--json").out)["pending"] == 2
+    write(tmp_path, SQL.replace("page VARCHAR)", "page INT)"))
+    refused = run("plan")
+    assert refused.code == 1
+    assert "! stream clicks: refused" in refused.out
+    assert "instead: declare it under another name" in refused.out
+
+
+def test_a_deployment_from_its_start_to_its_rollback(run: Headrace, server: Running, tmp_path: Path) -> None:
+    assert run("history").out == "nothing was deployed yet\n"
+    # Nothing was sent, so there is nothing to compute, and nothing differs.
+    write(tmp_path, SQL.replace("COUNT(*)", "COUNT(*) * 2"))
+    done = run("deploy")
+    assert done.code == 0, done.err
+    assert "deployment 1 is switched" in done.out
+    assert "by_page: rebuilds  version 1 → 2" in done.out
+    assert run("plan").code == 0
+    assert run("deploy").out == "nothing to do: what runs is what the files say\n"
+    assert [line.split()[:2] for line in run("view", "show", "by_page").out.splitlines()[1:3]] == [
+        ["1", "retired"],
+        ["2", "serving"],
+    ]
+    assert "0 rows the same, 0 changed" in run("view", "diff", "by_page").out
+    assert "by_page rebuilds, busy rebuilds" in run("history").out
+    assert "+CREATE TABLE by_page AS SELECT page, COUNT(*) * 2 AS n" in run("history", "1").out
+    assert "these serve: by_page 1, busy 1" in run("view", "rollback", "busy").out
+    assert server.services.catalog.state.serving["BY_PAGE"] == 1
+    assert run("view", "rollback", "busy").code == 1
+    assert run("view", "forget", "busy").out == "versions of busy there are: 1 (serving)\n"
+    assert json.loads(run("deploy", "restore", "1", "--before", "--json").out) == {"deployment": None}
+
+
+def test_a_build_is_left_to_itself_and_stopped(run: Headrace, server: Running, tmp_path: Path) -> None:
+    server.send("clicks", [{"userid": "ann", "page": "/"}])
+    write(tmp_path, SQL.replace("COUNT(*)", "COUNT(*) * 2"))
+    assert "deployment 1 is building: by_page 0%" in run("deploy", "--detach", "--throttle", "5").out
+    assert run("deploy", "pause", "1").code == 0
+    wait_for(lambda: server.services.deployments.get(1).paused, 20, "the pause")
+    assert json.loads(run("deploy", "throttle", "1", "7", "--json").out)["rows_per_second"] == 7
+    assert run("deploy", "resume", "1").code == 0
+    assert "deployment 1 is cancelled" in run("deploy", "cancel", "1").out
+    assert run("deploy", "show", "9").code == 1
+    write(tmp_path, SQL.rpartition("CREATE TABLE busy")[0])
+    refused = run("deploy")
+    assert refused.code == 1
+    assert "headrace deploy --approve" in refused.err
