@@ -172,6 +172,17 @@ def test_a_harmed_checkpoint_is_noticed(spark: SparkSession, tmp_path: Path, har
         assert views(pipeline, "T") == 6
 
 
+def test_a_query_that_was_killed_before_its_first_batch_begins(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark makes folders of state before it writes down what the first batch reads."""
+    with Pipeline(tmp_path, STREAM + count_table("by_page")) as pipeline:
+        left = pipeline.spec("by_page").checkpoint / "state" / "0" / "0"
+        left.mkdir(parents=True)
+        (left / "1.delta").write_text("half")
+        put(pipeline, 3)
+        with running(spark, pipeline, "by_page"):
+            wait_for(lambda: views(pipeline, "BY_PAGE") == 3, SECONDS, "the first batch")
+
+
 def test_twenty_queries_at_once(spark: SparkSession, tmp_path: Path) -> None:
     sinks = [f"t{number}" for number in range(20)]
     with Pipeline(tmp_path, STREAM + "".join(map(count_table, sinks))) as pipeline:

@@ -125,3 +125,30 @@ def test_paused_throttled_resumed(project: Live) -> None:
     deployments.throttle(started.id, 1000)
     project.reaches(started, "switched")
     project.eventually("SELECT * FROM by_user;", [["ann", 2], ["bob", 2]])
+
+
+TIMED = """
+CREATE STREAM timed (page VARCHAR KEY, at BIGINT) WITH (KAFKA_TOPIC='timed', TIMESTAMP='at', PARTITIONS=2);
+CREATE TABLE per_minute AS SELECT page, COUNT(*) AS n FROM timed
+  WINDOW TUMBLING (SIZE 1 MINUTE, GRACE PERIOD 10 SECONDS) GROUP BY page;
+"""
+
+
+def test_windows_with_late_events_are_the_same_again_and_may_get_a_column(tmp_path: Path, spark: SparkSession) -> None:
+    times = [5_000, 70_000, 20_000, 65_000, 140_000, 61_000, 130_000, 3_000, 200_000, 139_000]
+    with live(tmp_path, spark, TIMED) as project:
+        project.send("timed", *({"page": f"/{number % 2}", "at": at} for number, at in enumerate(times)))
+        query = project.services.catalog.queries()[0]
+        topic = f"_late.{query.id}"
+        wait_for(lambda: project.services.log.stats(topic).records == 4, PATIENCE, "the late ledger")
+        project.eventually("SELECT n FROM per_minute;", [[1], [2], [2], [1]])
+        before = sorted(project.rows("SELECT page, windowstart, n FROM per_minute;"))
+
+        project.write(TIMED.replace("COUNT(*) AS n", "COUNT(*) AS n, MAX(at) AS newest"))
+        deployment = project.reaches(project.deploy(), "switched")
+        [found] = deployment.comparisons
+        assert (found["same"], found["changed"], found["columns_added"]) == (4, 0, ["newest"])
+        assert sorted(project.rows("SELECT page, windowstart, n FROM per_minute;")) == before
+        assert sorted(row[0] for row in project.rows("SELECT newest FROM per_minute;"))[-1] == 200_000
+        project.services.deployments.rollback("PER_MINUTE")
+        assert sorted(project.rows("SELECT page, windowstart, n FROM per_minute;")) == before

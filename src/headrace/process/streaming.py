@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,6 +100,7 @@ def start_query(
     `available_now` it ends by itself when it has read what is there."""
     if spec.plan.limits.batch_rows is not None:
         settings = msgspec.structs.replace(settings, max_rows_per_batch=spec.plan.limits.batch_rows)
+    discard_unbegun(spec.checkpoint)
     session = _session_for(spark, spec)
     with writing_letters(box_for(log, f"{spec.id}-v{spec.version}", spec.plan.inputs[0].topic)):
         writer = _lowered(session, log, topics, settings, spec)
@@ -127,6 +129,15 @@ def _lowered(
     from headrace.process.kafka.streaming import to_kafka
 
     return to_kafka(session, log, topics, settings, spec)
+
+
+def discard_unbegun(checkpoint: Path) -> None:
+    """Of a query that was stopped before its first batch was planned Spark may have left folders of state, and then
+    refuses to begin among them. Nothing has been read for them, so nothing is lost with them."""
+    offsets = checkpoint / "offsets"
+    planned = offsets.is_dir() and any(file.name.isdigit() for file in offsets.iterdir())
+    if checkpoint.is_dir() and not planned:
+        shutil.rmtree(checkpoint)
 
 
 def to_local_log(lowered: Lowered, log_folder: Path, spec: QuerySpec) -> Any:
