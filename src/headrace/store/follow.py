@@ -176,8 +176,8 @@ def moved_position(log: Log, topic: str, position: Position) -> Position | None:
         return position_of(offsets)
     # One number says what a view has; a view that had not applied all that was copied has none.
     now = log.snapshot()
-    ends = {number: end.end for number, end in enumerate(now.ends[topic])}
-    return Position(now.arrival, offsets) if offsets == ends else None
+    at_end = all(offsets.get(number, 0) == end.end for number, end in enumerate(now.ends[topic]))
+    return Position(now.arrival, offsets) if at_end else None
 
 
 def _from_start(position: Position, snapshot: Snapshot, topic: str) -> Position:

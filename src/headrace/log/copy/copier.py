@@ -56,6 +56,7 @@ def copy_topics(source: Log, target: Log, write: Write, progress: Progress = lam
     else:
         for topic in topics:
             copier.copy(topic, now)
+    copier.finish(topics, now)
     return Copied(len(topics), copier.done - copier.before)
 
 
@@ -90,6 +91,15 @@ class _Copier:
                 lanes.append(Lane(place, topic.name, number, source))
         for chunk in in_order(lanes, CHUNK_ROWS):
             self._copy_ordered(chunk)
+
+    def finish(self, topics: Sequence[Topic], now: Snapshot) -> None:
+        """At the end of a partition there may be offsets without a record (Kafka's marks): they are behind us too."""
+        ends = {(topic.name, number): at.end for topic in topics for number, at in enumerate(now.ends[topic.name])}
+        passed = {key: end for key, end in ends.items() if self._moves.partitions[key].next < end}
+        if passed:
+            self._write([self._note(passed, {key: [] for key in passed})], [None])
+            for key, end in passed.items():
+                self._moves.partitions[key].next = end
 
     def _start(self, topic: Topic, number: int, ends: PartitionEnds) -> int:
         """The offset to go on with."""

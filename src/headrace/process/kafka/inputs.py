@@ -20,6 +20,8 @@ from headrace.process.kafka.times import NOTE, read_note, times_at
 from headrace.sql.source import Source
 
 Offsets = Mapping[int, int]
+EARLIEST, LATEST = -2, -1
+"""As Kafka says them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class KafkaStreamInputs:
     """Whether results come with time alone: then a batch may have nothing else new."""
     stops: Mapping[str, Offsets] = field(default_factory=dict)
     """By topic: offsets at which a batch has to end."""
+    starts: Mapping[str, Offsets] = field(default_factory=dict)
+    """By topic: where to begin without a checkpoint; at the topic's start where it does not say."""
     box: Any = None
     """Where records go that cannot be decoded (`DeadLetterBox.java`)."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -79,7 +83,7 @@ class KafkaStreamInputs:
             # The checkpoint knows the inputs by these names.
             .name(name)
             .options(**self.place.options(topic.name), **self._where(topic, note), **more)
-            .option("startingOffsets", "earliest")
+            .option("startingOffsets", self._begin(topic))
             .option("maxOffsetsPerTrigger", self.max_rows)
             .option("maxRows", self.max_rows)
             .option("ordered", self.ordered)
@@ -90,13 +94,18 @@ class KafkaStreamInputs:
             .load()
         )
 
+    def _begin(self, topic: TopicSpec) -> str:
+        starts = self.starts.get(topic.name)
+        return "earliest" if starts is None else offsets_json(self.place, topic, starts, EARLIEST)
+
     def _where(self, topic: TopicSpec, note: Path) -> dict[str, str]:
         """Where the query goes on, and how far time had come there."""
         done, planned = last_done(self.checkpoint), last_planned(self.checkpoint)
         kafka = self.place.log.kafka_name(topic.name)
         found = {}
-        if done is not None:
-            found["times"] = by_partition(times_at(self.place.log, topic.name, done.ends(kafka), read_note(note)))
+        begin = self.starts.get(topic.name, {}) if done is None else done.ends(kafka)
+        if begin:
+            found["times"] = by_partition(times_at(self.place.log, topic.name, begin, read_note(note)))
         if planned is not None:
             found["floor"] = str(planned.floor)
             if ends := planned.ends(kafka):
@@ -117,6 +126,12 @@ def declared_topic(topic: TopicSpec, source: Source) -> TopicSpec:
         value_options=source_options(source, "value"),
         timestamp=TimestampColumn(source.timestamp, source.timestamp_format) if source.timestamp else None,
     )
+
+
+def offsets_json(place: KafkaPlace, topic: TopicSpec, offsets: Offsets, otherwise: int) -> str:
+    """Kafka wants every partition named."""
+    named = {str(partition): offsets.get(partition, otherwise) for partition in range(topic.partitions)}
+    return json.dumps({place.log.kafka_name(topic.name): named})
 
 
 def by_partition(numbers: Mapping[int, int]) -> str:
@@ -153,17 +168,13 @@ class KafkaRangeInputs:
         times = times_at(self.place.log, topic.name, starts, None)
         reader = self.spark.read.format(SOURCE).options(**self.place.options(topic.name), times=by_partition(times))
         if topic.name in self.starts:
-            reader = reader.option("startingOffsets", self._offsets(topic, starts, -2))
+            reader = reader.option("startingOffsets", offsets_json(self.place, topic, starts, EARLIEST))
         if topic.name in self.ends:
-            reader = reader.option("endingOffsets", self._offsets(topic, self.ends[topic.name], -1))
+            ends = offsets_json(self.place, topic, self.ends[topic.name], LATEST)
+            reader = reader.option("endingOffsets", ends)
         if min_lag is not None:
             reader = reader.option("minLag", min_lag)
         return decode_topic(reader.load(), topic, columns, -next(self.numbers), self.place.decoding(topic))
 
     def floor(self, topic: TopicSpec) -> None:
         """A batch keeps no state."""
-
-    def _offsets(self, topic: TopicSpec, offsets: Offsets, otherwise: int) -> str:
-        """Kafka wants every partition named; -2 is its earliest offset, -1 its latest."""
-        named = {str(partition): offsets.get(partition, otherwise) for partition in range(topic.partitions)}
-        return json.dumps({self.place.log.kafka_name(topic.name): named})

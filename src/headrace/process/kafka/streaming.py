@@ -42,6 +42,7 @@ def to_kafka(
         has_sessions(spec.plan),
         waits_for_time(spec.plan),
         stops,
+        spec.starts,
         box,
     )
     lowered = lower_query(spec.plan, inputs, spec.late_topic)
