@@ -90,3 +90,9 @@ def test_nearest_gives_up_on_the_absurd() -> None:
     assert nearest("PAGEVIEW", ["USERS", "PAGEVIEWS"]) == "PAGEVIEWS"
     assert nearest("ZZZ", ["USERS"]) is None
     assert nearest("A" * 100_000, ["A" * 99_999]) is None
+
+
+def test_a_variable_may_be_part_of_a_name() -> None:
+    variables = {"region": "eu", "n": "1"}
+    tokens = tokenize(Script("${region}_orders x${n} a.${region} ${n}+${n}"), variables)
+    assert [token.value for token in tokens][:-1] == ["EU_ORDERS", "X1", "A", ".", "EU", 1, "+", 1]

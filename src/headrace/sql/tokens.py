@@ -77,13 +77,25 @@ def tokenize(script: Script, variables: Mapping[str, str] | None = None) -> list
             raise _unreadable(script, position)
         kind, start, position = match.lastgroup, position, match.end()
         if kind == "variable":
-            tokens += _substituted(script, start, position, variables or {})
+            _add(tokens, _substituted(script, start, position, variables or {}))
         elif kind != "space":
-            tokens.append(_token(script, kind, start, position, variables))
+            _add(tokens, [_token(script, kind, start, position, variables)])
             if tokens[-1].text == ";":
                 variables, first = _defined(tokens[first:-1], variables), len(tokens)
     tokens.append(Token("end", "", None, len(text), len(text)))
     return tokens
+
+
+def _add(tokens: list[Token], found: list[Token]) -> None:
+    """`${region}_orders` is one name: what touches a variable's value belongs to it."""
+    before = tokens[-1] if tokens else None
+    if before is not None and found and before.end == found[0].start and before.kind == "word":
+        first, *found = found
+        touches = (before.substituted or first.substituted) and first.kind in ("word", "integer")
+        text = before.text + first.text
+        glued = Token("word", text, text.upper(), before.start, first.end, True)
+        tokens[-1:] = [glued] if touches else [before, first]
+    tokens += found
 
 
 def _defined(statement: list[Token], variables: Mapping[str, str] | None) -> Mapping[str, str] | None:

@@ -41,6 +41,9 @@ class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     events: list[Row] = []
     records: list[Row] = []
     file: str | None = None
+    settled: bool = False
+    """Sent only once the queries have done with all that came before: a join with a table that a query writes finds it
+    then."""
 
     @property
     def texts(self) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from headrace.errors import UsageError
 from headrace.log.schema import arrow_type
 from headrace.process.batch import run_batch
 from headrace.sql.api import parse, plan_select
-from headrace.sql.plan import PersistentQuery, PullQuery
+from headrace.sql.plan import Join, PersistentQuery, PullQuery, scanned, walk
 from headrace.sql.source import WINDOW_COLUMNS
 from headrace.sql.statements import SelectStatement
 from headrace.store.columns import python_values
@@ -43,21 +44,50 @@ def all_events(case: Case) -> list[Event]:
     return [(part, event) for part in case.input for event in (part.records or part.events)]
 
 
+def settled_places(case: Case) -> set[int]:
+    """Before which events everything has to be computed."""
+    counts = [len(part.records or part.events) for part in case.input]
+    return {sum(counts[:number]) for number, part in enumerate(case.input) if part.settled}
+
+
+def stretches(count: int, cuts: set[int]) -> list[tuple[int, int]]:
+    """From cut to cut; there is always one, for there may be rows without events.
+
+    >>> stretches(5, {2, 5}), stretches(0, {0})
+    ([(0, 2), (2, 5)], [(0, 0)])
+    """
+    return list(pairwise(sorted({0, *cuts, count}))) or [(0, 0)]
+
+
+def restart_places(plans: Sequence[PersistentQuery], count: int, settled: set[int]) -> list[int]:
+    """After how many events there may be a stop. Anywhere, unless something is joined that a query writes: what is
+    there when depends on when that query ran, so a stop may only be where the test says that it is done."""
+    written = {plan.sink.topic for plan in plans}
+    joins = [node for plan in plans for node in walk(plan.root) if isinstance(node, Join)]
+    if any(source.topic in written for join in joins for source in scanned(join)):
+        return sorted(settled | {count})
+    return list(range(1, count)) or [count]
+
+
 def run_stream(stage: Stage, case: Case) -> list[str]:
-    rejected = stage.send(all_events(case))
-    stage.compute(needed_queries(stage, case), SparkSettings(shuffle_partitions=1))
+    events, rejected = all_events(case), list[str]()
+    for start, end in stretches(len(events), settled_places(case)):
+        rejected += stage.send(events[start:end])
+        stage.compute(needed_queries(stage, case), SparkSettings(shuffle_partitions=1))
     return [*_compare_rejected(case, rejected), *_compare_late(stage, case), *_compare_rows(stage, case)]
 
 
 def run_pieces(stage: Stage, case: Case, events: Sequence[Event], chance: random.Random) -> list[str]:
     """The restart forgets all but what is on disk, as a killed process does."""
-    cut = chance.randint(0, len(events))
+    plans = [stage.plan(query) for query in needed_queries(stage, case)]
+    cut = chance.choice(restart_places(plans, len(events), settled_places(case)))
     settings = SparkSettings(shuffle_partitions=2, max_rows_per_batch=max(1, len(events) // 4))
-    rejected = stage.send(events[:cut])
-    stage.compute(needed_queries(stage, case), settings)
-    stage.restart()
-    rejected += stage.send(events[cut:])
-    stage.compute(needed_queries(stage, case), settings)
+    rejected: list[str] = []
+    for start, end in stretches(len(events), settled_places(case) | {cut}):
+        rejected += stage.send(events[start:end])
+        stage.compute(needed_queries(stage, case), settings)
+        if end == cut:
+            stage.restart()
     return [*_compare_rejected(case, rejected), *_compare_late(stage, case), *_compare_rows(stage, case)]
 
 
