@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.coordinate.base import QueryDefinition, ViewDefinition
@@ -120,11 +120,13 @@ histories = st.lists(events, max_size=25)
 
 
 @given(events)
+@settings(deadline=None)  # a busy machine is no mistake
 def test_an_event_survives_being_written_down(event: Event) -> None:
     assert decode_event(encode_event(event)) == event
 
 
 @given(histories, st.integers(0, 25))
+@settings(deadline=None)  # a busy machine is no mistake
 def test_reading_in_two_parts_is_reading_at_once(history: list[Event], cut: int) -> None:
     whole = fold_all(CatalogState(), history)
     assert fold_all(fold_all(CatalogState(), history[:cut]), history[cut:]) == whole
@@ -133,6 +135,7 @@ def test_reading_in_two_parts_is_reading_at_once(history: list[Event], cut: int)
 
 
 @given(histories)
+@settings(deadline=None)  # a busy machine is no mistake
 def test_the_last_word_on_a_name_counts(history: list[Event]) -> None:
     # What a switch makes of a name is its own story.
     history = [event for event in history if not isinstance(event, VersionsSwitched)]
@@ -147,6 +150,7 @@ def test_the_last_word_on_a_name_counts(history: list[Event]) -> None:
 
 
 @given(histories)
+@settings(deadline=None)  # a busy machine is no mistake
 def test_numbers_and_versions_only_grow(history: list[Event]) -> None:
     state = CatalogState()
     for event in history:
@@ -157,6 +161,7 @@ def test_numbers_and_versions_only_grow(history: list[Event]) -> None:
 
 
 @given(histories, events)
+@settings(deadline=None)  # a busy machine is no mistake
 def test_folding_leaves_the_old_state_alone(history: list[Event], event: Event) -> None:
     state, same = fold_all(CatalogState(), history), fold_all(CatalogState(), history)
     fold(state, event)
