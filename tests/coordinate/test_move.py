@@ -1,4 +1,4 @@
-"""A running pipeline is moved to Kafka, and loses and repeats nothing."""
+"""A running pipeline is moved to Kafka and back, and loses and repeats nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def settings(kafka: str, prefix: str, backend: str) -> str:
     return f'[log]\nbackend = "{backend}"\n\n[log.kafka]\nbootstrap = "{kafka}"\nprefix = "{prefix}"\n'
 
 
-def test_a_pipeline_moves_and_goes_on(kafka: str, shop: Shop) -> None:
+def test_a_pipeline_moves_there_and_back_and_goes_on(kafka: str, shop: Shop) -> None:
     prefix, file = kafka_settings(kafka).kafka.prefix, shop.folder / "headrace.toml"
     file.write_text(settings(kafka, prefix, "local"))
     sent: Counter[str] = Counter()
@@ -78,3 +78,26 @@ def test_a_pipeline_moves_and_goes_on(kafka: str, shop: Shop) -> None:
         wait_for(lambda: sum(row[1] for row in shop.sql(per_minute)) == 570, 60, "the windowed table")
         page = http.get("/v1/topics/pageviews/events", params={"limit": 1000, "from": "oldest"}).json()["events"]
         assert len({event["value"]["viewtime"] for event in page}) == len(page) == 570
+        # And back, into a new local log; what had been read ahead is not read again.
+        (shop.project.data / "log").rename(shop.project.data / "log-before")
+        assert shop.json("log", "copy", "--to", "local")["records"] > 570
+        post(http, 570, 60)
+        feed.read_until(sent)
+        wait_for(lambda: sum(row[1] for row in shop.sql(per_minute)) == 630, 60, "the windowed table")
+    shop.run("down")
+    moved = shop.json("log", "copy", "--to", "local")
+    assert moved["records"] > 0
+    assert moved["behind"] == []
+    file.write_text(settings(kafka, prefix, "local"))
+    start(shop)
+    assert "is filled again" not in shop.logs()
+    with httpx.Client(base_url=f"http://127.0.0.1:{shop.port}", timeout=30) as http:
+        assert shop.views() == sent
+        feed.move(http)
+        post(http, 630, 90)
+        feed.read_until(sent)
+        assert shop.views() == sent
+        for page in PAGES:
+            views = [c["value"]["views"] for c in feed.changes if c["key"]["pageid"] == page]
+            assert views == sorted(set(views))
+        wait_for(lambda: sum(row[1] for row in shop.sql(per_minute)) == 720, 60, "the windowed table")
