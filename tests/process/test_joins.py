@@ -155,3 +155,32 @@ def test_what_joins_give_can_be_joined_and_counted_again(spark: SparkSession, tm
         assert len(pipeline.records("THRICE")) == 10
         assert sorted(picked(pipeline.table("COUNTED"), "N")) == [(1,), (3,), (3,), (3,)]
         assert picked(pipeline.table("IN_SESSIONS"), "N") == [(10,)]
+
+
+def test_what_is_late_for_a_window_over_a_join_is_in_the_ledger(spark: SparkSession, tmp_path: Path) -> None:
+    sql = f"""{CLICKS} {ORDERS} {USERS}
+    CREATE TABLE by_name AS SELECT name, COUNT(*) AS n FROM clicks c JOIN users ON c.u = users.id
+      WINDOW TUMBLING (SIZE 10 SECONDS, GRACE PERIOD 0 SECONDS) GROUP BY name;
+    CREATE TABLE by_item AS SELECT item, COUNT(*) AS n FROM clicks c
+      JOIN orders o WITHIN 10 SECONDS GRACE PERIOD 20 SECONDS ON c.u = o.u
+      WINDOW TUMBLING (SIZE 10 SECONDS, GRACE PERIOD 0 SECONDS) GROUP BY item;
+    """
+    with Pipeline(tmp_path, sql) as pipeline:
+        pipeline.put("users", [{"ID": "a", "NAME": "Ann", "$time": 0}])
+        pipeline.put("orders", [{"U": "a", "ITEM": "tea", "$time": 3_000}])
+        pipeline.put("clicks", [{"U": "a", "PAGE": "/1", "$time": 4_000}, {"U": "b", "PAGE": "/2", "$time": 25_000}])
+        # Too late for the window, not for the join; then one that nobody knows; then one too late for both.
+        pipeline.put("clicks", [{"U": "a", "PAGE": "/3", "$time": 5_000}, {"U": "x", "PAGE": "/4", "$time": 5_000}])
+        pipeline.put("orders", [{"U": "b", "ITEM": "ink", "$time": 60_000}, {"U": "a", "ITEM": "pen", "$time": 9_000}])
+        for sink in ("by_name", "by_item"):
+            pipeline.run(spark, sink, max_rows=2)
+        assert picked(pipeline.table("BY_NAME"), "NAME N") == [("Ann", 1)]
+        assert picked(pipeline.table("BY_ITEM"), "ITEM N") == [("tea", 1)]
+        ledgers = [pipeline.records(str(pipeline.spec(sink).late_topic)) for sink in ("by_name", "by_item")]
+        assert picked(ledgers[0], "TOPIC OFFSET STREAM_TIME WINDOW_START LATE_BY $time") == [
+            ("clicks", 2, 25_000, 0, 15_000, 5_000)
+        ]
+        assert sorted(picked(ledgers[1], "TOPIC OFFSET STREAM_TIME WINDOW_END $time"), key=str) == [
+            ("clicks", None, 25_000, 10_000, 5_000),
+            ("orders", 2, 60_000, 19_000, 9_000),
+        ]

@@ -157,18 +157,11 @@ def common_stream_time(changes: DataFrame) -> DataFrame:
     return stamped.withColumn(KEY, column(LEFT).getField("key")).withColumn(LEFT, column(LEFT).getField("row"))
 
 
-def sessions(
-    changes: DataFrame,
-    gap_ms: int,
-    grace_ms: int,
-    finals: bool,
-    kinds: Sequence[str],
-    floor: DataFrame | None = None,
-) -> DataFrame:
-    """The bounds in the left part, merged partial results in the right one; late rows come out with side 1."""
-    prepared = in_order(with_clock(changes, floor=floor))
-    found = _call("Sessions", "of", prepared, gap_ms, grace_ms, finals, not changes.isStreaming, list(kinds))
-    return until_now(found, changes) if finals else found
+def sessions(changes: DataFrame, gap_ms: int, grace_ms: int, finals: bool, kinds: Sequence[str]) -> DataFrame:
+    """The bounds in the left part, merged partial results in the right one; late rows come out with side 1. Its timers
+    go by the rows' clock."""
+    prepared = in_order(changes)
+    return _call("Sessions", "of", prepared, gap_ms, grace_ms, finals, not changes.isStreaming, list(kinds))
 
 
 def merged(value: Column, type_: T.DataType, kind: str) -> Column:

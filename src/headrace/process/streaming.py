@@ -18,7 +18,7 @@ from headrace.config import SparkSettings
 from headrace.log.base import Route, TopicSpec
 from headrace.process.base import QuerySpec
 from headrace.process.letters import box_for, writing_letters
-from headrace.process.lower.lower import Lowered, has_clocks_in_a_row, lower_query, waits_for_time
+from headrace.process.lower.lower import Lowered, lower_query, waits_for_time
 from headrace.process.pace import max_rows, pause_ms
 from headrace.process.session import query_session
 from headrace.sql.source import Source
@@ -154,19 +154,12 @@ def to_local_log(lowered: Lowered, log_folder: Path, spec: QuerySpec) -> Any:
 
 def _session_for(spark: SparkSession, spec: QuerySpec) -> SparkSession:
     """Most queries share a session. Results that come only with time need batches without input, which the others
-    should not be made to run. And a window over a join of streams has two watermarks, one after the other: Spark takes
-    the lower one for both only if told so; by itself it refuses them in the second batch."""
-    own = {}
-    if waits_for_time(spec.plan):
-        own["spark.sql.streaming.noDataMicroBatches.enabled"] = "true"
-    if has_clocks_in_a_row(spec.plan):
-        own["spark.sql.streaming.statefulOperator.allowMultiple"] = "false"
-    if not own:
+    should not be made to run."""
+    if not waits_for_time(spec.plan):
         return spark
     session = query_session(spark)
     session.conf.set(SHUFFLE_PARTITIONS, spark.conf.get(SHUFFLE_PARTITIONS, "1"))
-    for name, value in own.items():
-        session.conf.set(name, value)
+    session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "true")
     return session
 
 

@@ -14,7 +14,7 @@ from tests.process.oracle.relations import DAY, Relation, filtered, random_relat
 Answer = list[tuple[Any, ...]]
 Admit = Callable[[duckdb.DuckDBPyConnection], None]
 """Makes the table `admitted` of the rows that take part."""
-Windowing = Callable[[random.Random, str], tuple[str, list[str], Admit]]
+Windowing = Callable[[random.Random, "Rows"], tuple[str, list[str], Admit]]
 """Of the rows to group: WINDOW …, the names of its bounds, and how rows are admitted."""
 SIZE, GAP = 10_000, 4_000
 
@@ -27,6 +27,14 @@ class RandomQuery:
     names: tuple[str, ...]
     """The result's columns, in the answer's order; `$window_start`, `$window_end` and `$time` among them."""
     expected: Callable[[duckdb.DuckDBPyConnection], Answer]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is grouped, by `grp`; and the time that closes windows, if it is not these rows' own."""
+
+    duck: str
+    clock: str
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,8 @@ def aggregation(chance: random.Random, relation: Relation, window: Windowing | N
     group = random_group(chance, relation)
     aggregates = [random_aggregate(chance, relation) for _ in range(chance.randint(1, 3))]
     window = window or chance.choice((no_window, tumbling, hopping, session))
-    text, bounds, admit = window(chance, f"SELECT *, {group.duck} AS grp FROM ({rows.duck}) WHERE grp IS NOT NULL")
+    grouped = f"SELECT *, {group.duck} AS grp FROM ({rows.duck}) WHERE grp IS NOT NULL"
+    text, bounds, admit = window(chance, Rows(grouped, relation.clock))
     final = bool(text) and chance.random() < 0.4
     having = random_having(chance, relation) if chance.random() < 0.4 else None
     values = ", ".join(f"{one.ours} AS a{place}" for place, one in enumerate(aggregates))
@@ -95,24 +104,24 @@ def _names(items: list[Item]) -> tuple[str, ...]:
     return tuple(f"A{place}" for place in range(len(items)))
 
 
-def no_window(chance: random.Random, rows: str) -> tuple[str, list[str], Admit]:
-    return "", [], lambda connection: _admit(connection, rows)
+def no_window(chance: random.Random, rows: Rows) -> tuple[str, list[str], Admit]:
+    return "", [], lambda connection: _admit(connection, rows.duck)
 
 
-def tumbling(chance: random.Random, rows: str) -> tuple[str, list[str], Admit]:
+def tumbling(chance: random.Random, rows: Rows) -> tuple[str, list[str], Admit]:
     grace = random_grace(chance)
     text = f" WINDOW TUMBLING (SIZE {SIZE // 1000} SECONDS, GRACE PERIOD {grace // 1000} SECONDS)"
     return text, ["ws", "we"], lambda connection: _admit_windows(connection, rows, SIZE, grace)
 
 
-def hopping(chance: random.Random, rows: str) -> tuple[str, list[str], Admit]:
+def hopping(chance: random.Random, rows: Rows) -> tuple[str, list[str], Admit]:
     grace, advance = random_grace(chance), chance.choice((4_000, 5_000))
     text = f""" WINDOW HOPPING (SIZE {SIZE // 1000} SECONDS, ADVANCE BY {advance // 1000} SECONDS,
       GRACE PERIOD {grace // 1000} SECONDS)"""
     return text, ["ws", "we"], lambda connection: _admit_windows(connection, rows, advance, grace)
 
 
-def session(chance: random.Random, rows: str) -> tuple[str, list[str], Admit]:
+def session(chance: random.Random, rows: Rows) -> tuple[str, list[str], Admit]:
     grace = random_grace(chance)
     text = f" WINDOW SESSION ({GAP // 1000} SECONDS, GRACE PERIOD {grace // 1000} SECONDS)"
     return text, ["ws", "we"], lambda connection: _admit_sessions(connection, rows, grace)
@@ -126,19 +135,19 @@ def _admit(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
     connection.execute(f"CREATE OR REPLACE TEMP TABLE admitted AS SELECT * FROM ({rows})")
 
 
-def _admit_windows(connection: duckdb.DuckDBPyConnection, rows: str, advance: int, grace: int) -> None:
+def _admit_windows(connection: duckdb.DuckDBPyConnection, rows: Rows, advance: int, grace: int) -> None:
+    first = f"CASE WHEN tm < {SIZE} THEN 0 ELSE ((tm - {SIZE}) // {advance} + 1) * {advance} END"
     _admit(
         connection,
-        f"""SELECT *, ws + {SIZE} AS we, we + {grace} <= max(tm) OVER () AS closed
-        FROM (SELECT *, unnest(range((greatest(tm - {SIZE}, -1) // {advance} + 1) * {advance}, tm + 1, {advance})) AS ws
-          FROM ({rows})) WHERE we + {grace} > st""",
+        f"""SELECT *, ws + {SIZE} AS we, we + {grace} <= {rows.clock or "max(tm) OVER ()"} AS closed
+        FROM (SELECT *, unnest(range({first}, tm + 1, {advance})) AS ws FROM ({rows.duck})) WHERE we + {grace} > st""",
     )
 
 
-def _admit_sessions(connection: duckdb.DuckDBPyConnection, rows: str, grace: int) -> None:
+def _admit_sessions(connection: duckdb.DuckDBPyConnection, rows: Rows, grace: int) -> None:
     """Row by row: a row joins the open sessions of its key that it is within the gap of."""
-    _admit(connection, f"SELECT *, row_number() OVER (ORDER BY ar) AS number FROM ({rows})")
-    last = connection.execute("SELECT max(tm) FROM admitted").fetchone()
+    _admit(connection, f"SELECT *, row_number() OVER (ORDER BY ar) AS number FROM ({rows.duck})")
+    last = connection.execute(f"SELECT {rows.clock or 'max(tm)'} FROM admitted").fetchone()
     sessions: dict[Any, list[tuple[int, int, list[int]]]] = {}
     for number, key, time, stream_time in connection.execute(
         "SELECT number, grp, tm, st FROM admitted ORDER BY number"

@@ -33,6 +33,8 @@ class Relation:
     """Of a plain table: the name of its changelog."""
     ordered: bool = True
     """Has every row an arrival number of its own? If not, nothing says which of two is the earlier."""
+    clock: str = ""
+    """The time that closes windows over it, if it is not that of its own rows."""
     timed: bool = True
     """Is `tm` what the result's time must be?"""
 
@@ -110,6 +112,7 @@ def stream_stream(chance: random.Random) -> Relation:
         ("k", "g", "rk", "h"),
         ("n", "m"),
         ordered=False,
+        clock="(SELECT max(tm) FROM (SELECT tm FROM s UNION ALL SELECT tm FROM r))",
     )
 
 

@@ -20,6 +20,7 @@ from tests.process.pipeline import Pipeline, Records, Row
 # How many queries share one log, and how many run at once.
 AT_ONCE, SIDE_BY_SIDE = 20, 3
 CUTS = (1_000_000, 12, 5)
+Make = Callable[[random.Random], RandomQuery]
 COLUMNS = {"s": "k g n", "r": "rk h m", "t": "id w v", "e": "eid y z", "f": "fid ref u"}
 
 
@@ -70,10 +71,12 @@ def connect(log: Records) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def compare(spark: SparkSession, folder: Path, seed: int, queries: int, events: int = 30) -> list[str]:
+def compare(
+    spark: SparkSession, folder: Path, seed: int, queries: int, events: int = 30, make: Make = random_query
+) -> list[str]:
     """What differs, in words; nothing if all agree."""
     chance = random.Random(seed)
-    found = [random_query(chance) for _ in range(queries)]
+    found = [make(chance) for _ in range(queries)]
     cuts = [chance.choice(CUTS) for _ in found]
     statements = [query.sql.format(f"q{number}") for number, query in enumerate(found)]
     with Pipeline(folder, SOURCES + "\n".join(statements)) as pipeline:

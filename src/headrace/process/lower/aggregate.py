@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -11,12 +13,23 @@ from headrace.process.expressions import lower_expression
 from headrace.process.lower.changes import SIGN, signed_changes
 from headrace.process.lower.python_aggregate import lower_python_aggregate
 from headrace.process.lower.rows import LATE_ROW, PLACE, Rows, column
-from headrace.process.lower.window import CLOSES, expand_windows, forget_closed_windows, is_late, window_columns
+from headrace.process.lower.window import (
+    CLOSES,
+    NO_CLOCK,
+    Clock,
+    expand_windows,
+    forget_closed_windows,
+    is_late,
+    window_columns,
+    window_end,
+)
 from headrace.sql.plan import Aggregate, Named
 from headrace.sql.source import Window
 
 
-def lower_aggregate_node(node: Aggregate, rows: Rows, final: bool = False, floor: DataFrame | None = None) -> Rows:
+def lower_aggregate_node(
+    node: Aggregate, rows: Rows, final: bool = False, floor: DataFrame | None = None, clock: Clock = NO_CLOCK
+) -> Rows:
     """One row per group that changed, with `$time` the largest event time of the group's rows. With `final`, one row
     per window, once it is closed. `floor` is `Inputs.floor`'s."""
     if node.over == "table":
@@ -25,10 +38,10 @@ def lower_aggregate_node(node: Aggregate, rows: Rows, final: bool = False, floor
     frame = rows.frame
     if node.window is not None:
         admitted = expand_windows(frame, node.window).filter(~is_late(node.window))
-        frame = forget_closed_windows(admitted, node.window, final, floor)
+        frame = forget_closed_windows(admitted, node.window, clock, final, floor)
     sign = column(SIGN) if node.over == "table" else None
     if kept_in_python(node.aggregates, sign is not None):
-        return lower_python_aggregate(node, frame, sign, final)
+        return lower_python_aggregate(node, frame, sign, final, clock)
     if sign is not None and wants_order(node.aggregates):
         groups = [lower_expression(key.expression) for key in node.keys]
         frame = frame.repartition(*groups).sortWithinPartitions(column(ARRIVAL), column(PLACE))
@@ -43,8 +56,8 @@ def lower_aggregate_node(node: Aggregate, rows: Rows, final: bool = False, floor
     ]
     grouped = frame.groupBy(*keys, *window).agg(*parts, F.max(column(TIME)).alias(TIME))
     if final and node.window is not None:
-        grouped = _closed_by_now(grouped, node.window)
-    bounds = _bounds(node.window) if node.window is not None else []
+        grouped = _closed_by_now(grouped, node.window, clock)
+    bounds = _bounds(node.window, clock) if node.window is not None else []
     return Rows(
         grouped.select(
             *(column(key_name(place)).alias(key.name) for place, key in enumerate(node.keys)),
@@ -58,26 +71,29 @@ def lower_aggregate_node(node: Aggregate, rows: Rows, final: bool = False, floor
     )
 
 
-def _closed_by_now(grouped: DataFrame, window: Window) -> DataFrame:
+def _closed_by_now(grouped: DataFrame, window: Window, clock: Clock) -> DataFrame:
     """Over a range of offsets: windows that the last row's time has closed. A stream's watermark sees to it."""
     if grouped.isStreaming:
         return grouped
-    last = grouped.agg(F.max(column(TIME)).alias("$last"))
-    closed = F.unix_millis(column(CLOSES)) + F.lit(window.grace_ms) <= column("$last")
+    last = (grouped if clock.times is None else clock.times).agg(F.max(column(TIME)).alias("$last"))
+    closed = window_end(window, clock) + F.lit(window.grace_ms) <= column("$last")
     return grouped.crossJoin(F.broadcast(last)).filter(closed).drop(column("$last"))
 
 
 def groupable(node: Aggregate, rows: Rows) -> Rows:
-    """The rows that take part: no tombstones, no null in a key. The late ledger is made of the same ones. What came too
-    late for a join below is no row of it."""
-    frame = rows.frame
+    """The rows that take part."""
+    return Rows(rows.frame.filter(takes_part(node, rows)))
+
+
+def takes_part(node: Aggregate, rows: Rows) -> Column:
+    """No tombstones, no null in a key. The late ledger is made of the same ones. What came too late for a join below is
+    no row of it."""
+    conditions = [lower_expression(key.expression).isNotNull() for key in node.keys]
     if rows.late:
-        frame = frame.filter(column(LATE_ROW).isNull())
+        conditions.append(column(LATE_ROW).isNull())
     if rows.tombstones:
-        frame = frame.filter(~column(TOMBSTONE))
-    for key in node.keys:
-        frame = frame.filter(lower_expression(key.expression).isNotNull())
-    return Rows(frame)
+        conditions.append(~column(TOMBSTONE))
+    return reduce(Column.__and__, conditions)
 
 
 def results(aggregates: tuple[Named, ...], decomposed: list[Decomposed], session: bool = False) -> list[Column]:
@@ -90,9 +106,9 @@ def results(aggregates: tuple[Named, ...], decomposed: list[Decomposed], session
     return found
 
 
-def _bounds(window: Window) -> list[Column]:
+def _bounds(window: Window, clock: Clock) -> list[Column]:
     """Once for expressions, once for the key that the row is stored under."""
-    end = F.unix_millis(column(CLOSES))
+    end = window_end(window, clock)
     start = end - F.lit(window.size_ms)
     return window_columns(start, end)
 

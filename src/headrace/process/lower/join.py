@@ -53,8 +53,11 @@ def lower_join(node: Join, left: Rows, right: Rows, clocked: bool = False) -> Ro
 def _stream_table(node: Join, left: Rows, right: Rows) -> Rows:
     outer = node.kind == "left"
     # A tombstone of a stream is a record without a value: it joins nothing.
-    sides = _sides(node, left, right, keep_null_left=outer)
-    return _joined(node, stream_table_join(sides, outer), left, right)
+    sides = _unioned(
+        _side(node, left, FROM_LEFT, node.left_key, keep_null=outer, position=True),
+        _side(node, right, FROM_RIGHT, node.right_key),
+    )
+    return _joined(node, stream_table_join(sides, outer), left, right, where=left.has(PARTITION))
 
 
 def _table_table(node: Join, left: Rows, right: Rows) -> Rows:
@@ -155,10 +158,8 @@ def _step(action: str, key: Column, part: str) -> Column:
     return F.struct(F.lit(action).alias("action"), key.alias("key"), column(part).alias("row"))
 
 
-def _sides(node: Join, left: Rows, right: Rows, keep_null_left: bool = False) -> DataFrame:
-    return _unioned(
-        _side(node, left, FROM_LEFT, node.left_key, keep_null_left), _side(node, right, FROM_RIGHT, node.right_key)
-    )
+def _sides(node: Join, left: Rows, right: Rows) -> DataFrame:
+    return _unioned(_side(node, left, FROM_LEFT, node.left_key), _side(node, right, FROM_RIGHT, node.right_key))
 
 
 def _side(
@@ -184,8 +185,16 @@ def _unioned(left: DataFrame, right: DataFrame) -> DataFrame:
     )
 
 
-def _joined(node: Join, frame: DataFrame, left: Rows, right: Rows, changelog: bool = False, late: bool = False) -> Rows:
-    """Both sides' columns by name again, and the key's."""
+def _joined(
+    node: Join,
+    frame: DataFrame,
+    left: Rows,
+    right: Rows,
+    changelog: bool = False,
+    late: bool = False,
+    where: bool = False,
+) -> Rows:
+    """Both sides' columns by name again, and the key's; with `where`, the left record's place in its topic."""
     found = [column(LEFT).getField(name).alias(name) for name in plan_columns(left.frame)]
     found += [column(RIGHT).getField(name).alias(name) for name in plan_columns(right.frame)]
     if node.key is not None:
@@ -196,6 +205,8 @@ def _joined(node: Join, frame: DataFrame, left: Rows, right: Rows, changelog: bo
     system = [column(name) for name in (ARRIVAL, STREAM_TIME, TIME, TOMBSTONE)]
     if late:
         system.append(column(LATE_ROW))
+    if where:
+        system += [column(LEFT).getField(name).alias(name) for name in (PARTITION, OFFSET)]
     return Rows(frame.select(*found, *system), changelog=changelog, tombstones=changelog, late=late)
 
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Literal
 
 from pyspark.sql import DataFrame
 
-from headrace.log.base import Route
-from headrace.process.lower.aggregate import groupable, lower_aggregate_node
+from headrace.log.base import TIME, Route
+from headrace.process.lower.aggregate import lower_aggregate_node, takes_part
 from headrace.process.lower.filter import lower_filter
 from headrace.process.lower.flat_map import lower_flat_map
 from headrace.process.lower.join import has_clock, lower_join
-from headrace.process.lower.late import lower_late
+from headrace.process.lower.late import late_below, lower_late
 from headrace.process.lower.partition_by import lower_partition_by
 from headrace.process.lower.project import lower_project, lower_rename
-from headrace.process.lower.rows import Rows
+from headrace.process.lower.rows import Rows, column
 from headrace.process.lower.scan import Inputs, lower_scan
 from headrace.process.lower.session import lower_sessions
 from headrace.process.lower.sink import route_rows
+from headrace.process.lower.window import NO_CLOCK, Clock
 from headrace.sql.expressions import ColumnRef, Expression
 from headrace.sql.plan import (
     Aggregate,
@@ -50,15 +52,14 @@ def lower_query(query: PersistentQuery, inputs: Inputs, late_topic: str | None =
     """Without `late_topic`, late records are not counted and nobody is told: for batches that only want the table."""
     final = query.emit == "final"
     rows = Lowering(inputs, final).lower(query.root, used_columns(query.root))
-    windowed = windowed_aggregate(query.root)
-    late = lower_late_branch(windowed, inputs) if windowed is not None and late_topic is not None else None
+    late = lower_late_branch(query.root, inputs) if late_topic is not None else None
     routed = route_rows(query, rows, late, late_topic)
     return Lowered(routed.frame, routed.routes, _output_mode(query))
 
 
 def _output_mode(query: PersistentQuery) -> Literal["append", "update"]:
     """Only Spark's own aggregate knows a difference: appending, a window comes out once, when it is closed."""
-    if query.emit == "final" and windowed_aggregate(query.root) is not None:
+    if query.emit == "final" and any(_in_time_windows(node) for node in walk(query.root)):
         return "append"
     return "update" if any(isinstance(node, Aggregate | Join) for node in walk(query.root)) else "append"
 
@@ -73,12 +74,6 @@ def waits_for_time(query: PersistentQuery) -> bool:
 def has_sessions(query: PersistentQuery) -> bool:
     windows = [below.window for below in walk(query.root) if isinstance(below, Aggregate) and below.window is not None]
     return any(window.kind == "session" for window in windows)
-
-
-def has_clocks_in_a_row(query: PersistentQuery) -> bool:
-    """Is there a window over a join of streams, which both need to know how far time has come?"""
-    windows = [below for below in walk(query.root) if isinstance(below, Aggregate) and below.window is not None]
-    return any(has_clock(window.input) for window in windows)
 
 
 def lower_node(node: PlanNode, inputs: Inputs, final: bool = False) -> Rows:
@@ -111,15 +106,16 @@ class Lowering:
             case Project():
                 return lower_project(node, self.lower(node.input, needed))
             case Join():
-                clock = self._clock_of(node)
-                lowering = replace(self, clock=clock) if clock else self
+                topics = self._clock_of(node)
+                lowering = replace(self, clock=topics) if topics else self
                 left, right = (lowering.lower(side, needed | _key_of(side)) for side in (node.left, node.right))
-                return lower_join(node, left, right, clocked=bool(clock))
+                return lower_join(node, left, right, clocked=bool(topics))
             case Aggregate():
                 below = self.lower(node.input, needed | _key_of(node.input))
+                clock = self._clock_below(node, below)
                 if node.window is not None and node.window.kind == "session":
-                    return lower_sessions(node, below, self.final, self._floor(node))
-                return lower_aggregate_node(node, below, self.final, self._floor(node))
+                    return lower_sessions(node, below, self.final, self._floor(node), clock)
+                return lower_aggregate_node(node, below, self.final, self._floor(node), clock)
 
     def _clock_of(self, node: Join) -> tuple[str, ...]:
         """The topics of a join of streams, if their rows can be stamped with a common stream time when they are read.
@@ -128,6 +124,15 @@ class Lowering:
             return ()
         streams = [source.topic for source in scanned(node) if source.kind == "stream"]
         return tuple(streams) if self.inputs.common_time else ()
+
+    def _clock_below(self, node: Aggregate, rows: Rows) -> Clock:
+        if node.window is None or not has_clock(node.input):
+            return NO_CLOCK
+        if rows.frame.isStreaming:
+            return Clock(below=True)
+        topics = sorted({source.topic for source in scanned(node) if source.kind == "stream"})
+        times = [self.inputs.read(self.inputs.topic(name), [TIME], None).select(column(TIME)) for name in topics]
+        return Clock(below=True, times=reduce(DataFrame.unionAll, times))
 
     def _floor(self, node: Aggregate) -> DataFrame | None:
         """A join of streams has given its rows one stream time for all partitions."""
@@ -145,14 +150,42 @@ def _key_of(node: PlanNode) -> frozenset[str]:
     return frozenset(primary_key(node)) if is_table(node) else frozenset()
 
 
-def lower_late_branch(node: Aggregate, inputs: Inputs) -> DataFrame:
+def lower_late_branch(root: PlanNode, inputs: Inputs) -> DataFrame | None:
+    """What came too late and does not say so itself, as joins' and sessions' own rows do: late for a time window, or
+    for a join below an aggregate. None if there can be nothing."""
+    node = next((below for below in walk(root) if isinstance(below, Aggregate)), None)
+    if node is None:
+        return None
+    if any(isinstance(below, Join) for below in walk(node)):
+        return _late_over_join(node, inputs)
+    return _late_over_stream(node, inputs) if _in_time_windows(node) else None
+
+
+def _in_time_windows(node: PlanNode) -> bool:
+    return isinstance(node, Aggregate) and node.window is not None and node.window.kind != "session"
+
+
+def _late_over_stream(node: Aggregate, inputs: Inputs) -> DataFrame:
     """Reads the input a second time, but only frames in which a record lags behind stream time by more than grace: a
     late record's window has not ended at its own time, so it lags more than that. Usually there is no such frame."""
     assert node.window is not None
     [source] = scanned(node)
-    needed = used_columns(node) | frozenset(column.name for column in source.columns)
+    needed = used_columns(node) | frozenset(one.name for one in source.columns)
     below = Lowering(inputs, min_lag=node.window.grace_ms).lower(node.input, needed)
-    return lower_late(node, groupable(node, below), source)
+    return lower_late(node, below, source, takes_part(node, below))
+
+
+def _late_over_join(node: Aggregate, inputs: Inputs) -> DataFrame | None:
+    """Joins a second time, with state of its own: Spark has no way around an aggregate for some of its rows. Of a
+    stream that meets a table only frames with late records are read again."""
+    in_windows, clocked = _in_time_windows(node), has_clock(node.input)
+    if not in_windows and not clocked:
+        return None
+    assert node.window is not None or not in_windows
+    min_lag = node.window.grace_ms if node.window is not None and not clocked else None
+    needed = used_columns(node) | _key_of(node.input)
+    below = Lowering(inputs, min_lag=min_lag).lower(node.input, needed)
+    return lower_late(node, below, scanned(node)[0], takes_part(node, below)) if in_windows else late_below(below)
 
 
 def used_columns(node: PlanNode) -> frozenset[str]:
@@ -181,8 +214,6 @@ def _expressions(node: PlanNode) -> list[Expression]:
 
 
 def windowed_aggregate(node: PlanNode) -> Aggregate | None:
-    """The aggregate over time windows whose late records are found by reading its input again: over a stream as it is
-    in the log. Sessions and joins tell their late records themselves."""
-    found = [below for below in walk(node) if isinstance(below, Aggregate) and below.window is not None]
-    plain = [one for one in found if one.window and one.window.kind != "session"]
-    return plain[0] if plain and not any(isinstance(below, Join) for below in walk(node)) else None
+    """The aggregate over time windows of a stream as it is in the log."""
+    found = [below for below in walk(node) if isinstance(below, Aggregate) and _in_time_windows(below)]
+    return found[0] if found and not any(isinstance(below, Join) for below in walk(node)) else None

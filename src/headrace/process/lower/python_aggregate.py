@@ -10,7 +10,7 @@ from headrace.process.comparable import comparable
 from headrace.process.expressions import lower_expression
 from headrace.process.letters import letter_box
 from headrace.process.lower.rows import PLACE, Rows, column
-from headrace.process.lower.window import window_columns
+from headrace.process.lower.window import NO_CLOCK, Clock, window_columns
 from headrace.process.python_groups import END, GROUP, KEYS, RESULT, ROW, keep_groups, pack, unpack
 from headrace.process.python_groups import TIME as GROUP_TIME
 from headrace.sql.expressions import Call
@@ -20,10 +20,14 @@ from headrace.types import BIGINT, INTEGER, DataType
 _KEYS, _VALUES = "$keys", "$values"
 
 
-def lower_python_aggregate(node: Aggregate, frame: DataFrame, sign: Column | None, final: bool) -> Rows:
+def lower_python_aggregate(
+    node: Aggregate, frame: DataFrame, sign: Column | None, final: bool, clock: Clock = NO_CLOCK
+) -> Rows:
     """`frame` are the rows that are grouped, each once for every window it is in."""
+    # A clock from below is stream time itself: a window is kept until that has passed its grace too.
+    grace = F.lit(node.window.grace_ms if node.window is not None and clock.below else 0).cast("long")
     calls = [named.expression for named in node.aggregates if isinstance(named.expression, Call)]
-    end = column(WINDOW_END) if node.window is not None else F.lit(0).cast("long")
+    end = column(WINDOW_END) + grace if node.window is not None else F.lit(0).cast("long")
     keys = [(lower_expression(key.expression), key.column.type) for key in node.keys]
     packed = frame.select(
         _group(keys, end).alias(GROUP),
@@ -39,7 +43,8 @@ def lower_python_aggregate(node: Aggregate, frame: DataFrame, sign: Column | Non
         column(END),
         column(GROUP_TIME).alias(TIME),
     )
-    bounds = window_columns(column(END) - F.lit(node.window.size_ms), column(END)) if node.window is not None else []
+    ended = column(END) - grace
+    bounds = window_columns(ended - F.lit(node.window.size_ms), ended) if node.window is not None else []
     return Rows(
         opened.select(
             *(column(_KEYS).getField(f"v{place}").alias(key.name) for place, key in enumerate(node.keys)),

@@ -74,7 +74,9 @@ def lower_scan(
     wanted = [header for header in source.headers if header.name in needed]
     headers = (HEADERS,) if wanted and topic.role == "events" else ()
     others = sorted({other for other in clock if other != topic.name}) if source.kind == "stream" else []
-    frame = inputs.read(topic, [*_stored_names(topic, declared), *SYSTEM, *headers, *bounds], min_lag, others)
+    # Of a table that a stream meets, every row counts.
+    least = min_lag if source.kind == "stream" else None
+    frame = inputs.read(topic, [*_stored_names(topic, declared), *SYSTEM, *headers, *bounds], least, others)
     if topic.kind == "raw":
         frame = _decode_raw(frame, source)
     elif REST in frame.columns:

@@ -11,7 +11,7 @@ from headrace.process.expressions import lower_expression
 from headrace.process.lower.aggregate import groupable, part_name, results
 from headrace.process.lower.late import json_row, late_struct
 from headrace.process.lower.rows import LATE_ROW, Rows, column
-from headrace.process.lower.window import window_columns
+from headrace.process.lower.window import NO_CLOCK, Clock, window_columns
 from headrace.process.operators import (
     FROM_LEFT,
     KEY,
@@ -22,11 +22,15 @@ from headrace.process.operators import (
     from_group_key,
     group_key,
     sessions,
+    until_now,
+    with_clock,
 )
 from headrace.sql.plan import Aggregate, Named, scanned
 
 
-def lower_sessions(node: Aggregate, rows: Rows, final: bool, floor: DataFrame | None = None) -> Rows:
+def lower_sessions(
+    node: Aggregate, rows: Rows, final: bool, floor: DataFrame | None = None, clock: Clock = NO_CLOCK
+) -> Rows:
     """One row per session that changed, and one that deletes each session that is now part of another. `floor` is
     `Inputs.floor`'s."""
     window = node.window
@@ -54,7 +58,10 @@ def lower_sessions(node: Aggregate, rows: Rows, final: bool, floor: DataFrame | 
     bounds = F.struct(column(TIME).alias("start"), column(TIME).alias("end"), F.when(may_be_late, late).alias(LATE_ROW))
     merged = F.struct(*(value for _, value in parts))
     changes = as_changes(frame, key, FROM_LEFT, bounds, merged)
-    found = sessions(changes, window.size_ms, window.grace_ms, final, [kind for kind, _ in parts], floor)
+    timed = changes if clock.below else with_clock(changes, floor=floor)
+    found = sessions(timed, window.size_ms, window.grace_ms, final, [kind for kind, _ in parts])
+    if final:
+        found = until_now(found, changes if clock.times is None else clock.times)
     start, end = column(LEFT).getField("start"), column(LEFT).getField("end")
     spread = found.select(
         *(

@@ -49,7 +49,8 @@ def route_rows(query: PersistentQuery, rows: Rows, late: DataFrame | None, late_
         late_topic, {c.name: _late_name(c.name) for c in LATE_COLUMNS} | {TIME: TIME, TOMBSTONE: TOMBSTONE}
     )
     routes = (main_route, late_route)
-    return Routed(_split(main) if late is None else _union(main, late), routes)
+    split = _split(main) if rows.late else _all_main(main)
+    return Routed(split if late is None else _union(split, late), routes)
 
 
 def _split(frame: DataFrame) -> DataFrame:
@@ -77,11 +78,14 @@ def _event_time(sink: Source) -> Column:
             )
 
 
-def _union(main: DataFrame, late: DataFrame) -> DataFrame:
+def _all_main(frame: DataFrame) -> DataFrame:
+    nothing_late = [F.lit(None).cast(spark_type(c.type)).alias(_late_name(c.name)) for c in LATE_COLUMNS]
+    return frame.select(*(column(name) for name in frame.columns), *nothing_late, F.lit(MAIN).alias(ROUTE))
+
+
+def _union(left: DataFrame, late: DataFrame) -> DataFrame:
     """Side by side: each branch has nulls for the other's columns. Names cannot clash: `$late.` begins none of a
     table's."""
-    nothing_late = [F.lit(None).cast(spark_type(c.type)).alias(_late_name(c.name)) for c in LATE_COLUMNS]
-    left = main.select(*(column(name) for name in main.columns), *nothing_late, F.lit(MAIN).alias(ROUTE))
     own = {_late_name(c.name): column(c.name) for c in LATE_COLUMNS}
     own |= {TIME: column(TIME), TOMBSTONE: F.lit(False), ROUTE: F.lit(LATE)}
     right = late.select(

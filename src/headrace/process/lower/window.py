@@ -6,6 +6,8 @@ works on timestamps. A window is known by its end; its start is that minus the s
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -29,7 +31,7 @@ LAST_TIME_MS = 253_402_300_799_999
 def expand_windows(frame: DataFrame, window: Window) -> DataFrame:
     """One row per record and window it belongs to, with `$window_end`."""
     time = F.least(column(TIME), F.lit(LAST_TIME_MS))
-    newest_end = time - time % F.lit(window.advance_ms) + F.lit(window.size_ms)
+    newest_end = _newest_end(window)
     if window.kind == "tumbling":
         return frame.withColumn(WINDOW_END, newest_end)
     if window.kind != "hopping":
@@ -42,17 +44,47 @@ def expand_windows(frame: DataFrame, window: Window) -> DataFrame:
     return expanded.filter((column(WINDOW_END) > time) & (column(WINDOW_END) >= window.size_ms))
 
 
+def is_newest(window: Window) -> Column:
+    """Of the windows that a record belongs to, is it the one that began last?"""
+    return column(WINDOW_END) == _newest_end(window)
+
+
+def _newest_end(window: Window) -> Column:
+    time = F.least(column(TIME), F.lit(LAST_TIME_MS))
+    return time - time % F.lit(window.advance_ms) + F.lit(window.size_ms)
+
+
 def is_late(window: Window) -> Column:
     """Contract 4: the window's end plus grace is not after the stream time that the record was stamped with."""
     return column(WINDOW_END) + F.lit(window.grace_ms) <= column(STREAM_TIME)
 
 
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Whether what is below an aggregate has a watermark already, the largest time of its inputs, as joins of streams
+    do; and then, over a range of offsets, rows with all the times it goes by."""
+
+    below: bool = False
+    times: DataFrame | None = None
+
+
+NO_CLOCK = Clock()
+
+
+def window_end(window: Window, clock: Clock) -> Column:
+    """A grouped row's: out of `$closes`."""
+    closes = F.unix_millis(column(CLOSES))
+    return closes - F.lit(window.grace_ms) if clock.below else closes
+
+
 def forget_closed_windows(
-    frame: DataFrame, window: Window, final: bool = False, floor: DataFrame | None = None
+    frame: DataFrame, window: Window, clock: Clock, final: bool = False, floor: DataFrame | None = None
 ) -> DataFrame:
     """Let Spark free a window's state once its watermark, the largest end seen in *earlier* batches minus size and
     grace, has reached the window's end. It can never drop what `is_late` admitted: an end is at most its record's
     time plus size, so the watermark is at most the stream time of any later record minus grace."""
+    if clock.below:
+        return _close_by_clock(frame, window)
     closes = F.timestamp_millis(column(WINDOW_END))
     if floor is not None:
         return watermark_by_floor(frame.withColumn(CLOSES, closes), CLOSES, window.grace_ms, floor)
@@ -61,6 +93,13 @@ def forget_closed_windows(
     behind = f"{window.size_ms + window.grace_ms} milliseconds"
     # The name is parsed as SQL.
     return frame.withColumn(CLOSES, closes).withWatermark(f"`{CLOSES}`", behind)
+
+
+def _close_by_clock(frame: DataFrame, window: Window) -> DataFrame:
+    """The watermark is stream time itself, so a window is closed when it has reached the window's end plus grace. A
+    second watermark would hold the first back: rows that wait below for time to pass would wait for rows above."""
+    closes = F.timestamp_millis(column(WINDOW_END) + F.lit(window.grace_ms))
+    return frame.withColumn(CLOSES, closes.alias(CLOSES, metadata={WATERMARK_MARK: 0}))
 
 
 def _close_on_time(frame: DataFrame, window: Window, closes: Column) -> DataFrame:
