@@ -72,7 +72,7 @@ class Meeting(StatefulProcessor):  # type: ignore[misc]
         self.region = handle.getValueState("region", "region string")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        held = self.region.get()
+        held = self.region.get() if self.region.exists() else None
         region = before = held[0] if held else None
         for user, page, new, _ in sorted(rows, key=lambda row: row[3]):
             if page is None:
@@ -90,7 +90,7 @@ class Changes(StatefulProcessor):  # type: ignore[misc]
         self.region = handle.getValueState("region", "region string")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        held = self.region.get()
+        held = self.region.get() if self.region.exists() else None
         region = held[0] if held else None
         for _, new, _ in sorted(rows, key=lambda row: row[2]):
             if region is not None:
