@@ -120,3 +120,14 @@ def test_over_a_table_old_values_are_taken_away(tmp_path: Path, spark: SparkSess
             counted = {name: (found[name], expected(rows, name)) for name in names if name != "EVERY"}
             assert {name: pair for name, pair in counted.items() if not same(*pair)} == {}
             assert sorted(map(str, found["EVERY"])) == sorted(str(row["ITEM"]) for row in rows)
+
+
+def test_a_list_that_became_empty_fills_again(tmp_path: Path, spark: SparkSession) -> None:
+    source = SOURCE.replace("CREATE STREAM", "CREATE TABLE").replace("BIGINT KEY", "BIGINT PRIMARY KEY")
+    with Pipeline(
+        tmp_path, source + "CREATE TABLE found AS SELECT shop, COLLECT_LIST(item) AS l FROM sales GROUP BY shop;"
+    ) as made:
+        for shop in ("a", "b", "a"):
+            made.put("sales", [{"ID": 1, "SHOP": shop, "ITEM": "pen", "PRICE": None, "PARTS": None, "$time": 0}])
+            made.run(spark, "found")
+        assert {found["SHOP"]: found["L"] for found in made.table("FOUND")} == {"a": ["pen"], "b": []}

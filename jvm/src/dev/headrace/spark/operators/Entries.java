@@ -34,7 +34,8 @@ final class Entries {
 
   /** Both lists are as this method, or a single row, made them. */
   static List<Row> merge(String kind, int most, List<Row> one, List<Row> other) {
-    if (other.size() == 1 && one.size() >= most && isOut(kind, one, other.get(0))) {
+    boolean full = !one.isEmpty() && one.size() >= most;
+    if (full && other.size() == 1 && isOut(kind, one, other.get(0))) {
       return one;
     }
     List<Row> both = new ArrayList<>(one.size() + other.size());
