@@ -98,16 +98,21 @@ def in_order(changes: DataFrame) -> DataFrame:
 
 
 def with_clock(changes: DataFrame, only: Column | None = None, floor: DataFrame | None = None) -> DataFrame:
-    """Let Spark's watermark be the largest time so far, or what `floor` says, for timers. The column it is about is
-    dropped again, so no row is ever dropped for being behind it. Rows for which `only` is not true count for the clock
-    and are gone after it."""
+    """Let Spark's watermark be stream time so far, or what `floor` says, for timers. The column it is about is dropped
+    again, so no row is ever dropped for being behind it. Rows for which `only` is not true count for the clock and are
+    gone after it."""
     if floor is not None:
         return watermark_by_floor(changes, _CLOCK, 0, floor).drop(column(_CLOCK))
-    stamped = changes.withColumn(_CLOCK, F.timestamp_millis(column(TIME))).withWatermark(f"`{_CLOCK}`", "0 seconds")
+    stamped = changes.withColumn(_CLOCK, F.timestamp_millis(_now(changes))).withWatermark(f"`{_CLOCK}`", "0 seconds")
     if only is not None:
         # It names the clock, or Spark would filter first. No record is older than 1970.
         stamped = stamped.filter(only | (column(_CLOCK) < F.timestamp_millis(F.lit(0))))
     return stamped.drop(column(_CLOCK))
+
+
+def _now(rows: DataFrame) -> Column:
+    """Stream time when a row has come. Where rows are stamped with it, those that were left out before it count too."""
+    return F.greatest(column(TIME), column(STREAM_TIME)) if STREAM_TIME in rows.columns else column(TIME)
 
 
 def until_now(found: DataFrame, changes: DataFrame) -> DataFrame:
@@ -115,7 +120,7 @@ def until_now(found: DataFrame, changes: DataFrame) -> DataFrame:
     stream time. This drops what has not come by the last row's time. A stream's watermark sees to it."""
     if changes.isStreaming:
         return found
-    last = changes.agg(F.max(column(TIME)).alias(_LAST))
+    last = changes.agg(F.max(_now(changes)).alias(_LAST))
     return found.crossJoin(F.broadcast(last)).filter(column(STREAM_TIME) <= column(_LAST)).drop(column(_LAST))
 
 

@@ -55,12 +55,12 @@ def random_query(chance: random.Random) -> RandomQuery:
 def projection(chance: random.Random, relation: Relation) -> RandomQuery:
     # A stream's record without a value passes a query without a condition: another test's matter.
     predicate = random_predicate(chance, relation) if not relation.table or chance.random() < 0.5 else None
-    rows = filtered(relation, predicate)
+    rows = filtered(relation, predicate.duck if predicate else None)
     items = [random_item(chance, relation) for _ in range(chance.randint(1, 3))]
     time = ["tm"] if relation.timed else []
     duck = f"SELECT {', '.join([relation.key[1], *(item.duck for item in items), *time])} FROM ({rows.duck})"
     values = ", ".join(f"{item.ours} AS a{place}" for place, item in enumerate(items))
-    where = f" WHERE {predicate}" if predicate else ""
+    where = f" WHERE {predicate.ours}" if predicate else ""
     key = "" if relation.key[0] == "ROWKEY" else " AS key0"
     return RandomQuery(
         f"CREATE {'TABLE' if relation.table else 'STREAM'} {{}} AS SELECT {relation.key[0]}{key}, {values}"
@@ -74,7 +74,7 @@ def projection(chance: random.Random, relation: Relation) -> RandomQuery:
 def aggregation(chance: random.Random, relation: Relation, window: Windowing | None = None) -> RandomQuery:
     """GROUP BY of a stream, perhaps in windows."""
     predicate = random_predicate(chance, relation) if chance.random() < 0.4 else None
-    rows = filtered(relation, predicate)
+    rows = filtered(relation, predicate.duck if predicate else None)
     group = random_group(chance, relation)
     aggregates = [random_aggregate(chance, relation) for _ in range(chance.randint(1, 3))]
     window = window or chance.choice((no_window, tumbling, hopping, session))
@@ -84,7 +84,7 @@ def aggregation(chance: random.Random, relation: Relation, window: Windowing | N
     having = random_having(chance, relation) if chance.random() < 0.4 else None
     values = ", ".join(f"{one.ours} AS a{place}" for place, one in enumerate(aggregates))
     sql = f"CREATE TABLE {{}} AS SELECT {group.ours} AS key0, {values} FROM {relation.sql}{text}"
-    sql += f" WHERE {predicate}" if predicate else ""
+    sql += f" WHERE {predicate.ours}" if predicate else ""
     sql += f" GROUP BY {group.ours}" + (f" HAVING {having.ours}" if having else "") + (" EMIT FINAL;" if final else ";")
     columns = ["grp", *bounds, *(one.duck for one in aggregates), "max(tm)"]
     asked = f"SELECT {', '.join(columns)} FROM admitted" + (" WHERE closed" if final else "")
@@ -147,7 +147,7 @@ def _admit_windows(connection: duckdb.DuckDBPyConnection, rows: Rows, advance: i
 def _admit_sessions(connection: duckdb.DuckDBPyConnection, rows: Rows, grace: int) -> None:
     """Row by row: a row joins the open sessions of its key that it is within the gap of."""
     _admit(connection, f"SELECT *, row_number() OVER (ORDER BY ar) AS number FROM ({rows.duck})")
-    last = connection.execute(f"SELECT {rows.clock or 'max(tm)'} FROM admitted").fetchone()
+    last = connection.execute(f"SELECT {rows.clock or 'max(greatest(tm, st))'} FROM admitted").fetchone()
     sessions: dict[Any, list[tuple[int, int, list[int]]]] = {}
     for number, key, time, stream_time in connection.execute(
         "SELECT number, grp, tm, st FROM admitted ORDER BY number"
@@ -171,13 +171,13 @@ def regroup(chance: random.Random, relation: Relation) -> RandomQuery:
     """GROUP BY of a table: sums over its rows as they are. A group that becomes empty stays, which only the table's own
     history can tell; of joined tables, empty groups are left out."""
     predicate = random_predicate(chance, relation) if chance.random() < 0.4 else None
-    rows = filtered(relation, predicate)
+    rows = filtered(relation, predicate.duck if predicate else None)
     group = random_group(chance, relation)
     aggregates = [Item("COUNT(*)", "count(*)"), *(random_sum(chance, relation) for _ in range(chance.randint(0, 2)))]
     having = Item("COUNT(*) > 0", "count(*) > 0")
     whole = relation.history is not None and chance.random() < 0.6
     values = ", ".join(f"{one.ours} AS a{place}" for place, one in enumerate(aggregates))
-    where = f" WHERE {predicate}" if predicate else ""
+    where = f" WHERE {predicate.ours}" if predicate else ""
     sql = f"CREATE TABLE {{}} AS SELECT {group.ours} AS key0, {values} FROM {relation.sql}{where} GROUP BY {group.ours}"
     grouped = f"""SELECT grp, {", ".join(f"{one.duck} AS a{place}" for place, one in enumerate(aggregates))}
       FROM (SELECT *, {group.duck} AS grp FROM ({rows.duck})) WHERE grp IS NOT NULL GROUP BY grp"""
@@ -252,13 +252,15 @@ def random_item(chance: random.Random, relation: Relation) -> Item:
             Item(f"IFNULL({number}, -1)", f"ifnull({number}, -1)"),
             Item(f"UCASE({text})", f"upper({text})"),
             Item(
-                f"(CASE WHEN {predicate} THEN {number} ELSE 0 END)", f"CASE WHEN {predicate} THEN {number} ELSE 0 END"
+                f"(CASE WHEN {predicate.ours} THEN {number} ELSE 0 END)",
+                f"CASE WHEN {predicate.duck} THEN {number} ELSE 0 END",
             ),
         )
     )
 
 
-def random_predicate(chance: random.Random, relation: Relation) -> str:
+def random_predicate(chance: random.Random, relation: Relation) -> Item:
+    """A comparison with null is false, and its opposite true, as in KSQL."""
     text, number = chance.choice(relation.texts), chance.choice(relation.numbers)
     simple = (
         f"{number} > {chance.randint(-2, 12)}",
@@ -268,5 +270,12 @@ def random_predicate(chance: random.Random, relation: Relation) -> str:
         f"{text} IN ('x', 'a', 'b')",
         f"{text} IS NOT NULL",
     )
-    one, other = chance.choice(simple), chance.choice(simple)
-    return chance.choice((one, one, f"({one} OR {other})", f"({one} AND NOT {other})"))
+    one, other = (Item(plain, f"coalesce({plain}, FALSE)") for plain in (chance.choice(simple), chance.choice(simple)))
+    return chance.choice(
+        (
+            one,
+            one,
+            Item(f"({one.ours} OR {other.ours})", f"({one.duck} OR {other.duck})"),
+            Item(f"({one.ours} AND NOT {other.ours})", f"({one.duck} AND NOT {other.duck})"),
+        )
+    )
