@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -41,6 +42,14 @@ def test_a_group_goes_on_where_it_committed(log: Log) -> None:
     with log.consumer("plain", group="readers") as third:
         assert third.poll(0.3) == []
         assert third.position(P0) == 3
+
+
+def test_a_member_that_nobody_closed_leaves_when_it_is_forgotten(log: Log) -> None:
+    log.create_topic(PLAIN)
+    settle(log.consumer("plain", group="readers"), counts=[PLAIN.partitions])
+    gc.collect()
+    with log.consumer("plain", group="readers") as next_one:
+        settle(next_one, counts=[PLAIN.partitions])
 
 
 def test_what_was_not_committed_comes_again(log: Log) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal, get_args
 
 from confluent_kafka import Consumer as Client
@@ -357,6 +358,12 @@ class KafkaConsumer(Consumer):
     def membership(self) -> Any:
         """What a transactional producer needs to commit offsets in our name."""
         return self._client.consumer_group_metadata()
+
+    def __del__(self) -> None:
+        """One that nobody closed: librdkafka would wait for ever to leave the group, and all threads with it."""
+        if hasattr(self, "_client"):
+            with suppress(Exception):
+                self.close()
 
     def close(self) -> None:
         if not self._closed:
