@@ -55,7 +55,8 @@ def truncate_everywhere(folder: Path, records: int, step: int, say: Say) -> int:
     run(log, range(records - 2), lambda line: None)
     before = sizes(folder / "running")
     run(log, range(records - 2, records), lambda line: None)
-    shutil.copytree(folder / "running", whole)  # as a crash leaves it: closing would tidy up
+    # As a crash leaves it: closing would tidy up. A file that is not in its place yet may be gone before it is copied.
+    shutil.copytree(folder / "running", whole, ignore=shutil.ignore_patterns("*.tmp"))
     log.close()
     cuts = 0
     for path, length in sizes(whole).items():
