@@ -93,7 +93,7 @@ def takes_part(node: Aggregate, rows: Rows) -> Column:
         conditions.append(column(LATE_ROW).isNull())
     if rows.tombstones:
         conditions.append(~column(TOMBSTONE))
-    return reduce(Column.__and__, conditions)
+    return reduce(Column.__and__, conditions, F.lit(True))
 
 
 def results(aggregates: tuple[Named, ...], decomposed: list[Decomposed], session: bool = False) -> list[Column]:
