@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -78,12 +78,22 @@ class Decomposed:
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """Which row came first: by arrival, and by place among those of one record. An arrival is a number, or on Kafka
+    several (`Partials.compare` in Java)."""
+
+    columns: tuple[Column, ...]
+    arrival: T.DataType
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregated:
     """An aggregate's call over one row. `order` are the columns that tell which row came first; `sign` is 1 for a row
     that comes and -1 for one that goes, over a table; None over a stream."""
 
     call: Call
     order: tuple[Column, ...]
+    arrival_type: T.DataType
     sign: Column | None = None
     in_session: bool = False
 
@@ -103,16 +113,17 @@ class Aggregated:
         return value if self.sign is None else value * self.sign.cast("int")
 
 
-def decompose(
-    named: Named, order: tuple[Column, ...], sign: Column | None = None, in_session: bool = False
-) -> Decomposed:
+def decompose(named: Named, order: Order, sign: Column | None = None, in_session: bool = False) -> Decomposed:
     call = named.expression
     if not isinstance(call, Call) or function_of(call) is None:
         raise UsageError(f"`{getattr(call, 'name', call)}` is not an aggregate that Spark can run")
     assert call.type is not None
-    of = Aggregated(call, order, sign, in_session)
+    of = Aggregated(call, order.columns, order.arrival, sign, in_session)
     lowering = None if call.function is not None else (_INVERTIBLE if sign is not None else AGGREGATES).get(call.name)
-    found = (lowering(of) if lowering is not None else None) or _in_python(of)
+    found = lowering(of) if lowering is not None else None
+    if found is None or (isinstance(order.arrival, T.StructType) and any(":" in part.kind for part in found.parts)):
+        # Spark cannot hand a batch with such lists to the sink on Kafka: all rows are kept there, and counted anew.
+        found = _in_python(of)
     type_ = spark_type(call.type)
     of_session = found.in_session or found.result
     return Decomposed(
@@ -139,7 +150,7 @@ def _lowers(call: Call, native: Mapping[str, Lowering]) -> bool:
     if lowering is None:
         return False
     order = (F.lit(0).cast("long").alias("$arrival"), F.lit(0).alias("$place"))
-    return lowering(Aggregated(call, order)) is not None
+    return lowering(Aggregated(call, order, T.LongType())) is not None
 
 
 def _count(of: Aggregated) -> Decomposed:
@@ -392,7 +403,7 @@ def _entries(
     `counts` holds; `empty` is the value of none at all."""
     arrival, place = of.order
     fields = [
-        (arrival.alias("$arrival"), T.LongType()),
+        (arrival.alias("$arrival"), of.arrival_type),
         (place.cast("int").alias("$place"), T.IntegerType()),
         (of.value().alias("value"), spark_type(of.type())),
         *((value.alias(name), spark_type(type_)) for name, value, type_ in more),
@@ -474,7 +485,6 @@ _INVERTIBLE: dict[str, Lowering] = {
 }
 
 
-def order_of(frame_columns: list[str]) -> tuple[Column, ...]:
-    """Which row came first: by arrival, and by place among those of one record."""
-    place = column("$place") if "$place" in frame_columns else F.lit(0)
-    return (column("$arrival").alias("$arrival"), place.alias("$place"))
+def order_of(frame: DataFrame) -> Order:
+    place = column("$place") if "$place" in frame.columns else F.lit(0)
+    return Order((column("$arrival").alias("$arrival"), place.alias("$place")), frame.schema["$arrival"].dataType)

@@ -141,7 +141,7 @@ class _Lowering:
         added = []
         for named in node.functions:
             assert isinstance(named.expression, Over)
-            added.append(lower_over(named.expression, frame.columns).alias(named.name))
+            added.append(lower_over(named.expression, frame).alias(named.name))
         return frame.select("*", *added)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pyspark.sql import Column, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from headrace.process.aggregates import decompose, order_of
@@ -13,12 +13,12 @@ from headrace.sql.expressions import Literal, Over
 from headrace.sql.plan import Named
 
 
-def lower_over(over: Over, columns: list[str]) -> Column:
-    """`columns` are those of the frame it is computed over."""
+def lower_over(over: Over, frame: DataFrame) -> Column:
+    """As a column of `frame`."""
     special = _FUNCTIONS.get(over.name)
     if special is not None:
         return special(over)
-    decomposed = decompose(Named("$over", over.call), order_of(columns))
+    decomposed = decompose(Named("$over", over.call), order_of(frame))
     window = _framed(over)
     return decomposed.result(*(part.aggregate().over(window) for part in decomposed.parts))
 

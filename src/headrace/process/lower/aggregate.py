@@ -48,7 +48,7 @@ def lower_aggregate_node(
     # Only what is grouped and aggregated; the keys under names no column of the input can have.
     keys = [lower_expression(key.expression).alias(key_name(place)) for place, key in enumerate(node.keys)]
     window = [column(CLOSES)] if node.window is not None else []
-    decomposed = [decompose(named, order_of(frame.columns), sign) for named in node.aggregates]
+    decomposed = [decompose(named, order_of(frame), sign) for named in node.aggregates]
     parts = [
         part.aggregate().alias(part_name(place, number))
         for place, one in enumerate(decomposed)

@@ -36,7 +36,7 @@ def lower_sessions(
     window = node.window
     assert window is not None
     frame = groupable(node, rows).frame
-    decomposed = [decompose(named, order_of(frame.columns), in_session=True) for named in node.aggregates]
+    decomposed = [decompose(named, order_of(frame), in_session=True) for named in node.aggregates]
     parts = [
         (part.kind, part.value.alias(part_name(place, number)))
         for place, one in enumerate(decomposed)

@@ -15,7 +15,7 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 
 /**
- * Lists of entries that are merged and kept short. An entry is a structure that begins with an arrival number, a place
+ * Lists of entries that are merged and kept short. An entry is a structure that begins with an arrival, a place
  * among the rows of one record, and a value. What a list keeps depends only on which entries there were, not on how they
  * were divided into the lists that it was made of.
  */
@@ -26,7 +26,8 @@ final class Entries {
   private static final int COUNT = 3;
 
   private static final Comparator<Row> BY_ORDER =
-      Comparator.<Row>comparingLong(entry -> entry.getLong(ARRIVAL)).thenComparingInt(entry -> entry.getInt(PLACE));
+      ((Comparator<Row>) (a, b) -> Partials.compare(a.get(ARRIVAL), b.get(ARRIVAL)))
+          .thenComparingInt(entry -> entry.getInt(PLACE));
   private static final Comparator<Row> BY_VALUE =
       ((Comparator<Row>) (a, b) -> Partials.compare(b.get(VALUE), a.get(VALUE))).thenComparing(BY_ORDER);
 
