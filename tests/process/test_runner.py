@@ -123,7 +123,7 @@ def test_a_query_that_keeps_more_than_it_may_stops_and_the_others_go_on(spark: S
         pipeline.executor.execute(limited.replace("CREATE", "CREATE OR REPLACE").replace("=2", "=20"))
         with running(spark, pipeline, "greedy") as runner:
             wait_for(lambda: views(pipeline, "GREEDY") == 8, SECONDS, "all eight")
-            assert status(runner, pipeline, "greedy").state == "running"
+            wait_for(lambda: status(runner, pipeline, "greedy").state == "running", SECONDS, "it to run")
 
 
 def test_a_failing_query_backs_off_and_comes_back_while_another_goes_on(spark: SparkSession, tmp_path: Path) -> None:
