@@ -57,6 +57,20 @@ def test_reading_needs_a_key(locked: Running, method: str, path: str) -> None:
     assert ask(locked, method, path, "r-key").status_code in (200, 503)
 
 
+def test_what_is_written_down_is_who_the_key_belongs_to(tmp_path: Path) -> None:
+    named = (
+        '[[auth.keys]]\nkey = "a-key"\nrole = "admin"\nname = "release bot"\n[[auth.keys]]\nkey = "b"\nrole = "admin"\n'
+    )
+    sql = "CREATE STREAM clicks (userid VARCHAR KEY) WITH (KAFKA_TOPIC='clicks', PARTITIONS=1);"
+    more = sql.replace("KEY)", "KEY, page VARCHAR)")
+    with running_server(tmp_path, named, sql) as server:
+        who = []
+        for key, text in (("a-key", more), ("b", more.replace("page VARCHAR", "page VARCHAR, ms INT"))):
+            body = {"files": {"all.sql": text}, "who": "the queen"}
+            who.append(ask(server, "POST", "/v1/deployments", key, json=body).json()["deployment"]["who"])
+    assert who == ["release bot", "somebody with the role admin"]
+
+
 def test_health_and_the_console_are_open(locked: Running) -> None:
     assert ask(locked, "GET", "/healthz", None).status_code == 200
     assert ask(locked, "GET", "/", None).status_code == 200

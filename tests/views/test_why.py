@@ -22,6 +22,8 @@ CREATE TABLE per_minute AS SELECT shop, COUNT(*) AS n, SUM(amount) AS total
 CREATE TABLE by_shop AS SELECT shop, COUNT(*) AS n, MAX(amount) AS most FROM sales GROUP BY shop;
 CREATE STREAM large AS SELECT shop, UCASE(item) AS name, amount FROM sales WHERE amount >= 10;
 CREATE TABLE large_items AS SELECT name, COUNT(*) AS n FROM large GROUP BY name;
+CREATE TABLE large_per_minute AS SELECT shop, COUNT(*) AS n
+  FROM sales WINDOW TUMBLING (SIZE 1 MINUTE) WHERE amount >= 10 GROUP BY shop;
 CREATE TABLE by_count AS SELECT n, COUNT(*) AS shops FROM by_shop GROUP BY n;
 CREATE TABLE by_kind AS SELECT kind, SUM(amount) AS total
   FROM sales JOIN items ON sales.item = items.item GROUP BY kind;
@@ -77,6 +79,15 @@ def test_every_kind_of_row_says_what_it_is_made_of(
         [below] = chained["page"][0]["below"]["newest"]
         assert (below["topic"], below["value"]["item"], below["value"]["amount"]) == ("sales", "tea", 99)
         assert chained["page"][0]["below"]["same"]
+
+        # What is not in it, though one might have thought so: the window's own, not others'.
+        filtered = project.why("large_per_minute", shop="a", window=0)
+        assert (filtered["verdict"], filtered["row"], filtered["records"]) == ("equal", {"n": 2}, 2)
+        assert (filtered["left_out_total"], filtered["condition"]) == (2, "AMOUNT >= 10")
+        assert [record["value"]["amount"] for record in filtered["left_out"]] == [1, 5]
+        gone = project.why("large_per_minute", shop="b", window=0)
+        assert (gone["row"], gone["left_out_total"]) == (None, 1)
+        assert project.why("per_minute", shop="a", window=0)["left_out"] == []
 
         over_table = project.why("by_count", n=5)
         assert (over_table["verdict"], over_table["row"]) == ("equal", {"shops": 1})

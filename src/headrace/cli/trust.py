@@ -170,6 +170,7 @@ def print_why(body: dict[str, Any]) -> None:
     if revision:
         was = _or_none(revision["old"])
         print(f"  revised     {local_time(revision['time_ms'])}, with {revision['late']} late; before: {was}")
+    _print_left_out(body)
     _print_late(body)
     for letter in body["dead"][-3:]:
         print(f"  dead        a letter would have belonged here: {letter['reason']}   {letter['text'][:80]}")
@@ -202,6 +203,16 @@ def _print_record(record: dict[str, Any], indent: str) -> None:
         print(f"{indent}  by {below['query_id']} from {_count(below['records'], 'record')}: {said}")
         for one in below["newest"]:
             _print_record(one, indent + "    ")
+
+
+def _print_left_out(body: dict[str, Any]) -> None:
+    found = body["left_out"]
+    if not found:
+        return
+    how_many = _count(body["left_out_total"], "record")
+    print(f"  left out    {how_many} by WHERE {body['condition']}   newest {_place(found[0])}")
+    for record in found[: len(body["page"]) or 1]:
+        _print_record(record, "    ")
 
 
 def _print_late(body: dict[str, Any]) -> None:

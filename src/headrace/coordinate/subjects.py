@@ -1,4 +1,4 @@
-"""A view of the catalog as something to ask about: the table and the plan of the query that keeps it."""
+"""A version of a view as something to ask about: the table and the plan of the query that keeps it."""
 
 from __future__ import annotations
 
@@ -8,32 +8,37 @@ from headrace.coordinate.planning import plan_definition
 from headrace.errors import NotFound, UsageError
 from headrace.types import display_name
 from headrace.views.subject import Subject, over_topic
+from headrace.views.versions import Version
 
 
-def view_subject(catalog: Catalog, view: ViewDefinition, version: int | None = None) -> Subject:
-    """`NotFound` for a version that does not serve."""
-    source = catalog.source(view.name)
+def view_subject(catalog: Catalog, view: ViewDefinition, number: int | None = None) -> Subject:
+    """The version that serves, or another that is there. `NotFound` for one that is not."""
+    versions = {version.number: version for version in catalog.versions(view.name)}
+    wanted = view.version if number is None else number
     name = display_name(view.name)
-    if source is None:
-        raise NotFound(f"table `{name}` does not exist")
-    if version is not None and version != view.version:
-        raise NotFound(f"`{name}` v{version} does not serve", hint=f"v{view.version} does")
-    if view.query_id is None:
-        return over_topic(source, view.version)
-    subject = source_subject(catalog, view.name)
+    if wanted not in versions:
+        known = ", ".join(str(number) for number in versions)
+        raise NotFound(f"there is no version {wanted} of `{name}`", hint=f"there is {known or 'none'}")
+    version = versions[wanted]
+    if version.source.query is None:
+        return over_topic(version.source, version.number)
+    subject = _written(catalog, version)
     if subject is None:
         raise UsageError(
-            f"the query `{view.query_id}` that wrote `{name}` is gone", hint="its rows are the last it wrote"
+            f"the query `{version.source.query}` that wrote `{name}` is gone", hint="its rows are the last it wrote"
         )
     return subject
 
 
-def source_subject(catalog: Catalog, name: str) -> Subject | None:
-    """A stream or table that a query writes; None if none does, or several do."""
-    source = catalog.source(name)
-    query = catalog.query(source.query) if source is not None and source.query is not None else None
-    if source is None or query is None or len(catalog.writers(source)) != 1:
+def source_subject(catalog: Catalog, name: str, topic: str) -> Subject | None:
+    """The version of a stream or table that has this topic; None if no query writes it, or several do."""
+    found = [version for version in catalog.versions(name) if version.source.topic == topic]
+    return _written(catalog, found[0]) if found else None
+
+
+def _written(catalog: Catalog, version: Version) -> Subject | None:
+    source = version.source
+    query = catalog.query(source.query) if source.query is not None else None
+    if query is None or len(catalog.writers(source)) != 1:
         return None
-    view = catalog.view(name)
-    version = view.version if view is not None else query.version
-    return Subject(source, version, plan_definition(query, catalog), query.id, query.version, query.starts)
+    return Subject(source, version.number, plan_definition(query, catalog), query.id, query.version, query.starts)

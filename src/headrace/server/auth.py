@@ -28,7 +28,7 @@ class Auth:
             if not key.key:
                 raise ConfigError("a key of [auth] keys is empty")
         # Digests all have one length, so comparing them tells nothing about a key's.
-        self._keys = [(_digest(key.key), key.role) for key in keys]
+        self._keys = [(_digest(key.key), key) for key in keys]
 
     @property
     def keys_set(self) -> bool:
@@ -41,23 +41,30 @@ class Auth:
             return
         if needed is None:
             return
-        role = self._role(_key_of(connection, needed))
-        if role is None:
+        key = self._find(_key_of(connection, needed))
+        if key is None:
             raise Unauthenticated(
                 "this needs a key",
                 hint="send it as `Authorization: Bearer KEY`; keys are in headrace.toml, [auth] keys",
             )
-        if RANK[role] < RANK[needed]:
-            raise Refused(f"this needs the role `{needed}`, the key has `{role}`")
+        if RANK[key.role] < RANK[needed]:
+            raise Refused(f"this needs the role `{needed}`, the key has `{key.role}`")
 
-    def _role(self, key: str | None) -> str | None:
+    def caller(self, connection: HTTPConnection, claimed: str) -> str:
+        """Who it is, to be written down: by the key, where there are keys; otherwise whoever it claims to be."""
+        key = self._find(_key_of(connection, "admin")) if self._keys else None
+        if key is None:
+            return claimed
+        return key.name or f"somebody with the role {key.role}"
+
+    def _find(self, key: str | None) -> Key | None:
         if key is None:
             return None
         digest, found = _digest(key), None
         # All of them, always: how long it takes must not say which one it was.
-        for known, role in self._keys:
+        for known, one in self._keys:
             if hmac.compare_digest(digest, known):
-                found = role
+                found = one
         return found
 
 

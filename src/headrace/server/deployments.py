@@ -90,7 +90,7 @@ def _change_model(plan: Plan, change: Change) -> ChangeModel:
 async def start_deployment(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, DeployRequest)
     options = Options(
-        who=wanted.who[:100],
+        who=services.auth.caller(request, wanted.who[:100]),
         strategy=wanted.strategy,
         max_changed=_gate(wanted.gate),
         approve=wanted.approve,
@@ -124,7 +124,7 @@ def _gate(text: str | None) -> float | None:
 async def restore_deployment(request: Request, services: Services) -> Response:
     number, wanted = _number(request), await body_of(request, services, RestoreRequest)
     options = Options(
-        who=wanted.who[:100],
+        who=services.auth.caller(request, wanted.who[:100]),
         max_changed=_gate(wanted.gate),
         approve=wanted.approve,
         rows_per_second=wanted.rows_per_second,

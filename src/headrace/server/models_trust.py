@@ -138,6 +138,9 @@ class WhyAnswer(Model, frozen=True, kw_only=True):
     missing: list[str]
     took_ms: float
     revision: RevisionModel | None
+    left_out: list[RecordModel]
+    left_out_total: Count
+    condition: str
 
 
 class JobRunModel(Model, frozen=True):

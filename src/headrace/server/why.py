@@ -39,6 +39,7 @@ from headrace.views.traced import Bounds, Origin, Values
 from headrace.views.why import Page, Why, why
 
 MOST_SHOWN = 1000
+MOST_LEFT_OUT = 20
 OURS = ("limit", "skip", "order", "window", "version")
 
 
@@ -55,7 +56,7 @@ async def explain_row(request: Request, services: Services) -> Response:
             why,
             services.log,
             subject,
-            services.followers.view(view.name),
+            services.followers.version(view.name, subject.version),
             key,
             None if window is None else moment(window, "window"),
             page,
@@ -95,7 +96,7 @@ def key_value(column: Column, text: str) -> Any:
 
 def why_model(found: Why, services: Services) -> WhyAnswer:
     source = found.subject.source
-    sources = services.catalog.source
+    sources = services.catalog.source_at
     return WhyAnswer(
         view=display_name(source.name),
         version=found.subject.version,
@@ -119,6 +120,9 @@ def why_model(found: Why, services: Services) -> WhyAnswer:
         missing=sorted(found.missing),
         took_ms=round(found.took_ms, 1),
         revision=None if found.revision is None else revision_model(found.revision),
+        left_out=[record_model(one, sources) for one in found.left_out[:MOST_LEFT_OUT]],
+        left_out_total=len(found.left_out),
+        condition=found.condition,
     )
 
 
@@ -141,7 +145,7 @@ def row_json(columns: tuple[Column, ...], values: Values) -> dict[str, Any]:
 
 
 def record_model(origin: Origin, sources: Any, below: Mapping[Origin, Below] | None = None) -> RecordModel:
-    source = sources(origin.source)
+    source = sources(origin.source, origin.topic)
     columns = source.key + source.value if source is not None else ()
     under = (below or {}).get(origin)
     return RecordModel(

@@ -71,6 +71,18 @@ def aggregate_stream(
     return sorted(found, key=lambda row: row.arrival)
 
 
+def would_belong(node: Aggregate, row: Traced, wanted: Wanted) -> bool:
+    """Whether a row is of the groups, and the window, that are asked for."""
+    keys = {named.name: compile_expression(named.expression)(row.values) for named in node.keys}
+    if row.gone or None in keys.values() or not wanted.admits(keys):
+        return False
+    if node.window is None or wanted.since is None or wanted.until is None:
+        return True
+    if node.window.kind == "session":
+        return wanted.since - node.window.size_ms <= row.time <= wanted.until + node.window.size_ms
+    return (wanted.since, wanted.until) in windows_of(node.window, row.time)
+
+
 def windows_of(window: Window, time: int) -> list[Bounds]:
     """Oldest first."""
     time = min(time, LAST_TIME_MS)

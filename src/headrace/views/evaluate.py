@@ -29,7 +29,7 @@ from headrace.sql.plan import (
     is_table,
     walk,
 )
-from headrace.views.aggregates import Late, aggregate_stream, aggregate_table
+from headrace.views.aggregates import Late, aggregate_stream, aggregate_table, would_belong
 from headrace.views.joins import join_rows
 from headrace.views.reading import Reader
 from headrace.views.traced import EVERYTHING, Bounds, Traced, Wanted, key_of
@@ -42,6 +42,8 @@ class Evaluation:
     reader: Reader
     late: list[Late] = field(default_factory=list)
     """What windows refused."""
+    left_out: list[Traced] | None = None
+    """If it is asked for: what the WHERE of a GROUP BY over a stream refused, of the groups that were asked for."""
 
     def rows(self, node: PlanNode, wanted: Wanted = EVERYTHING) -> list[Traced]:
         """The node's rows in order of arrival; of a table its changes."""
@@ -75,7 +77,17 @@ class Evaluation:
         below = wanted.only(_plain_names(node.keys))
         if node.over == "table":
             return aggregate_table(node, self.rows(node.input, below), wanted)
-        return aggregate_stream(node, self.rows(node.input, _in_window(node, below)), wanted, self.late, self.reader)
+        rows = self._admitted(node, _in_window(node, below), wanted)
+        return aggregate_stream(node, rows, wanted, self.late, self.reader)
+
+    def _admitted(self, node: Aggregate, below: Wanted, wanted: Wanted) -> list[Traced]:
+        if self.left_out is None or not isinstance(node.input, Filter):
+            return self.rows(node.input, below)
+        rows = self.rows(node.input.input, below)
+        passed = _filtered(node.input, rows)
+        kept = {id(row) for row in passed}
+        self.left_out += (row for row in rows if id(row) not in kept and would_belong(node, row, wanted))
+        return passed
 
 
 def _in_window(node: Aggregate, wanted: Wanted) -> Wanted:

@@ -45,7 +45,7 @@ def trace_down(
     """For those of the records that a query wrote. What there is no time for is left out."""
     found: dict[Origin, Below] = {}
     for origin in origins:
-        subject = subject_of(origin.source)
+        subject = subject_of(origin.source, origin.topic)
         if subject is None or subject.query_id is None or depth >= DEEPEST or time.monotonic() > deadline:
             continue
         try:

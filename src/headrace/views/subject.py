@@ -141,5 +141,5 @@ def row_predicate(source: Source, key: Mapping[str, Any], window: Bounds | None 
     return whole
 
 
-SubjectOf = Callable[[str], Subject | None]
-"""The stream or table of that name and what makes it; None if only the outside does."""
+SubjectOf = Callable[[str, str], Subject | None]
+"""The stream or table of that name and topic, and what makes it; None if only the outside does."""

@@ -14,7 +14,8 @@ from headrace.sql.evaluate import compile_expression
 from headrace.sql.expressions import Call, ColumnRef, Comparison, Expression, Logical
 from headrace.sql.expressions import Literal as Constant
 from headrace.sql.functions.arrays import hashable
-from headrace.sql.plan import scanned
+from headrace.sql.plan import Filter, scanned
+from headrace.sql.printer import print_expression
 from headrace.sql.source import Source
 from headrace.store.base import Position, ViewStore
 from headrace.store.revisions import Revision, Revisions
@@ -74,6 +75,10 @@ class Why:
     took_ms: float = 0.0
     revision: Revision | None = None
     """The newest repair that counted something late in it."""
+    left_out: list[Origin] = field(default_factory=list)
+    """Records of this key, and window, that the query's WHERE has left out, the newest first."""
+    condition: str = ""
+    """That WHERE."""
 
     @property
     def verdict(self) -> Literal["equal", "different", "unknown"]:
@@ -89,7 +94,7 @@ def why(
     key: Mapping[str, Any],
     at: int | None = None,
     page: Page | None = None,
-    subject_of: SubjectOf = lambda name: None,
+    subject_of: SubjectOf = lambda name, topic: None,
     revisions: Revisions | None = None,
     seconds: float = 30.0,
 ) -> Why:
@@ -104,7 +109,8 @@ def why(
     reader = Reader(
         log, served.cut, admitted_late(log, subject, revision), deadline=started + seconds, starts=subject.starts
     )
-    found = answer(Evaluation(reader), Question(subject.query, asked, window))
+    evaluation = Evaluation(reader, left_out=[])
+    found = answer(evaluation, Question(subject.query, asked, window))
     again = found[-1] if found else None
     counted = revision.ledger if revision is not None else 0
     late = [entry for entry in late_records(log, subject, asked, window) if entry.place >= counted]
@@ -132,7 +138,21 @@ def why(
         frozenset(reader.missing),
         (time.monotonic() - started) * 1000,
         revision,
+        _left_out(evaluation, again.origins if again else ()),
+        _condition(subject),
     )
+
+
+def _left_out(evaluation: Evaluation, counted: Iterable[Origin]) -> list[Origin]:
+    """Each record once, the newest first. One that a flat map or a join made several rows of may count in another."""
+    inside = set(counted)
+    found = {origin for row in evaluation.left_out or () for origin in row.origins if origin not in inside}
+    return sorted(found, key=lambda origin: origin.arrival, reverse=True)
+
+
+def _condition(subject: Subject) -> str:
+    below = subject.aggregate.input if subject.aggregate is not None else None
+    return print_expression(below.predicate) if isinstance(below, Filter) else ""
 
 
 def _choose_window(
