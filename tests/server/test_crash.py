@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,40 +15,48 @@ import pytest
 from headrace import Client
 from tests.server.running import write_project
 from tests.server.test_process import process
-from tests.support import free_port, wait_for
+from tests.support import free_port
 
 pytestmark = pytest.mark.slow
 
-KILLS = 2
-
 
 class Restarted:
-    """A server that is killed and started again on the same port."""
+    """A server that is started again on the same port when it was killed."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self._folder, self._port = folder, port
-        self._ended = threading.Event()
-        self.kills = 0
+        self._up, self._killed, self._ended = threading.Event(), threading.Event(), threading.Event()
+        self._child: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
         while not self._ended.is_set():
             with process(self._folder, self._port) as child:
-                self._until_killed(child)
+                with Client(f"http://127.0.0.1:{self._port}", patience=60) as client:
+                    client.topics()
+                self._child = child
+                self._up.set()
+                self._killed.wait()
+                self._killed.clear()
 
-    def _until_killed(self, child: subprocess.Popen[bytes]) -> None:
-        with Client(f"http://127.0.0.1:{self._port}", patience=30) as client:
-            client.topics()
-        if self.kills < KILLS:
-            if not self._ended.wait(0.7 + 0.3 * self.kills):
-                os.kill(child.pid, signal.SIGKILL)
-                self.kills += 1
-        else:
-            self._ended.wait()
+    def kill(self) -> None:
+        """Now, whatever it is doing; it is up again soon."""
+        assert self._up.wait(60)
+        self._up.clear()
+        assert self._child is not None
+        os.kill(self._child.pid, signal.SIGKILL)
+        self._killed.set()
+
+    def kill_after(self, pauses: Sequence[float]) -> None:
+        for pause in pauses:
+            self._up.wait(60)
+            self._ended.wait(pause)
+            self.kill()
 
     def close(self) -> None:
         self._ended.set()
+        self._killed.set()
         self._thread.join()
 
 
@@ -67,11 +75,13 @@ def test_a_queue_forgets_nothing_and_delivers_no_more_than_it_may(tmp_path: Path
     with restarted(tmp_path) as (client, server):
         client.create_topic("jobs", "n INT", partitions=2)
         client.create_queue("work", "jobs", lease_s=1, max_deliveries=50)
+        killer = threading.Thread(target=server.kill_after, args=((0.5, 0.8),))
+        killer.start()
         acknowledged: set[int] = set()
         deliveries: dict[int, int] = {}
         sent = 0
-        while server.kills < KILLS or len(acknowledged) < sent:
-            if server.kills < KILLS:
+        while killer.is_alive() or len(acknowledged) < sent:
+            if killer.is_alive():
                 client.produce("jobs", [{"n": number} for number in range(sent, sent + 5)])
                 sent += 5
             for message in client.receive("work", limit=20, wait=1):
@@ -90,13 +100,13 @@ def test_a_queue_forgets_nothing_and_delivers_no_more_than_it_may(tmp_path: Path
 def test_a_group_goes_on_where_it_committed(tmp_path: Path) -> None:
     with restarted(tmp_path) as (client, server):
         client.create_topic("events", "n INT", partitions=2)
-        wait_for(lambda: server.kills >= 1, 30, "the first kill")
+        server.kill()
         client.produce("events", [{"n": number} for number in range(40)])
         with client.consumer("readers", "events") as consumer:
             seen = {record.fields["n"] for record in consumer.poll(limit=10, wait=10)}
             consumer.commit()
             committed = sum(offset.committed or 0 for offset in client.group("readers").offsets)
-        wait_for(lambda: server.kills >= KILLS, 60, "the last kill")
+        server.kill()
         with client.consumer("readers", "events") as consumer:
             again: set[int] = set()
             while len(again) < 40 - committed:

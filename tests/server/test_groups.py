@@ -65,6 +65,19 @@ def test_join_poll_commit_leave_and_come_back(server: Running, client: Client) -
     server.http.delete(again)
 
 
+def test_a_join_that_is_sent_again_is_the_same_member(server: Running, client: Client) -> None:
+    fill(client, "twice")
+    chosen = "0123456789abcdef"
+    path = join(server, "once", "twice", id=chosen)
+    assert path.endswith(chosen)
+    assert join(server, "once", "twice", id=chosen) == path
+    assert numbers(poll(server, path, wait=10)) == list(range(20))
+    assert len(client.group("once").members) == 1
+    other = server.http.post("/v1/groups/another/consumers", json={"topics": "twice", "id": chosen})
+    assert other.status_code == 404, "an id of another group's member"
+    assert server.http.post("/v1/groups/once/consumers", json={"topics": "twice", "id": "../x"}).status_code == 400
+
+
 def test_an_answer_that_was_lost_is_given_again(server: Running, client: Client) -> None:
     fill(client, "lossy")
     path = join(server, "careful", "lossy")

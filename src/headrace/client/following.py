@@ -75,7 +75,7 @@ class Membership:
         self._processed: dict[tuple[str, int], int] = {}
 
     def join(self) -> Steps[None]:
-        body = yield send("POST", self._path, self._join)
+        body = yield send("POST", self._path, self._join | {"id": uuid.uuid4().hex}, "always")
         self._id = body["id"]
 
     def poll(self, limit: int = 500, wait: float = LONG_POLL_S) -> Steps[list[Record]]:

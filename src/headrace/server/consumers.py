@@ -51,8 +51,19 @@ class Members:
         self._log, self._clock = log, clock
         self._members: dict[str, Member] = {}
 
-    def join(self, group: str, topics: Subscription, start: str, client: str, session_timeout_s: float) -> Member:
-        """Blocks until the group has taken it in."""
+    def join(
+        self,
+        group: str,
+        topics: Subscription,
+        start: str,
+        client: str,
+        session_timeout_s: float,
+        id_: str | None = None,
+    ) -> Member:
+        """Blocks until the group has taken it in. With the id of a member that is in already, that is the one."""
+        id_ = id_ or uuid.uuid4().hex
+        if id_ in self._members:
+            return self.member(group, id_)
         if len(self._members) >= MAX_CONSUMERS:
             raise Overloaded(f"{MAX_CONSUMERS} consumers are there already", retry_after=5.0)
         consumer = self._log.consumer(
@@ -62,9 +73,10 @@ class Members:
             client=client or "http",
             session_timeout_s=session_timeout_s,
         )
-        member = Member(uuid.uuid4().hex, group, topics, session_timeout_s, consumer, self._clock.monotonic())
-        self._members[member.id] = member
-        return member
+        member = Member(id_, group, topics, session_timeout_s, consumer, self._clock.monotonic())
+        if self._members.setdefault(id_, member) is not member:
+            consumer.close()  # the same call came again while this one was waiting
+        return self.member(group, id_)
 
     def member(self, group: str, id_: str) -> Member:
         """`NotFound` if it never was, or was silent for too long."""

@@ -90,6 +90,7 @@ async def join_group(request: Request, services: Services) -> Response:
         wanted.start,
         wanted.client,
         wanted.session_timeout_s,
+        wanted.id,
     )
     return json_response(await services.run(consumer_model, member), 201)
 

@@ -134,6 +134,8 @@ class NewConsumer(Model, frozen=True):
     start: Literal["earliest", "latest"] = "earliest"
     client: str = ""
     session_timeout_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 30.0
+    id: Annotated[str, msgspec.Meta(pattern="^[0-9A-Za-z_-]{16,64}$")] | None = None
+    """Chosen by the caller: a join whose answer was lost can be sent again, and does not become a second member."""
 
 
 class ConsumerModel(Model, frozen=True):
