@@ -102,12 +102,12 @@ def test_a_group_goes_on_where_it_committed(tmp_path: Path) -> None:
         client.create_topic("events", "n INT", partitions=2)
         server.kill()
         client.produce("events", [{"n": number} for number in range(40)])
-        with client.consumer("readers", "events") as consumer:
+        with client.consumer("readers", "events", session_timeout=3) as consumer:
             seen = {record.fields["n"] for record in consumer.poll(limit=10, wait=10)}
             consumer.commit()
             committed = sum(offset.committed or 0 for offset in client.group("readers").offsets)
         server.kill()
-        with client.consumer("readers", "events") as consumer:
+        with client.consumer("readers", "events", session_timeout=3) as consumer:
             again: set[int] = set()
             while len(again) < 40 - committed:
                 again |= {record.fields["n"] for record in consumer.poll(wait=10)}
