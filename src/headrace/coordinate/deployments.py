@@ -16,6 +16,8 @@ from headrace.clock import Clock
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.changes import plan_files
+from headrace.coordinate.creating import new_query_id
+from headrace.coordinate.dropping import dropped_version
 from headrace.coordinate.events import (
     DeploymentSaved,
     Event,
@@ -31,7 +33,7 @@ from headrace.coordinate.replace import apply_in_place
 from headrace.coordinate.result import StatementResult
 from headrace.coordinate.schemas import register_schemas
 from headrace.coordinate.starts import starts_from
-from headrace.coordinate.statements import StatementExecutor, dropped_version, new_query_id
+from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.topics import ensure_sink, late_spec
 from headrace.errors import Conflict, NotFound, Refused
 from headrace.log.base import Log

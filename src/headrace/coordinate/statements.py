@@ -15,27 +15,29 @@ from typing import Any, Literal
 
 from headrace.clock import Clock
 from headrace.config import ProjectSettings
-from headrace.coordinate.base import QUESTION_PREFIX, TRANSIENT_PREFIX, QueryDefinition, ViewDefinition, late_topic
-from headrace.coordinate.catalog import BUILT_IN, Catalog, create_internal_topics
+from headrace.coordinate.base import QUESTION_PREFIX, QueryDefinition
+from headrace.coordinate.catalog import Catalog, create_internal_topics
+from headrace.coordinate.creating import (
+    created,
+    created_for_push,
+    created_for_question,
+    created_source,
+    new_query_id,
+    query_definition,
+)
 from headrace.coordinate.definitions import drop_text, query_hint, same_definition, substitute
+from headrace.coordinate.dropping import check_not_building, droppable, dropped_query, dropped_source, sweep
 from headrace.coordinate.events import (
-    Event,
     FilesApplied,
     QueryCreated,
     QueryDropped,
     QueryWanted,
     SourceCreated,
-    SourceDropped,
-    TopicDeleted,
-    VersionDropped,
-    ViewCreated,
-    ViewDropped,
 )
 from headrace.coordinate.functions import (
     DescribeFile,
     create_function,
     drop_function,
-    used_files,
 )
 from headrace.coordinate.insert import insert_rows
 from headrace.coordinate.other import run_other
@@ -45,7 +47,7 @@ from headrace.coordinate.result import StatementResult
 from headrace.coordinate.schemas import register_schemas, with_inferred_columns
 from headrace.coordinate.show import Inspector
 from headrace.coordinate.status import EngineStatus
-from headrace.coordinate.topics import ensure_declared, ensure_sink, find_topic, late_spec, sink_spec
+from headrace.coordinate.topics import ensure_declared, ensure_sink, late_spec, sink_spec
 from headrace.errors import Conflict, NotFound, SqlError, UsageError
 from headrace.functions.describe import describe
 from headrace.log.base import Log
@@ -56,11 +58,9 @@ from headrace.sql.api import (
     plan_insert_select,
     plan_query,
     source_from,
-    transient_query,
 )
 from headrace.sql.ask_plan import AskQuery
 from headrace.sql.plan import PersistentQuery, PushQuery, may_be_late
-from headrace.sql.script import did_you_mean
 from headrace.sql.source import Source
 from headrace.sql.statements import (
     AlterSource,
@@ -82,24 +82,9 @@ from headrace.sql.statements import (
     Statement,
     Terminate,
 )
-from headrace.types import Column, display_name
-from headrace.views.versions import Version
+from headrace.types import display_name
 
 __all__ = ["StatementExecutor", "StatementResult"]
-
-LATE_PREFIX = late_topic("")
-
-
-def new_query_id(prefix: str, name: str, number: int) -> str:
-    """Ids are names of folders and topics too: what those cannot have becomes `_`, and long names are cut."""
-    plain = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in name)
-    return f"{prefix}_{plain[:100]}_{number}"
-
-
-def dropped_version(version: Version) -> list[Event]:
-    """A version that does not serve, its query and its topic, which is its own."""
-    query = [QueryDropped(version.source.query)] if version.source.query else []
-    return [*query, VersionDropped(version.name, version.number, version.source.topic)]
 
 
 class StatementExecutor:
@@ -192,10 +177,7 @@ class StatementExecutor:
         register_schemas(self._log, self._catalog, source)
         topic = ensure_declared(self._log, source, partitions_given)
         source = replace(source, partitions=topic.spec.partitions)
-        events: list[Event] = [SourceCreated(source)]
-        if source.kind == "table":
-            events.append(ViewCreated(ViewDefinition(source.name, self._next_version(source), None, source.topic)))
-        self._catalog.append(events)
+        self._catalog.append(created_source(source, self._catalog))
         return StatementResult(statement.text, "created", f"{source.kind} `{display_name(source.name)}` is there")
 
     def _create_as_select(self, statement: CreateAsSelect) -> StatementResult:
@@ -207,7 +189,7 @@ class StatementExecutor:
         register_schemas(self._log, self._catalog, plan.sink)
         ensure_sink(self._log, plan.sink)
         self._make_ledger(plan, query_id)
-        self._catalog.append(self._created(plan, query_id, statement.text))
+        self._catalog.append(created(plan, query_id, statement.text, self._catalog, self._clock.now_ms()))
         message = f"{statement.kind} `{display_name(plan.sink.name)}` is kept up to date by query {query_id}"
         return StatementResult(statement.text, "created", message, query_id=query_id)
 
@@ -215,7 +197,7 @@ class StatementExecutor:
         plan = plan_insert_select(statement, self._catalog)
         # With a number whatever it is called: an id that was used before would find what the other one left.
         query_id = f"{insert_query_name(statement)}_{self._catalog.state.last_query_number + 1}"
-        query = self._definition(plan, query_id, statement.text)
+        query = query_definition(plan, plan.sink, query_id, statement.text, self._clock.now_ms())
         self._make_ledger(plan, query_id)
         self._catalog.append([QueryCreated(query)])
         message = f"query {query_id} writes to stream `{display_name(plan.sink.name)}` too"
@@ -227,26 +209,6 @@ class StatementExecutor:
 
     def _alter(self, statement: AlterSource) -> StatementResult:
         return alter_definition(statement, self._log, self._catalog)
-
-    def _definition(self, plan: PersistentQuery, query_id: str, text: str, transient: bool = False) -> QueryDefinition:
-        return QueryDefinition(
-            id=query_id,
-            version=1,
-            statement=text,
-            sink=plan.sink.name,
-            sources=tuple(dict.fromkeys(source.name for source in plan.inputs)),
-            transient=transient,
-            created_ms=self._clock.now_ms(),
-            functions=used_files(plan),
-        )
-
-    def _created(self, plan: PersistentQuery, query_id: str, text: str, transient: bool = False) -> list[Event]:
-        sink = replace(plan.sink, statement=text, query=query_id)
-        query = self._definition(plan, query_id, text, transient)
-        events: list[Event] = [SourceCreated(sink), QueryCreated(query)]
-        if sink.kind == "table" and not transient:
-            events.append(ViewCreated(ViewDefinition(sink.name, self._next_version(sink), query_id, sink.topic)))
-        return events
 
     def _existing(self, statement: CreateSource | CreateAsSelect) -> StatementResult | None:
         """What to answer when the name is taken: nothing if it is free, an error if that is not allowed."""
@@ -266,7 +228,7 @@ class StatementExecutor:
 
     def _replace(self, statement: CreateSource | CreateAsSelect, source: Source) -> StatementResult:
         """In place if that can be, else as a new version beside the one that serves."""
-        self._check_not_building(source)
+        check_not_building(source, self._catalog)
         try:
             return replace_definition(statement, source, self._log, self._catalog)
         except Conflict:
@@ -289,9 +251,6 @@ class StatementExecutor:
     def _next_id(self, prefix: str, name: str) -> str:
         return new_query_id(prefix, name, self._catalog.state.last_query_number + 1)
 
-    def _next_version(self, source: Source) -> int:
-        return self._catalog.state.view_versions.get(source.name, 0) + 1
-
     # Queries
 
     def set_wanted(self, query_id: str, wanted: Literal["running", "stopped"]) -> QueryDefinition:
@@ -307,42 +266,28 @@ class StatementExecutor:
         of the source `definition.sink`."""
         with self._lock:
             query_id = self._next_id("TRANSIENT", "_".join(source.name for source in push.inputs))
-            plan = transient_query(push, query_id)
-            plan = replace(plan, sink=replace(plan.sink, topic=TRANSIENT_PREFIX + query_id))
-            self._log.create_topic(sink_spec(plan.sink))
-            self._catalog.append(self._created(plan, query_id, sql_text, transient=True))
-            return self._query(query_id)
+            return self._start(created_for_push(push, query_id, sql_text, self._clock.now_ms()))
 
     def start_question(self, ask: AskQuery, sql_text: str) -> QueryDefinition:
         """Let the engine answer a SELECT without EMIT. Its rows are on the topic of the source `definition.sink`, in
         order, once it has stopped; whoever asked drops it then."""
         with self._lock:
             query_id = self._next_id(QUESTION_PREFIX, "_".join(source.name for source in ask.inputs))
-            # Names nobody else has: an answer may have columns that are called like those every source has.
-            columns = tuple(Column(f"C{place}", column.type) for place, column in enumerate(ask.columns))
-            sink = Source(query_id, "stream", TRANSIENT_PREFIX + query_id, (), columns)
-            self._log.create_topic(sink_spec(sink))
-            definition = QueryDefinition(
-                id=query_id,
-                version=1,
-                statement=sql_text,
-                sink=sink.name,
-                sources=tuple(source.name for source in ask.inputs),
-                transient=True,
-                created_ms=self._clock.now_ms(),
-                functions=used_files(ask),
-            )
-            created = SourceCreated(replace(sink, statement=sql_text, query=query_id))
-            self._catalog.append([created, QueryCreated(definition)])
-            return self._query(query_id)
+            return self._start(created_for_question(ask, query_id, sql_text, self._clock.now_ms()))
+
+    def _start(self, events: tuple[SourceCreated, QueryCreated]) -> QueryDefinition:
+        source, query = events
+        self._log.create_topic(sink_spec(source.source))
+        self._catalog.append(events)
+        return self._query(query.query.id)
 
     def drop_transient(self, query_id: str) -> None:
         """Fine if it is gone already."""
         with self._lock:
             query = self._catalog.query(query_id)
             if query is not None and query.transient:
-                self._catalog.append(self._dropped(query))
-                self._sweep()
+                self._catalog.append(dropped_query(query))
+                sweep(self._log, self._catalog)
 
     def _terminate(self, statement: Terminate) -> StatementResult:
         if statement.query is None:
@@ -391,9 +336,6 @@ class StatementExecutor:
         hint = query_hint(query_id, self._catalog)
         return statement.script.error(f"query `{query_id}` does not exist", span, hint)
 
-    def _query_ids(self) -> list[str]:
-        return [query.id for query in self._catalog.queries()]
-
     # Dropping
 
     def _drop(self, statement: Drop) -> StatementResult:
@@ -401,87 +343,11 @@ class StatementExecutor:
         if source is None and statement.if_exists:
             message = f"there is no {statement.kind} `{display_name(statement.name)}`"
             return StatementResult(statement.text, "exists", message)
-        source = self._droppable(source, statement)
-        events: list[Event] = []
-        for reader in self._catalog.readers(source.name):
-            events += self._dropped(reader)
-        for version in self._catalog.versions(source.name):
-            if version.source.topic != source.topic:
-                events += dropped_version(version)
-        doomed = source.topic if statement.delete_topic else None
-        events.append(SourceDropped(source.name, doomed))
-        if source.query:
-            events.append(QueryDropped(source.query))
-        if self._catalog.view(source.name):
-            events.append(ViewDropped(source.name))
-        self._catalog.append(events)
-        self._sweep()
-        kept = f"; topic `{source.topic}` is deleted" if doomed else f"; topic `{source.topic}` is kept"
+        source = droppable(source, statement, self._catalog)
+        self._catalog.append(dropped_source(source, statement.delete_topic, self._catalog))
+        sweep(self._log, self._catalog)
+        kept = f"; topic `{source.topic}` is deleted" if statement.delete_topic else f"; topic `{source.topic}` is kept"
         return StatementResult(statement.text, "dropped", f"{source.kind} `{display_name(source.name)}` is gone{kept}")
-
-    def _droppable(self, source: Source | None, statement: Drop) -> Source:
-        def refuse(message: str, hint: str | None) -> SqlError:
-            return statement.script.error(message, statement.target.span, hint)
-
-        if source is None:
-            known = [known.name for known in self._catalog.sources() if known.kind == statement.kind]
-            hint = did_you_mean(statement.name, known, f"SHOW {statement.kind.upper()}S; lists all", display_name)
-            raise refuse(f"{statement.kind} `{display_name(statement.name)}` does not exist", hint)
-        name = display_name(source.name)
-        if source in BUILT_IN:
-            raise refuse(f"`{name}` is built in", None)
-        if source.kind != statement.kind:
-            raise refuse(f"`{name}` is a {source.kind}", drop_text(source))
-        if source.read_only and statement.delete_topic:
-            raise refuse(f"`{name}` is a SOURCE: its topic is not deleted with it", "leave out DELETE TOPIC")
-        self._check_not_building(source)
-        self._check_unused(source, statement.delete_topic)
-        return source
-
-    def _check_not_building(self, source: Source) -> None:
-        for deployment in self._catalog.deployments():
-            if not deployment.over and source.name in deployment.switches():
-                raise Conflict(
-                    f"deployment {deployment.id} is changing `{display_name(source.name)}`",
-                    hint=f"headrace deploy cancel {deployment.id}",
-                )
-
-    def _check_unused(self, source: Source, delete_topic: bool) -> None:
-        """A push query does not hold anything up: it ends. What others were made of does."""
-        readers = [query for query in self._catalog.readers(source.name) if not query.transient]
-        writers = [query.id for query in self._catalog.writers(source) if query.id != source.query]
-        if writers:
-            name = display_name(source.name)
-            raise Conflict(
-                f"{source.kind} `{name}` is written by {', '.join(writers)} of INSERT INTO",
-                hint=f"first:  TERMINATE {writers[0]};",
-            )
-        if readers:
-            who = ", ".join(f"{query.id} ({self._writes(query)})" for query in readers)
-            raise Conflict(
-                f"{source.kind} `{display_name(source.name)}` is read by {who}", hint=self._freed_by(readers[0])
-            )
-        others = [display_name(o.name) for o in self._catalog.over_topic(source.topic) if o.name != source.name]
-        if delete_topic and others:
-            raise Conflict(
-                f"topic `{source.topic}` is also under `{', '.join(others)}`",
-                hint="drop those first, or keep the topic",
-            )
-
-    def _writes(self, query: QueryDefinition) -> str:
-        version = self._catalog.version_of(query)
-        kept = f", version {version.number}, {version.state}" if version and version.state != "serving" else ""
-        return f"writes `{display_name(query.sink)}`{kept}"
-
-    def _freed_by(self, query: QueryDefinition) -> str | None:
-        """What to do about a reader that is in the way."""
-        version, source = self._catalog.version_of(query), self._catalog.source(query.sink)
-        if version is not None and version.state == "retired":
-            return f"it is kept for a rollback; give that up:  headrace view forget {display_name(query.sink)}"
-        return f"first:  {drop_text(source)}" if source else None
-
-    def _dropped(self, query: QueryDefinition) -> list[Event]:
-        return [SourceDropped(query.sink), QueryDropped(query.id)]
 
     # Tidying up
 
@@ -495,24 +361,12 @@ class StatementExecutor:
 
     def sweep(self) -> None:
         with self._lock:
-            self._sweep()
+            sweep(self._log, self._catalog)
 
     def recover(self) -> None:
         """End what a killed server began: transient queries nobody listens to, topics that were to be deleted."""
         with self._lock:
             for query in self._catalog.queries():
                 if query.transient:
-                    self._catalog.append(self._dropped(query))
-            self._sweep()
-
-    def _sweep(self) -> None:
-        """Delete topics that were dropped, and ledgers and transient topics whose query is gone."""
-        for name in sorted(self._catalog.state.doomed_topics):
-            if find_topic(self._log, name):
-                self._log.delete_topic(name)
-            self._catalog.append([TopicDeleted(name)])
-        alive = set(self._query_ids())
-        for topic in self._log.topics():
-            for prefix in (LATE_PREFIX, TRANSIENT_PREFIX):
-                if topic.name.startswith(prefix) and topic.name.removeprefix(prefix) not in alive:
-                    self._log.delete_topic(topic.name)
+                    self._catalog.append(dropped_query(query))
+            sweep(self._log, self._catalog)
