@@ -23,6 +23,7 @@ TRY = """
     curl -d '{{"userid":"you","pageid":"/hello"}}' {url}/v1/topics/pageviews/events
     {headrace} view watch views_by_page --project {here}
     {headrace} sql --project {here} -e "SELECT pageid, views FROM views_by_page ORDER BY views DESC LIMIT 5;"
+  Deploy a mistake, find out what it did, and undo it:  {here}/README.md
   Ctrl-C stops. Data is kept in {here}/.headrace; `make demo` again continues.
 """
 

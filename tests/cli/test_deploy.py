@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +51,69 @@ def test_a_plan_is_printed_and_its_exit_code_says_what_it_found(run: Headrace, t
     assert refused.code == 1
     assert "! stream clicks: refused" in refused.out
     assert "instead: declare it under another name" in refused.out
+
+
+def test_a_changed_function_says_what_it_touches(run: Headrace, tmp_path: Path) -> None:
+    file = tmp_path / "functions" / "pages.py"
+    file.parent.mkdir(exist_ok=True)
+    text = "from headrace import function\n\n@function\ndef short(page: str) -> str:\n    return page[:3]\n"
+    file.write_text(text)
+    new = run("plan")
+    assert (new.code, new.out.splitlines()[0]) == (2, "  + function short: new, called by nothing   functions/pages.py")
+    write(
+        tmp_path,
+        SQL + "CREATE STREAM shorter AS SELECT userid, short(page) AS page FROM clicks;"
+        "CREATE TABLE by_short AS SELECT page, COUNT(*) AS n FROM shorter GROUP BY page;",
+    )
+    assert run("deploy").code == 0
+    assert run("plan").code == 0
+    file.write_text(text.replace("return", "# from the front\n    return"))
+    assert run("plan").code == 0, "a comment changes nothing"
+    file.write_text(text.replace("[:3]", "[:2]"))
+    changed = run("plan")
+    assert changed.code == 2
+    assert "  ~ function short: changed, called by shorter   functions/pages.py" in changed.out
+    assert "~ stream shorter: rebuilds as version 2" in changed.out
+    assert "`short` is another function now" in changed.out
+    assert "it reads `shorter`, which is rebuilt" in changed.out
+    assert run("plan").out == changed.out, "a plan changes nothing"
+    file.write_text("def short(:\n")
+    wrong = run("plan")
+    assert wrong.code == 1
+    assert "functions/pages.py:1: is not valid Python" in wrong.err
+    file.unlink()
+    gone = run("plan")
+    assert gone.code == 1
+    assert "- function short: gone, called by shorter" in gone.out
+    assert "! stream shorter: refused" in gone.out
+    file.write_text(text.replace("[:3]", "[:2]"))
+    assert "shorter: rebuilds  version 1 → 2" in run("deploy").out
+    assert run("plan").code == 0
+
+
+def test_pipelines_in_python_are_planned_as_what_they_make(run: Headrace, tmp_path: Path) -> None:
+    python = tmp_path / "pipelines" / "more.py"
+    python.write_text("from headrace.fluent import stream\n\nstream('clicks').filter(\"page = '/'\").to('home')\n")
+    planned = run("plan")
+    assert planned.code == 2, planned.err
+    assert "+ stream home: creates   pipelines/more.py:3" in planned.out
+    python.write_text("1 / 0\n")
+    assert "pipelines/more.py:1:1: the file cannot be run: ZeroDivisionError" in run("plan").err
+
+
+def test_the_demos_story_changes_one_table_and_mends_it(run: Headrace, tmp_path: Path) -> None:
+    demo = Path(__file__).parents[2] / "examples" / "pageviews"
+    story = [line for line in (demo / "README.md").read_text().splitlines() if line.startswith("sed ")]
+    file = tmp_path / "pipelines" / "pageviews.sql"
+    file.write_text((demo / "pipelines" / "pageviews.sql").read_text())
+    assert run("deploy").code == 0
+    for command, condition in zip(story, ("NOT LIKE '/pr%'", "<> '/press'"), strict=True):
+        subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
+        changes = json.loads(run("plan", "--json").out)["changes"]
+        pending = [change for change in changes if change["verdict"] != "nothing"]
+        assert [(change["name"], change["verdict"]) for change in pending] == [("views_by_page", "rebuilds")]
+        assert f"WHERE pageid {condition}" in pending[0]["statement"]
+        assert run("deploy").code == 0
 
 
 def test_a_deployment_from_its_start_to_its_rollback(run: Headrace, server: Running, tmp_path: Path) -> None:

@@ -37,9 +37,9 @@ class Live:
         self.services = services
         self.files: dict[str, str] = {}
 
-    def write(self, sql: str) -> None:
-        """The project's one file."""
-        self.files = {"pipelines/all.sql": sql}
+    def write(self, sql: str, functions: Mapping[str, str] | None = None) -> None:
+        """The project's one file, and its functions."""
+        self.files = {"pipelines/all.sql": sql, **(functions or {})}
 
     def send(self, topic: str, *events: Mapping[str, Any]) -> None:
         for event in events:
@@ -82,13 +82,15 @@ class Live:
 
 
 @contextmanager
-def live(folder: Path, spark: SparkSession, sql: str, toml: str = "") -> Iterator[Live]:
+def live(
+    folder: Path, spark: SparkSession, sql: str, toml: str = "", functions: Mapping[str, str] | None = None
+) -> Iterator[Live]:
     (folder / "pipelines").mkdir(parents=True, exist_ok=True)
     (folder / "headrace.toml").write_text(toml)
     project = load_project(folder)
     with open_services(project, SystemClock()) as services:
         made = Live(services)
-        made.write(sql)
+        made.write(sql, functions)
         with engine(services, spark):
             if sql:
                 services.deployments.start(made.files, Options())

@@ -40,7 +40,8 @@ def plan(
         print_json(body)
     else:
         print_plan(body, whole)
-    raise typer.Exit(1 if body["refused"] else EXIT_CHANGES if body["pending"] else 0)
+    changes = body["pending"] or body["functions"]
+    raise typer.Exit(1 if body["refused"] else EXIT_CHANGES if changes else 0)
 
 
 def files_of(project: Path | None, url: str | None) -> dict[str, str] | None:
@@ -55,17 +56,31 @@ def files_of(project: Path | None, url: str | None) -> dict[str, str] | None:
 def print_plan(body: dict[str, Any], whole: bool = False) -> None:
     out = console()
     shown = [change for change in body["changes"] if whole or change["verdict"] != "nothing"]
+    for function in body["functions"]:
+        out.print(_function_line(function), markup=False, highlight=False)
     for change in shown:
         out.print(_headline(change), style=STYLES.get(change["verdict"], ""), markup=False, highlight=False)
         for line in _lines(change):
             out.print(f"      {line}", markup=False, highlight=False, style="dim")
     if not body["pending"]:
-        out.print("nothing to do: what runs is what the files say", markup=False)
+        nothing = "nothing has to be computed again" if body["functions"] else "what runs is what the files say"
+        out.print(f"nothing to do: {nothing}", markup=False)
         return
     refused = f", {body['refused']} refused" if body["refused"] else ""
-    out.print(f"\n{body['pending']} changes{refused}; {cost(body)}", markup=False, highlight=False)
+    changes = f"{body['pending']} change{'s' * (body['pending'] != 1)}"
+    out.print(f"\n{changes}{refused}; {cost(body)}", markup=False, highlight=False)
     if not body["refused"]:
         out.print("do it:  headrace deploy", markup=False)
+
+
+def _function_line(function: dict[str, Any]) -> str:
+    """
+    >>> _function_line({"name": "tax", "file": "functions/tax.py", "verdict": "changed", "used_by": ["bills"]})
+    '  ~ function tax: changed, called by bills   functions/tax.py'
+    """
+    mark = {"new": "+", "changed": "~", "gone": "-"}[function["verdict"]]
+    users = ", ".join(function["used_by"]) or "nothing"
+    return f"  {mark} function {function['name']}: {function['verdict']}, called by {users}   {function['file']}"
 
 
 def _headline(change: dict[str, Any]) -> str:

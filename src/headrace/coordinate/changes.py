@@ -2,36 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from headrace.config import Project
 from headrace.coordinate.catalog import BUILT_IN, Catalog
+from headrace.coordinate.functions import (
+    DescribeFile,
+    FunctionChanges,
+    function_changes,
+    function_texts,
+    of_folder,
+)
 from headrace.coordinate.planning import plan_definition
 from headrace.errors import SqlError, UsageError
+from headrace.fluent.pipeline import pipeline_text
+from headrace.functions.files import FunctionFile
+from headrace.functions.signatures import all_functions
 from headrace.log.base import Log
 from headrace.process.progress import parse_offsets
 from headrace.sql.api import parse
+from headrace.sql.functions.function import Function
 from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect, CreateSource
-from headrace.types import display_name
-from headrace.views.plan import Change, Figures, Plan, Runs, Wanted, plan_changes
+from headrace.types import DataType, display_name
+from headrace.views.plan import Change, Figures, FunctionChange, Plan, Runs, Wanted, plan_changes
 
 
 def project_files(project: Project) -> dict[str, str]:
-    """The pipelines, by their paths in the project."""
-    found = {}
+    """The pipelines, as SQL, and the functions, by their paths in the project."""
+    found = function_texts(project.folder)
     for path in project.pipelines:
+        name = str(path.relative_to(project.folder))
         try:
-            found[str(path.relative_to(project.folder))] = path.read_text(encoding="utf-8")
+            found[name] = pipeline_text(path)
+        except SqlError as error:
+            raise UsageError(f"{name}:{error.line}:{error.column}: {error.message}", hint=error.hint) from None
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"`{path.name}` cannot be read: {error}") from None
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class OtherFunctions:
+    """The catalog as it would be with other Python functions."""
+
+    catalog: Catalog
+    files: Mapping[str, FunctionFile]
+
+    def source(self, name: str) -> Source | None:
+        return self.catalog.source(name)
+
+    def sources(self) -> Iterable[Source]:
+        return self.catalog.sources()
+
+    def types(self) -> Mapping[str, DataType]:
+        return self.catalog.types()
+
+    def functions(self) -> Mapping[str, Function]:
+        return all_functions(self.files.values(), self.catalog.runtime)
+
+
+def wanted_functions(files: Mapping[str, str], catalog: Catalog, describe: DescribeFile) -> FunctionChanges:
+    """What the files of functions among these would change. `UsageError`, with the place, for one that is wrong."""
+    texts = {name: text for name, text in files.items() if of_folder(name)}
+    changes = function_changes(texts, catalog.state.function_files, describe)
+    for file in changes.found:
+        for problem in file.problems:
+            raise UsageError(f"{file.file}:{problem.line or 1}: {problem.message}", hint=problem.hint or None)
+    return changes
 
 
 def read_wanted(files: Mapping[str, str]) -> list[Wanted]:
     """Their statements. `UsageError`, with the place, for what cannot be read at all."""
     wanted: dict[str, Wanted] = {}
     for file, text in sorted(files.items()):
+        if of_folder(file):
+            continue
         try:
             statements = parse(text)
         except SqlError as error:
@@ -49,17 +97,44 @@ def read_wanted(files: Mapping[str, str]) -> list[Wanted]:
     return list(wanted.values())
 
 
-def plan_files(files: Mapping[str, str], log: Log, catalog: Catalog, in_place: bool = False, drop: bool = True) -> Plan:
+def plan_files(
+    files: Mapping[str, str],
+    log: Log,
+    catalog: Catalog,
+    in_place: bool = False,
+    drop: bool = True,
+    functions: FunctionChanges | None = None,
+) -> Plan:
     """`drop`: what these files no longer define is to go; otherwise they are only some of the definitions."""
-    return plan_changes(
+    before = catalog.state.function_files
+    plan = plan_changes(
         running_definitions(log, catalog),
-        catalog,
+        catalog if functions is None else OtherFunctions(catalog, functions.after(before)),
         read_wanted(files),
         figures(log, catalog),
         lambda name: catalog.state.view_versions.get(name, 0) + 1,
         catalog.state.filed if drop else frozenset(),
         in_place,
     )
+    return plan if functions is None else replace(plan, functions=tuple(_functions(plan, functions, before)))
+
+
+def _functions(plan: Plan, changes: FunctionChanges, before: Mapping[str, FunctionFile]) -> Iterator[FunctionChange]:
+    """Each function that is new, another one, or gone, and what uses it."""
+    old = {one.name: file for file in before.values() for one in file.functions}
+    new = {one.name: file for file in changes.after(before).values() for one in file.functions}
+    for name in sorted(old | new):
+        verdict: Literal["new", "changed", "gone"]
+        if name not in old:
+            verdict = "new"
+        elif name not in new:
+            verdict = "gone"
+        elif old[name].version != new[name].version:
+            verdict = "changed"
+        else:
+            continue
+        users = tuple(change.name for change in plan.changes if name in change.functions)
+        yield FunctionChange(name, (old | new)[name].file, verdict, users)
 
 
 def running_definitions(log: Log, catalog: Catalog) -> dict[str, Runs]:

@@ -15,7 +15,7 @@ import msgspec
 from headrace.clock import Clock
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
-from headrace.coordinate.changes import plan_files
+from headrace.coordinate.changes import plan_files, wanted_functions
 from headrace.coordinate.creating import new_query_id
 from headrace.coordinate.dropping import dropped_version
 from headrace.coordinate.events import (
@@ -28,7 +28,7 @@ from headrace.coordinate.events import (
     VersionCreated,
     VersionsSwitched,
 )
-from headrace.coordinate.functions import used_files
+from headrace.coordinate.functions import DescribeFile, FunctionChanges, used_files
 from headrace.coordinate.replace import apply_in_place
 from headrace.coordinate.result import StatementResult
 from headrace.coordinate.schemas import register_schemas
@@ -54,6 +54,9 @@ class Options:
     start: str = "beginning"
     rows_per_second: int = 0
     drop: bool = True
+    """What the files no longer define, streams, tables and functions, is to go: they are the whole project."""
+    describe: DescribeFile | None = None
+    """Who looks into files of functions that are new, if not the executor."""
 
 
 class Deployments:
@@ -64,16 +67,30 @@ class Deployments:
 
     def plan(self, files: Mapping[str, str], options: Options | None = None) -> Plan:
         options = options or Options()
-        return plan_files(files, self._log, self._catalog, options.in_place, options.drop)
+        return self._plan(files, options, self._functions(files, options))
+
+    def _plan(self, files: Mapping[str, str], options: Options, functions: FunctionChanges | None) -> Plan:
+        return plan_files(files, self._log, self._catalog, options.in_place, options.drop, functions)
+
+    def _functions(self, files: Mapping[str, str], options: Options) -> FunctionChanges | None:
+        """Files that are not all of the project say nothing about its functions."""
+        if not options.drop:
+            return None
+        return wanted_functions(files, self._catalog, options.describe or self._executor.describe)
 
     def start(self, files: Mapping[str, str], options: Options) -> Deployment | None:
         """Begin what the files ask for; None if that is nothing. What needs no replay has happened on return."""
         with self._executor.lock:
-            plan = self.plan(files, options)
+            functions = self._functions(files, options)
+            plan = self._plan(files, options, functions)
             _check(plan, options)
+            if plan.pending:
+                self._refuse_second()
+            # What runs keeps the functions it was made with.
+            if functions is not None and (changed := functions.events()):
+                self._catalog.append(changed)
             if not plan.pending:
                 return None
-            self._refuse_second()
             number = max(self._catalog.state.deployments, default=0) + 1
             at_once, later = _split(plan)
             for change in at_once:

@@ -4,7 +4,7 @@ runs with."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,14 +107,50 @@ class DeployedFile:
     problems: tuple[Problem, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FunctionChanges:
+    """What files of `functions/` would change in the catalog."""
+
+    found: list[DeployedFile]
+    changed: tuple[FunctionFile, ...]
+    removed: tuple[str, ...]
+
+    def after(self, before: Mapping[str, FunctionFile]) -> dict[str, FunctionFile]:
+        kept = {name: file for name, file in before.items() if name not in self.removed}
+        return kept | {file.file: file for file in self.changed}
+
+    def events(self) -> list[FunctionsChanged]:
+        return [FunctionsChanged(self.changed, self.removed)] if self.changed or self.removed else []
+
+
 def deploy_functions(folder: Path, catalog: Catalog, describe: DescribeFile) -> list[DeployedFile]:
     """Bring the files of `functions/` into the catalog. One that cannot be loaded keeps its last good version."""
     texts, unreadable = _read(folder / FOLDER)
+    changes = function_changes(texts, catalog.state.function_files, describe, unreadable)
+    if events := changes.events():
+        catalog.append(events)
+    return changes.found
+
+
+def function_texts(folder: Path) -> dict[str, str]:
+    """The files of `functions/`, by their paths in the project. `UsageError` for one that cannot be read."""
+    texts, unreadable = _read(folder / FOLDER)
+    for file in unreadable:
+        raise UsageError(f"`{file.file}` {file.problems[0].message}")
+    return texts
+
+
+def function_changes(
+    texts: Mapping[str, str],
+    before: Mapping[str, FunctionFile],
+    describe: DescribeFile,
+    unreadable: Sequence[DeployedFile] = (),
+) -> FunctionChanges:
+    """Changes nothing, but runs what is new to see what is in it."""
     neighbours = {Path(name).stem: text for name, text in texts.items()}
-    before = catalog.state.function_files
     found: list[DeployedFile] = list(unreadable)
     changed: list[FunctionFile] = []
-    taken = {name: file.file for file in before.values() if not _of_folder(file.file) for name in _names(file)}
+    taken = {name: file.file for file in before.values() if not of_folder(file.file) for name in _names(file)}
     for name, text in texts.items():
         file = FunctionFile(name, text, helpers_of(text, neighbours))
         known = before.get(name)
@@ -132,13 +168,12 @@ def deploy_functions(folder: Path, catalog: Catalog, describe: DescribeFile) -> 
         different = known is None or known.version != described.version
         found.append(DeployedFile(Path(name), tuple(_names(described)) if different else (), (*problems, *clashes)))
     kept = {*texts, *(str(one.file) for one in unreadable)}
-    removed = tuple(name for name in before if _of_folder(name) and name not in kept)
-    if changed or removed:
-        catalog.append([FunctionsChanged(tuple(changed), removed)])
-    return found
+    removed = tuple(name for name in before if of_folder(name) and name not in kept)
+    return FunctionChanges(found, tuple(changed), removed)
 
 
-def _of_folder(name: str) -> bool:
+def of_folder(name: str) -> bool:
+    """Whether it is the path of one of the project's files of functions."""
     return name.startswith(f"{FOLDER}/")
 
 

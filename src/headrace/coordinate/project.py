@@ -161,7 +161,7 @@ def _note_changed_functions(executor: StatementExecutor, source: Source, one: _P
     names = ", ".join(f"`{name.lower()}`" for name in changed)
     what = f"{source.kind} `{display_name(source.name)}`"
     message = f"{what} runs with an earlier version of {names}, and goes on with it"
-    hint = "to change it:  CREATE OR REPLACE it, or drop it and then headrace up again"
+    hint = "see what the change would do:  headrace plan      and do it:  headrace deploy"
     one.applied.problems.append(Problem("changed", one.applied.file, *_place(statement), message, hint))
 
 

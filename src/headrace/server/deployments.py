@@ -11,8 +11,9 @@ from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.changes import project_files
 from headrace.coordinate.comparing import lag_of, read_by
 from headrace.coordinate.deployments import Options
-from headrace.coordinate.project import apply_functions
+from headrace.coordinate.functions import function_texts, of_folder
 from headrace.errors import NotFound, UsageError
+from headrace.functions.files import FunctionFile, Problem
 from headrace.server.endpoint import Endpoint, Handler
 from headrace.server.errors import json_response
 from headrace.server.models_deploy import (
@@ -23,6 +24,7 @@ from headrace.server.models_deploy import (
     DeploymentsAnswer,
     DeployRequest,
     DiffAnswer,
+    FunctionChangeModel,
     ItemModel,
     PlanAnswer,
     PlanRequest,
@@ -43,15 +45,25 @@ from headrace.views.versions import Deployment, Version
 async def make_plan(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, PlanRequest)
 
+    def describe(file: FunctionFile) -> tuple[FunctionFile, tuple[Problem, ...]]:
+        """To look into a file of functions is to run it, which not everybody who may look at a plan may."""
+        services.auth.check(request, "admin")
+        return services.statements.describe(file)
+
     def run() -> PlanAnswer:
         files = _files(wanted.files, services)
-        return plan_model(services.deployments.plan(files, Options(in_place=wanted.in_place)))
+        return plan_model(services.deployments.plan(files, Options(in_place=wanted.in_place, describe=describe)))
 
     return json_response(await services.run(run))
 
 
 def _files(given: Mapping[str, str] | None, services: Services) -> Mapping[str, str]:
-    return project_files(services.project) if given is None else given
+    """Those given; where there are no functions among them, the server's own."""
+    if given is None:
+        return project_files(services.project)
+    if any(of_folder(name) for name in given):
+        return given
+    return {**given, **function_texts(services.project.folder)}
 
 
 def plan_model(plan: Plan) -> PlanAnswer:
@@ -62,6 +74,10 @@ def plan_model(plan: Plan) -> PlanAnswer:
         replays=plan.replays,
         seconds=plan.seconds(plan.replays),
         rows_per_second=round(plan.figures.rows_per_second, 1),
+        functions=[
+            FunctionChangeModel(one.name.lower(), one.file, one.verdict, [display_name(name) for name in one.used_by])
+            for one in plan.functions
+        ],
     )
 
 
@@ -100,18 +116,10 @@ async def start_deployment(request: Request, services: Services) -> Response:
     )
 
     def run() -> DeployAnswer:
-        _apply_functions(services)
         started = services.deployments.start(_files(wanted.files, services), options)
         return DeployAnswer(None if started is None else deployment_model(started, services))
 
     return json_response(await services.run(run))
-
-
-def _apply_functions(services: Services) -> None:
-    """Python functions as they are in the project now: what runs keeps those it was made with."""
-    for applied in apply_functions(services.statements, services.project):
-        for problem in applied.problems:
-            raise UsageError(str(problem))
 
 
 def _gate(text: str | None) -> float | None:

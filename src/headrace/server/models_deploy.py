@@ -39,6 +39,15 @@ class ChangeModel(Model, frozen=True):
     old_statement: str
 
 
+class FunctionChangeModel(Model, frozen=True):
+    """A Python function that is not what it was, and what calls it."""
+
+    name: str
+    file: str
+    verdict: Literal["new", "changed", "gone"]
+    used_by: list[str]
+
+
 class PlanAnswer(Model, frozen=True):
     changes: list[ChangeModel]
     pending: Count
@@ -46,6 +55,7 @@ class PlanAnswer(Model, frozen=True):
     replays: Count
     seconds: float | None
     rows_per_second: float
+    functions: list[FunctionChangeModel]
 
 
 class DeployRequest(Model, frozen=True, rename={"start": "from"}):

@@ -20,6 +20,7 @@ from typing import Literal
 from headrace.errors import HeadraceError, SqlError
 from headrace.sql.api import (
     Draft,
+    function_versions,
     has_state,
     parse,
     plan_query,
@@ -97,6 +98,8 @@ class Change:
     replays: int = 0
     offsets: Mapping[int, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    functions: frozenset[str] = frozenset()
+    """Python functions that it calls, now or as it would be."""
 
     @property
     def statement(self) -> str:
@@ -104,10 +107,21 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionChange:
+    """A Python function that is not what it was, and the streams and tables that call it."""
+
+    name: str
+    file: str
+    verdict: Literal["new", "changed", "gone"]
+    used_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     changes: tuple[Change, ...]
     """Inputs before what reads them; those to do nothing about too."""
     figures: Figures
+    functions: tuple[FunctionChange, ...] = ()
 
     @property
     def pending(self) -> tuple[Change, ...]:
@@ -175,9 +189,11 @@ class _Planner:
             else:
                 change = self._computed(wanted, statement, runs)
         except HeadraceError as error:
-            change = self._refused(wanted, runs, error.message, error.hint or "")
+            change = self._refused(wanted, runs, error.message, error.hint or "correct the statement, or take it out")
             if isinstance(error, SqlError) and error.line and wanted.file:
                 change = replace(change, wanted=replace(wanted, line=error.line, column=error.column))
+        called = [plan for plan in (runs.query if runs else None, change.query) if plan is not None]
+        change = replace(change, functions=frozenset(name for plan in called for name in function_versions(plan)))
         self._note(change)
 
     def drop(self, name: str) -> None:
@@ -241,7 +257,7 @@ class _Planner:
         if not same_text:
             why = problem or "what it has written would be different"
         elif not rebuilt:
-            why = "what it reads is declared differently"
+            why = _other_functions(runs.query, query) or "what it reads is declared differently"
         return self._rebuilds(base, runs, query, why)
 
     def _kept(self, base: Change, runs: Runs, query: PersistentQuery, same: bool) -> Change:
@@ -355,6 +371,14 @@ def _parsed(text: str) -> Definition | None:
     except (HeadraceError, ValueError):
         return None
     return statement if isinstance(statement, CreateSource | CreateAsSelect) else None
+
+
+def _other_functions(old: PersistentQuery, new: PersistentQuery) -> str:
+    before, now = function_versions(old), function_versions(new)
+    changed = [f"`{name.lower()}`" for name in now if now[name] != before.get(name)]
+    if not changed:
+        return ""
+    return f"{', '.join(changed)} {'is another function' if len(changed) == 1 else 'are other functions'} now"
 
 
 def _anew(runs: Runs) -> str:
