@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.server.history import Cared
 from tests.server.running import Running
 from tests.support import wait_for
 
@@ -14,3 +15,12 @@ def test_rates_are_remembered(server: Running) -> None:
         return any(past["rates"].get("topic:pageviews", [])) and any(past["rates"]["total"])
 
     wait_for(arrived, 20, "a rate")
+
+
+def test_how_right_a_view_was_is_remembered(server: Running) -> None:
+    history = server.services.history
+    history.take_care({"USERS": Cared(50, 1, 7)})
+    past = server.http.get("/v1/views/users/check/history").json()
+    assert (past["checked"][-1], past["drifted"][-1], past["late"][-1]) == (50, 1, 7)
+    assert len(past["times_ms"]) == len(past["late"])
+    assert server.http.get("/v1/views/nothing/check/history").status_code == 404

@@ -99,6 +99,7 @@ ANSWERS: list[tuple[str, str, Any, int, Any]] = [
     ("GET", "/v1/views/users/revisions", None, 200, models_trust.Revisions),
     ("GET", "/v1/views/users/check", None, 200, models_trust.CheckAnswer),
     ("POST", "/v1/views/users/check", None, 200, models_trust.CheckAnswer),
+    ("GET", "/v1/views/users/check/history", None, 200, models_trust.CareHistory),
     ("GET", "/v1/checks", None, 200, models_trust.ChecksAnswer),
     ("GET", "/v1/jobs", None, 200, models_trust.Jobs),
     ("GET", "/v1/overview", None, 200, models.Overview),

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { collectSays, deliverSays, isBehind, nodeSays, overviewSays, queriesSays, querySays, viewSays, viewsSays } from "../src/lib/answers";
-import type { Overview, Query, Topic, TopologyNode, View } from "../src/lib/types";
+import type { Check, Overview, Query, Topic, TopologyNode, View } from "../src/lib/types";
 
 const query = (more: Partial<Query> = {}): Query => ({
   id: "CTAS_V_1", statement: "", sink: "v", sources: ["s"], version: 1, wanted: "running", state: "running", batch: 1, rows_per_second: 100,
@@ -57,8 +57,12 @@ describe("queries", () => {
 });
 
 it("views say what is not in them", () => {
-  expect(viewSays(view(), query({ late_rows: 3 })).text).toBe("Yes: every change up to arrival 1,233 is in it. 3 rows came too late and are not in it.");
-  expect(viewSays(view(), query({ state: "failed" })).tone).toBe("bad");
+  expect(viewSays(view(), query(), null, 3).text).toBe("Yes: every change up to arrival 1,233 is in it. 3 rows came too late and are not in it.");
+  expect(viewSays(view(), query({ state: "failed" }), null, 0).tone).toBe("bad");
+  const check: Check = { view: "v", version: 1, rounds: 1, rows: 9, drifted: 2, skipped: 0, passes: 0, last_ms: 1, drift: [] };
+  expect(viewSays(view(), query(), check, 0)).toEqual({ tone: "bad", text: "No: 2 rows are not what the log says." });
+  expect(viewSays(view(), query(), { ...check, drifted: 0 }, 0).tone).toBe("ok");
+  expect(viewsSays([view()], [query()], [check])).toEqual({ tone: "bad", text: "No: v has rows that are not what the log says." });
   expect(viewsSays([view({ lag: 5000 })], [query()])).toEqual({ tone: "warn", text: "v has not applied all changes yet." });
   expect(viewsSays([view()], [query()]).text).toContain("No row came too late.");
 });

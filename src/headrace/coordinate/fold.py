@@ -196,7 +196,7 @@ def _switched(state: CatalogState, name: str, number: int, time_ms: int) -> Cata
             views=_without(state.views, name),
             serving=_without(state.serving, name),
         )
-    state = _with_version(state, replace(after, state="serving", since_ms=time_ms))
+    state = _with_version(state, replace(after, state="serving", since_ms=time_ms, served_ms=time_ms))
     source = after.source
     views = _without(state.views, name)
     if source.kind == "table":

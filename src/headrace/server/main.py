@@ -29,6 +29,7 @@ from headrace.server.assemble import apply_pipelines, open_services
 from headrace.server.http import http_server
 from headrace.server.services import Services
 from headrace.server.topology import overview
+from headrace.server.trust import look_at_care
 from headrace.server.waiting import wait_until_there
 
 SWITCH_S = 0.0005
@@ -84,7 +85,12 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
     server = http_server(create_app(services), services.project, port)
     serving = asyncio.create_task(server.serve())
     rates = asyncio.create_task(services.rates.run())
-    remembering = asyncio.create_task(services.history.run(lambda: services.run(overview, services)))
+    remembering = asyncio.create_task(
+        services.history.run(
+            lambda: services.run(overview, services),
+            lambda: services.run(look_at_care, services),
+        )
+    )
     sweeping = asyncio.create_task(_sweep(services))
     stopping = asyncio.create_task(stop.wait())
     try:

@@ -145,6 +145,9 @@ class VersionModel(Model, frozen=True):
     query_id: str | None
     deployment: Count
     since_ms: Count
+    """When it came into its state; 0 if nobody wrote that down."""
+    served_ms: Count
+    """When it last began to serve; 0 if it never did, or nobody wrote that down."""
     kept_until_ms: Count | None
     rows: Count | None
     lag: Count | None

@@ -115,6 +115,16 @@ class ChecksAnswer(Model, frozen=True):
     checks: list[CheckAnswer]
 
 
+class CareHistory(Model, frozen=True):
+    """How right a view was, at each of the times, oldest first: rows computed again and records that came too late,
+    both in all, and rows that differed then."""
+
+    times_ms: list[int]
+    checked: list[Count]
+    drifted: list[Count]
+    late: list[Count]
+
+
 class WhyAnswer(Model, frozen=True, kw_only=True):
     view: str
     version: int

@@ -8,12 +8,14 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.coordinate.base import ViewDefinition
+from headrace.coordinate.base import ViewDefinition, late_topic
 from headrace.coordinate.jobs import job_body, load_jobs, read_runs
 from headrace.errors import UsageError
 from headrace.server.endpoint import Endpoint, Parameter
 from headrace.server.errors import json_response
+from headrace.server.history import Cared
 from headrace.server.models_trust import (
+    CareHistory,
     CheckAnswer,
     ChecksAnswer,
     DriftModel,
@@ -29,6 +31,7 @@ from headrace.server.why import bounds_model, revision_model
 from headrace.store.revisions import parse_row
 from headrace.types import display_name
 from headrace.views.check import Checked, Drift
+from headrace.views.ledger import ledger_end
 from headrace.views.traced import Bounds
 
 MOST = 1000
@@ -110,6 +113,29 @@ def drift_model(drift: Drift) -> DriftModel:
     )
 
 
+async def show_care_history(request: Request, services: Services) -> Response:
+    past = services.history.care(find_view(request, services).name)
+    return json_response(
+        CareHistory(
+            [time for time, _ in past],
+            [one.checked for _, one in past],
+            [one.drifted for _, one in past],
+            [one.late for _, one in past],
+        )
+    )
+
+
+def look_at_care(services: Services) -> dict[str, Cared]:
+    """How right the views are now, for the history."""
+    found = {}
+    for view in services.catalog.views():
+        if view.query_id is not None:
+            known = services.care.checked.get((view.name, view.version), Checked())
+            late = ledger_end(services.log, late_topic(view.query_id))
+            found[view.name] = Cared(known.rows, len(known.drift), late)
+    return found
+
+
 async def list_jobs(request: Request, services: Services) -> Response:
     return json_response(await services.run(_jobs, services))
 
@@ -159,6 +185,13 @@ ENDPOINTS = (
         role="admin",
         answers={200: CheckAnswer},
         parameters=(Parameter("rows", "how many", {"type": "integer"}),),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/views/{view}/check/history",
+        handler=show_care_history,
+        summary="How many rows were computed again, differed, and came too late, over the last hours",
+        answers={200: CareHistory},
     ),
     Endpoint(
         method="GET",

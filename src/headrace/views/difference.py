@@ -24,6 +24,7 @@ from headrace.types import Decimal as Exact
 
 PARTS = 16
 SAMPLES = 50
+"""Of each kind, so that many of one do not hide another."""
 WINDOWS = 100
 CHUNK = 5_000
 SCAN_SECONDS = 600.0
@@ -173,7 +174,7 @@ class _Tally:
         self.counts[kind] += 1
         if self.new.window is not None:
             self._count_window(msgspec.json.decode(key), kind)
-        if kind != "same" and len(self.samples) < SAMPLES:
+        if kind != "same" and self.counts[kind] <= SAMPLES:
             self.samples.append(self._sample(msgspec.json.decode(key), old, new))
 
     def _delta(self, name: str, old: Any, new: Any) -> None:

@@ -37,6 +37,8 @@ class Version:
     """The one that made it; 0 for a statement."""
     since_ms: int = 0
     """When it came into its state, as far as that is known."""
+    served_ms: int = 0
+    """When it last began to serve, as far as that is known."""
 
 
 class Item(msgspec.Struct, frozen=True, omit_defaults=True):

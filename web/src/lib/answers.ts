@@ -2,7 +2,7 @@
 
 import { ago, bytes, count, duration, list, plural, rate, short } from "./format";
 import { lastIncluded } from "./rows";
-import type { Overview, Query, Topic, TopologyNode, View } from "./types";
+import type { Check, Overview, Query, Topic, TopologyNode, View } from "./types";
 
 export type Tone = "ok" | "warn" | "bad" | "idle";
 
@@ -101,8 +101,10 @@ function catchUp(query: Query): string {
   return query.rows_per_second > 0 ? `, about ${duration((query.lag / query.rows_per_second) * 1000)} of work` : "";
 }
 
-export function viewsSays(views: View[], queries: Query[]): Said {
+export function viewsSays(views: View[], queries: Query[], checks: Check[] = []): Said {
   if (views.length === 0) return said("idle", "There is no view yet.");
+  const wrong = checks.filter((check) => check.drifted > 0);
+  if (wrong.length > 0) return said("bad", `No: ${list(wrong.map((check) => check.view))} ${wrong.length === 1 ? "has" : "have"} rows that are not what the log says.`);
   const broken = views.filter((view) => queries.some((query) => query.id === view.query_id && query.state === "failed"));
   if (broken.length > 0) return said("bad", `${list(broken.map((view) => view.name))} ${broken.length === 1 ? "stands" : "stand"} still: the query behind has failed.`);
   const late = queries.reduce((sum, query) => sum + query.late_rows, 0);
@@ -146,11 +148,11 @@ export function topicSays(topic: Topic): Said {
   return said(topic.rate > 0 ? "ok" : "idle", `Yes: ${plural(topic.records, "record")} in ${plural(topic.partitions.length, "partition")}${flowing}.`);
 }
 
-export function viewSays(view: View, query: Query | null): Said {
+export function viewSays(view: View, query: Query | null, check: Check | null, late: number): Said {
+  if (check && check.drifted > 0) return said("bad", `No: ${plural(check.drifted, "row is", "rows are")} not what the log says.`);
   if (query?.state === "failed") return said("bad", `It stands still: its query has failed. ${query.last_error?.message ?? ""}`);
   if (query?.wanted === "stopped") return said("idle", "It stands still: its query is stopped. The rows are right as of then.");
   if (view.lag > 1000) return said("warn", `It has ${plural(view.lag, "change")} still to apply.`);
-  const late = query?.late_rows ?? 0;
   const left = late > 0 ? ` ${plural(late, "row")} came too late and ${late === 1 ? "is" : "are"} not in it.` : "";
   return said("ok", `Yes: every change ${view.through ? `up to arrival ${count(lastIncluded(view.through))} ` : ""}is in it.${left}`);
 }

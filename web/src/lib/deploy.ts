@@ -1,7 +1,7 @@
 /** What a deployment and a plan say, in words. */
 
 import { count, duration, plural } from "./format";
-import type { Build, Comparison, Deployment, PlannedChange, Version } from "./types";
+import type { Build, Comparison, Deployment, PlannedChange, Value } from "./types";
 
 /** Of the newest deployment that changed a view; null if none did. */
 export function deploymentOf(name: string, deployments: Deployment[]): Deployment | null {
@@ -10,6 +10,13 @@ export function deploymentOf(name: string, deployments: Deployment[]): Deploymen
 
 export function isRunning(deployment: Deployment): boolean {
   return ["building", "comparing", "waiting", "switching"].includes(deployment.stage);
+}
+
+/** What the files would change of a view, unless that is being made already. */
+export function pendingChange(name: string, plan: PlannedChange[], current: Deployment | null): PlannedChange | null {
+  const change = plan.find((one) => one.name === name && one.verdict !== "nothing") ?? null;
+  const making = current && isRunning(current) && current.items.find((item) => item.name === name);
+  return making && making.statement === change?.statement ? null : change;
 }
 
 export function buildSays(build: Build): string {
@@ -36,9 +43,32 @@ export function changeSays(change: PlannedChange): string {
   return `${change.verdict}${cost}${change.reason ? `: ${change.reason}` : ""}`;
 }
 
-/** Where each version stands on a line of time, from the first to now; in percent. */
-export function timeLine(versions: Version[], now: number): { version: number; state: Version["state"]; at: number }[] {
-  const known = versions.map((one) => one.since_ms).filter((ms) => ms > 0);
-  const first = Math.min(now - 1, ...known);
-  return versions.map((one) => ({ version: one.version, state: one.state, at: one.since_ms > 0 ? (100 * (one.since_ms - first)) / (now - first) : 0 }));
+export type DiffKind = "changed" | "only_old" | "only_new";
+
+export interface DiffRow {
+  kind: DiffKind;
+  key: Record<string, Value>;
+  window: number | null;
+  cells: { old: Value | undefined; new: Value | undefined; delta: number | null; differs: boolean }[];
+}
+
+/** The rows that differ, value by value; a delta where both are numbers. */
+export function diffRows(found: Comparison): { columns: string[]; rows: DiffRow[] } {
+  const columns = [...new Set(found.samples.flatMap((sample) => [...Object.keys(sample.old ?? {}), ...Object.keys(sample.new ?? {})]))];
+  const rows = found.samples.map((sample): DiffRow => ({
+    kind: sample.old === null ? "only_new" : sample.new === null ? "only_old" : "changed",
+    key: sample.key,
+    window: sample.window?.start ?? null,
+    cells: columns.map((name) => {
+      const [before, now] = [sample.old?.[name], sample.new?.[name]];
+      const delta = typeof before === "number" && typeof now === "number" ? Number((now - before).toPrecision(12)) : null;
+      return { old: before, new: now, delta, differs: JSON.stringify(before) !== JSON.stringify(now) };
+    }),
+  }));
+  return { columns, rows };
+}
+
+/** +3, −1: with its sign, which is the point of it. */
+export function signed(value: number): string {
+  return `${value > 0 ? "+" : value < 0 ? "−" : "±"}${Math.abs(value).toLocaleString("en", { maximumFractionDigits: 6 })}`;
 }

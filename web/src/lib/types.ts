@@ -175,13 +175,51 @@ export interface Why {
   revision: { old: Record<string, Value> | null; late: number; time_ms: number } | null;
 }
 
+export interface Drift {
+  key: Fields;
+  window: Bounds | null;
+  served: Fields | null;
+  recomputed: Fields | null;
+  time_ms: number;
+}
+
 export interface Check {
   view: string;
+  version: number;
+  rounds: number;
   rows: number;
   drifted: number;
   skipped: number;
+  passes: number;
   last_ms: number;
-  drift: { key: Record<string, Value>; window: Bounds | null; served: Record<string, Value> | null; recomputed: Record<string, Value> | null; time_ms: number }[];
+  drift: Drift[];
+}
+
+/** In all, at each of the times; `drifted` is what differed then. */
+export interface CareHistory {
+  times_ms: number[];
+  checked: number[];
+  drifted: number[];
+  late: number[];
+}
+
+export interface Revision {
+  key: Fields;
+  window: Bounds;
+  old: Fields | null;
+  new: Fields | null;
+  late: number;
+  time_ms: number;
+}
+
+export interface Repaired {
+  windows: number;
+  late: number;
+  revised: number;
+  revisions: Revision[];
+  waiting: number;
+  missing: string[];
+  dry_run: boolean;
 }
 
 export interface Answer {
@@ -328,6 +366,7 @@ export interface Version {
   query_id: string | null;
   deployment: number;
   since_ms: number;
+  served_ms: number;
   kept_until_ms: number | null;
   rows: number | null;
   lag: number | null;
@@ -357,7 +396,8 @@ export interface Comparison {
   columns_added: string[];
   columns_removed: string[];
   deltas: { column: string; rows: number; total: number; largest: number }[];
-  samples: { key: Record<string, unknown>; old: Record<string, unknown> | null; new: Record<string, unknown> | null; window: { start: number; end: number } | null }[];
+  windows?: { start: number; same: number; different: number }[];
+  samples: { key: Fields; old: Fields | null; new: Fields | null; window: { start: number; end: number } | null }[];
 }
 
 export interface Deployment {
@@ -368,7 +408,10 @@ export interface Deployment {
   started_ms: number;
   changed_ms: number;
   paused: boolean;
-  items: { name: string; verdict: string; version: number; before: number }[];
+  strategy: string;
+  max_changed: number | null;
+  rows_per_second: number;
+  items: { name: string; verdict: string; version: number; before: number; statement: string; old_statement: string }[];
   builds: Build[];
   comparisons: Comparison[];
 }
@@ -383,4 +426,8 @@ export interface PlannedChange {
   replays: number;
   seconds: number | null;
   warnings: string[];
+  version: number;
+  serving: number;
+  statement: string;
+  old_statement: string;
 }

@@ -1,0 +1,74 @@
+/** A view's versions as lanes on a line of time, and each of them in words. */
+
+import { buildSays } from "./deploy";
+import { ago, duration, moment, plural } from "./format";
+import type { Deployment, Version } from "./types";
+
+export interface Segment {
+  kind: "building" | "serving" | "kept" | "failed";
+  /** In percent of the line. */
+  from: number;
+  to: number;
+}
+
+export interface Lane {
+  version: Version;
+  says: string;
+  segments: Segment[];
+}
+
+/** What of a version's past lies where, in milliseconds; what nobody wrote down is null. */
+function past(version: Version, deployment: Deployment | undefined, now: number): { kind: Segment["kind"]; from: number | null; to: number }[] {
+  const begun = deployment?.started_ms ?? null;
+  const served = version.served_ms || null;
+  switch (version.state) {
+    case "serving":
+      return [...(begun !== null && served !== null ? [{ kind: "building" as const, from: begun, to: served }] : []), { kind: "serving", from: served, to: now }];
+    case "retired":
+      return [{ kind: "serving", from: served, to: version.since_ms }, { kind: "kept", from: version.since_ms, to: now }];
+    case "failed":
+      return [{ kind: "failed", from: begun, to: version.since_ms || now }];
+    default:
+      return [{ kind: "building", from: begun, to: now }];
+  }
+}
+
+/** Newest first. The line begins a little before the first moment that is known. */
+export function lanes(versions: Version[], deployments: Deployment[], now: number): { lanes: Lane[]; start: number } {
+  const of = (version: Version): Deployment | undefined => deployments.find((one) => one.id === version.deployment);
+  const pasts = new Map(versions.map((version) => [version.version, past(version, of(version), now)]));
+  const known = [...pasts.values()].flatMap((parts) => parts.map((part) => part.from)).filter((ms) => ms !== null);
+  const ends = [...pasts.values()].flatMap((parts) => parts.map((part) => part.to)).filter((ms) => ms < now);
+  const first = Math.min(now - 60_000, ...known, ...ends);
+  const start = now - (now - first) * 1.15;
+  const place = (ms: number): number => Math.min(100, Math.max(0, (100 * (ms - start)) / (now - start)));
+  const made = versions.toSorted((a, b) => b.version - a.version).map((version) => ({
+    version,
+    says: versionSays(version, of(version) ?? null, now),
+    segments: pasts.get(version.version)!.map((part) => ({ kind: part.kind, from: part.from === null ? 0 : place(part.from), to: place(part.to) })),
+  }));
+  return { lanes: made, start };
+}
+
+export function versionSays(version: Version, deployment: Deployment | null, now: number): string {
+  const rows = version.rows === null ? "" : `, ${plural(version.rows, "row")}`;
+  const since = version.since_ms ? ` since ${moment(version.since_ms, now)}` : "";
+  const build = deployment?.builds.find((one) => one.query_id === version.query_id);
+  switch (version.state) {
+    case "building":
+      return build ? buildSays(build).slice(build.name.length + 2) : `begun ${deployment ? ago(deployment.started_ms, now) : "just now"}`;
+    case "caught up":
+      return `${deployment?.stage === "waiting" ? "waits for somebody to approve" : deployment?.stage === "switching" ? "is about to serve" : "is being compared"}${rows}`;
+    case "serving":
+      return `serves${since || " from the beginning"}${rows}`;
+    case "retired":
+      return `served until ${moment(version.since_ms, now)}; kept up to date for a roll back ${left(version.kept_until_ms, now)}${rows}`;
+    case "failed":
+      return deployment?.detail || "its build has failed";
+  }
+}
+
+function left(until: number | null, now: number): string {
+  if (until === null) return "";
+  return until > now ? `for ${duration(until - now)} more` : "no longer: it is about to go";
+}
