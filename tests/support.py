@@ -17,6 +17,12 @@ def free_port() -> int:
         return port
 
 
+def let_pass(seconds: float) -> None:
+    """Time in which faults may strike, or a fault lasts. Nothing is expected of its end: to wait for something, use
+    `wait_for`."""
+    threading.Event().wait(seconds)
+
+
 def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
     """Until the condition holds. A server that is not there (yet, or for a moment) counts as "no"."""
     deadline = time.monotonic() + seconds

@@ -27,6 +27,7 @@ from headrace.log.kafka import KafkaLog
 from headrace.types import BIGINT, VARCHAR, Column
 from scripts.kafka import Cluster
 from tests.kafka import kafka_settings, small_cluster
+from tests.support import let_pass, wait_for
 
 KEYS = 12
 PARTITIONS = 3
@@ -104,14 +105,12 @@ def leader_of(log: KafkaLog, partition: int) -> int:
 
 def wait_in_sync(log: KafkaLog, seconds: float = 120) -> None:
     """Until every partition has all its copies again: another kill before that may rightly stop all writing."""
-    deadline = time.monotonic() + seconds
-    while True:
+
+    def in_sync() -> bool:
         found = log.admin.list_topics(timeout=30).topics
-        if all(len(p.isrs) == 3 and p.leader >= 0 for topic in found.values() for p in topic.partitions.values()):
-            return
-        if time.monotonic() > deadline:
-            raise TimeoutError("the copies do not catch up")
-        time.sleep(0.2)
+        return all(len(p.isrs) == 3 and p.leader >= 0 for topic in found.values() for p in topic.partitions.values())
+
+    wait_for(in_sync, seconds, "the copies to catch up")
 
 
 def disturb(cluster: Cluster, log: KafkaLog, chosen: random.Random, kills: int, pauses: int, pause_s: float) -> None:
@@ -119,19 +118,19 @@ def disturb(cluster: Cluster, log: KafkaLog, chosen: random.Random, kills: int, 
     chosen.shuffle(events)
     for number, event in enumerate(events, 1):
         wait_in_sync(log)
-        time.sleep(chosen.uniform(1.0, 3.0))
+        let_pass(chosen.uniform(1.0, 3.0))
         victim = leader_of(log, chosen.randrange(PARTITIONS))
         if victim < 1:
             continue
         print(f"  {number:>3}/{len(events)}  {event:<5} broker {victim}", flush=True)
         if event == "kill":
             cluster.kill(victim)
-            time.sleep(chosen.uniform(0.2, 3.0))
+            let_pass(chosen.uniform(0.2, 3.0))
             cluster.launch(victim)
             cluster.wait_until_up(victim)
         else:
             cluster.signal(victim, signal.SIGSTOP)
-            time.sleep(pause_s)
+            let_pass(pause_s)
             cluster.signal(victim, signal.SIGCONT)
 
 

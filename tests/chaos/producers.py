@@ -15,7 +15,6 @@ import random
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +25,7 @@ from headrace.log.local import LocalClient
 from headrace.types import BIGINT, VARCHAR, Column
 from tests.log.owner_process import OwnerProcess
 from tests.log.support import batch, numbers
-from tests.support import wait_for
+from tests.support import let_pass, wait_for
 
 NUMBERS = TopicSpec("numbers", key=(Column("K", VARCHAR),), value=(Column("N", BIGINT),), partitions=3)
 DOUBLES = TopicSpec("doubles", value=(Column("N", BIGINT), Column("P", BIGINT)), role="derived")
@@ -59,9 +58,9 @@ def run(folder: Path, kills: int, seed: int, say: Callable[[str], object] = prin
     doubling.start()
     for number in range(kills):
         _stored_more(log, number)
-        time.sleep(chance.uniform(0.0, 0.6))
+        let_pass(chance.uniform(0.0, 0.6))
         owner.kill()
-        time.sleep(chance.choice([0.0, 0.0, 0.2]))
+        let_pass(chance.choice([0.0, 0.0, 0.2]))
         owner.start()
         outcome.kills += 1
         if number % 50 == 49:
@@ -93,7 +92,7 @@ def _produce(log: Log, stop: threading.Event, outcome: Outcome) -> None:
     while not stop.is_set():
         sent.append(producer.send("numbers", batch(K=[f"k{outcome.sent % 11}"], N=[outcome.sent])))
         outcome.sent += 1
-        time.sleep(0.0005)
+        stop.wait(0.0005)
     with contextlib.suppress(HeadraceError):
         producer.flush(120)
     outcome.failed = {number for number, future in enumerate(sent) if future.exception() is not None}
@@ -108,7 +107,7 @@ def _double(folder: Path, stop: threading.Event) -> None:
         try:
             idle = _double_until_trouble(folder, stop)
         except HeadraceError:
-            time.sleep(0.05)
+            let_pass(0.05)
 
 
 def _double_until_trouble(folder: Path, stop: threading.Event) -> bool:

@@ -49,7 +49,8 @@ def test_a_member_that_nobody_closed_leaves_when_it_is_forgotten(log: Log) -> No
     settle(log.consumer("plain", group="readers"), counts=[PLAIN.partitions])
     gc.collect()
     with log.consumer("plain", group="readers") as next_one:
-        settle(next_one, counts=[PLAIN.partitions])
+        [taken] = settle(next_one, counts=[PLAIN.partitions])
+        assert taken == {P0}
 
 
 def test_what_was_not_committed_comes_again(log: Log) -> None:

@@ -398,10 +398,9 @@ def test_whatever_happens_every_message_is_acknowledged_or_dead_once(
     assert max(counts.values(), default=0) <= 3
 
 
+@pytest.mark.needs("servers")
 def test_of_two_servers_on_one_log_only_the_last_delivers(log: Log, clock: ManualClock) -> None:
-    """The local log has one owner; where there are several writers, the earlier one is told."""
-    if "arrival" in log.capabilities:
-        pytest.skip("the local log has one owner, and so have its queues")
+    """The earlier one is told."""
     send(log, 1, 2)
     first = Queues(log, clock, bury_spent)
     first.create(QueueDefinition("work", "jobs"))

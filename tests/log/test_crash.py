@@ -123,7 +123,7 @@ def strace(inject: str, *paths: Path) -> tuple[str, ...]:
     assert shutil.which("strace"), "`make setup-tests` installs strace"
     probe = subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, check=False)
     if probe.returncode:
-        pytest.skip("ptrace is not allowed here: " + probe.stderr.decode().strip())
+        pytest.skip("the kernel does not let this user trace: " + probe.stderr.decode().strip())
     calls, _, _ = inject.partition(":")
     wanted = [option for path in paths for option in ("-P", str(path))]
     return ("strace", "-f", "-o", os.devnull, "-e", f"trace={calls}", *wanted, "-e", f"inject={inject}")
@@ -190,7 +190,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], capture_output=True, check=False
     )
     if mounted.returncode:
-        pytest.skip("mounting is not allowed here")
+        pytest.skip("only root may mount a small disk to fill: " + mounted.stderr.decode().strip())
     yield disk
     subprocess.run(["umount", str(disk)], check=True)
 

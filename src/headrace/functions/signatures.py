@@ -74,4 +74,4 @@ def all_functions(files: Iterable[FunctionFile], runtime: Runtime) -> dict[str, 
 
 
 def _unprepared(*values: Any) -> Any:
-    raise NotImplementedError("a Python function is prepared for the types of its call first")
+    raise AssertionError("a Python function is prepared for the types of its call first")

@@ -208,7 +208,9 @@ class Consumer(ABC):
         self.close()
 
 
-Capability = Literal["arrival", "event-ids", "stage", "split", "quarantine", "archive", "sizes", "evict", "unheld"]
+Capability = Literal[
+    "arrival", "event-ids", "stage", "split", "quarantine", "archive", "sizes", "evict", "unheld", "servers"
+]
 
 
 class Log(ABC):

@@ -88,7 +88,7 @@ def declared_function(statement: CreateFunction, sources: Sources) -> Function:
 
 
 def _not_here(*values: Any) -> Any:
-    raise NotImplementedError("a function that was only declared cannot be called")
+    raise AssertionError("a function that was only declared cannot be called")
 
 
 def check_new_function(statement: CreateFunction, sources: Sources) -> bool:

@@ -5,6 +5,7 @@ A fold takes the argument tuples of many rows at once. What is not listed here g
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -16,17 +17,17 @@ from headrace.sql.functions.function import Steps
 Arguments: TypeAlias = tuple[Any, ...]
 
 
-class Fold:
+class Fold(ABC):
     """The state of one aggregate of one group. `growth` is what it holds beyond a fixed size, in values."""
 
     growth = 0
 
+    @abstractmethod
     def add(self, rows: Sequence[Arguments], first: int) -> None:
         """`first` is the number of the first of these rows, in order of arrival."""
-        raise NotImplementedError
 
-    def result(self) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def result(self) -> Any: ...
 
 
 class CountRows(Fold):

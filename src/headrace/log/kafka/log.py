@@ -69,7 +69,7 @@ _SMALLEST_LIMIT = 1000
 
 
 class KafkaLog(Log):
-    capabilities: frozenset[Capability] = frozenset({"stage"})
+    capabilities: frozenset[Capability] = frozenset({"stage", "servers"})
 
     def __init__(self, settings: LogSettings, clock: Clock, schemas: Schemas | None = None) -> None:
         self.settings = settings
