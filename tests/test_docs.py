@@ -74,6 +74,14 @@ def steps(page: Path) -> Iterator[Step]:
             yield Step(command, expected)
 
 
+def tutorial() -> list[Step]:
+    """Its pages, one after the other, as if nobody had gone home in between."""
+    pages = [list(steps(ROOT / "docs" / "tutorial" / f"{name}.md")) for name in ("first-pipeline", "wrong-number")]
+    assert [page[-1].command for page in pages] == ["headrace down"] * 2
+    assert pages[1][0].command == "headrace up --detach"
+    return pages[0][:-1] + pages[1][1:]
+
+
 @pytest.mark.slow
 def test_the_tutorial_runs(tmp_path: Path) -> None:
     port = str(free_port())
@@ -87,12 +95,14 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
         done = subprocess.run(
             ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=180
         )
-        assert done.returncode == 0, f"$ {command}\n{done.stdout}\n{done.stderr}"
+        # 2 is a plan with changes, or a deployment that waits for somebody.
+        fine = (0, 2) if command.startswith(("headrace plan", "headrace deploy")) else (0,)
+        assert done.returncode in fine, f"$ {command}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
     done = 0
     try:
-        for step in steps(ROOT / "docs" / "tutorial" / "first-pipeline.md"):
+        for step in tutorial():
             if step.command.startswith("cd "):
                 folder = folder / step.command[3:]
                 continue
@@ -105,4 +115,4 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
             done += 1
     finally:
         subprocess.run([sys.executable, "-m", "headrace.cli.main", "down"], cwd=folder, env=environment, check=False)
-    assert done > 15
+    assert done > 35
