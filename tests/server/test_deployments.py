@@ -10,6 +10,7 @@ import httpx
 import msgspec
 import pytest
 
+from headrace.log.local.open import LocalLog
 from headrace.server.models_deploy import DeployAnswer, DeploymentModel, PlanAnswer, VersionsAnswer
 from tests.server.running import Running, running_server
 
@@ -150,6 +151,36 @@ def test_what_needs_no_replay_happens_at_once(server: Running) -> None:
     assert versions(server, "top") == [(1, "serving")]
     deploy(server, wider.replace(TOP, ""), approve=True)
     assert server.http.post("/v1/views/top/forget").json()["versions"] == []
+
+
+def test_retention_waits_for_who_has_yet_to_read_and_says_what_is_gone(tmp_path: Path) -> None:
+    small = "[log]\nsegment_bytes = 4096\nretention_bytes = 1\n"
+    with running_server(tmp_path, small, CLICKS) as server:
+        log = server.services.log
+        assert isinstance(log, LocalLog)
+
+        def arrives() -> int:
+            """More than a segment, and what is left after housekeeping."""
+            for number in range(30):
+                server.send("clicks", [{"userid": f"{number}", "page": "/" * 100}])
+            log.maintain()
+            return log.stats("clicks").partitions[0].start
+
+        first = arrives()
+        assert first > 0, "nobody reads it"
+        server.http.post("/v1/statements", json={"sql": BY_PAGE})
+        assert [arrives(), arrives()] == [first, first], "its query has not begun"
+        building = deploy(server, "\n".join((CLICKS, BY_PAGE.replace("COUNT(*)", "SUM(LEN(page))"))))
+        note = f"by_page: {first:,} earlier records of topic `clicks` are gone: it replays from what is left"
+        assert building.warnings == [note]
+        act(server, building.id, "pause")
+        for query in server.services.catalog.queries():
+            server.http.post(f"/v1/queries/{query.id}/stop")
+        assert arrives() == first, "what is built needs it, paused or not"
+        refused = server.http.delete("/v1/topics/clicks/records")
+        assert refusal(refused) == (409, "deployment 1 has yet to read these records of topic `clicks`")
+        act(server, building.id, "cancel")
+        assert arrives() > first, "who was stopped by somebody may never go on"
 
 
 def test_what_was_deployed_can_be_deployed_again(server: Running) -> None:

@@ -133,6 +133,8 @@ def print_deployment(deployment: dict[str, Any]) -> None:
         moved = item["version"] != item["before"]
         versions = f"  version {item['before'] or '-'} → {item['version'] or '-'}" if moved else ""
         print(f"  {item['name']}: {item['verdict']}{versions}")
+    for note in deployment["warnings"]:
+        print(f"  note: {note}")
     for comparison in deployment["comparisons"]:
         print_comparison(comparison)
     if stage == "waiting":

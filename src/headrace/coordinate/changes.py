@@ -162,6 +162,7 @@ def figures(log: Log, catalog: Catalog) -> Figures:
     return Figures(
         records={topic: sum(end.end - end.start for end in parts) for topic, parts in ends.items()},
         removed={topic: sum(end.start for end in parts) for topic, parts in ends.items()},
+        compacted=frozenset(topic.name for topic in log.topics() if topic.spec.config.compacted),
         rows_per_second=rate,
     )
 

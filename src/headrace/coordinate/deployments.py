@@ -107,6 +107,9 @@ class Deployments:
                 approved=options.approve,
                 rows_per_second=options.rows_per_second,
                 detail="" if later else "nothing had to be computed again",
+                warnings=[
+                    f"{display_name(change.name)}: {note}" for change in plan.pending for note in change.warnings
+                ],
             )
             filed = self._catalog.state.filed | {change.name for change in plan.changes if _from_file(change)}
             events: list[Event] = [FilesApplied(tuple(sorted(filed)))]

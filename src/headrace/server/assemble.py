@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from headrace.clock import Clock
 from headrace.collect.decode import EventCollector
@@ -15,6 +16,7 @@ from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog, create_internal_topics
 from headrace.coordinate.deployer import Deployer, Surroundings
 from headrace.coordinate.deployments import Deployments
+from headrace.coordinate.needed import needed_offsets
 from headrace.coordinate.project import apply_project
 from headrace.coordinate.reports import REPORT_FILE, ReportReader
 from headrace.coordinate.statements import StatementExecutor
@@ -72,6 +74,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         statements.recover()
         if isinstance(log, LocalLog):
             log.register_call(ENGINE_STATUS, engine.receive)
+            log.hold(partial(needed_offsets, log, catalog))
         else:
             closing.callback(ReportReader(project.data / REPORT_FILE, engine.receive).close)
         store = SqliteStore(project.views_folder, settings.store.readers)

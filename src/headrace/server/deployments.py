@@ -164,6 +164,7 @@ def deployment_model(deployment: Deployment, services: Services) -> DeploymentMo
             for i in deployment.items
         ],
         builds=[_build_model(query, services) for query in queries],
+        warnings=deployment.warnings,
         comparisons=deployment.comparisons,
     )
 

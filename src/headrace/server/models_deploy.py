@@ -122,6 +122,7 @@ class DeploymentModel(Model, frozen=True):
     rows_per_second: Count
     items: list[ItemModel]
     builds: list[BuildModel]
+    warnings: list[str]
     comparisons: list[dict[str, Any]]
     """By view: rows same, changed, only in one of both; deltas by column, windows, samples."""
 

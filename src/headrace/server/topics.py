@@ -18,6 +18,7 @@ from headrace.coordinate.describe import (
     new_topic,
 )
 from headrace.coordinate.describe import delete_records as forget_records
+from headrace.coordinate.needed import refuse_needed
 from headrace.deliver.base import FeedEvent
 from headrace.deliver.browse import Page, chosen, offsets_at_time, read_after, read_before
 from headrace.deliver.tail import tail
@@ -107,7 +108,12 @@ async def delete_records(request: Request, services: Services) -> Response:
     before = integer(request, "before", 0) if "before" in request.query_params else None
 
     def delete() -> list[PartitionModel]:
-        left = forget_records(services.log, services.log.topic(request.path_params["topic"]), partition, before)
+        topic = services.log.topic(request.path_params["topic"])
+        ends = dict(enumerate(services.log.stats(topic.name).partitions))
+        chosen = ends if partition is None else {partition: ends[partition]} if partition in ends else {}
+        wanted = {number: end.end if before is None else before for number, end in chosen.items()}
+        refuse_needed(services.log, services.catalog, topic.name, wanted)
+        left = forget_records(services.log, topic, partition, before)
         return [PartitionModel(number, end.start, end.end) for number, end in enumerate(left)]
 
     return json_response(DeletedRecords(await services.run(delete)))

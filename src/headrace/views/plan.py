@@ -73,6 +73,8 @@ class Figures:
     records: Mapping[str, int] = field(default_factory=dict)
     removed: Mapping[str, int] = field(default_factory=dict)
     """By topic: how many records it no longer has."""
+    compacted: frozenset[str] = frozenset()
+    """Topics that keep only the newest record of each key."""
     rows_per_second: float = 0.0
     """Of the last build; 0 if there was none."""
 
@@ -296,7 +298,11 @@ class _Planner:
             topic = known.source.topic if known else source.topic
             replays += self._figures.records.get(topic, 0)
             if removed := self._figures.removed.get(topic, 0):
-                warnings.append(f"topic `{topic}` no longer has its first {removed:,} records: they are not in it")
+                warnings.append(
+                    f"{removed:,} earlier records of topic `{topic}` are gone: it replays from what is left"
+                )
+            if topic in self._figures.compacted and source.kind == "stream":
+                warnings.append(f"topic `{topic}` is compacted: of each key only what compaction has left is in it")
         if len(inputs) > 1 and any(self._rebuilt(name) for name in inputs):
             warnings.append("it joins what is rebuilt with it: rows of the past meet the others as they are now")
         return replace(change, replays=replays, warnings=tuple(warnings))

@@ -78,6 +78,8 @@ class Deployment(msgspec.Struct, frozen=True, omit_defaults=True):
     build_ms: int = 0
     comparisons: list[dict[str, Any]] = []
     """By view: what `views.difference` found."""
+    warnings: list[str] = []
+    """What the plan noted: what its versions cannot have."""
 
     @property
     def over(self) -> bool:

@@ -289,6 +289,10 @@ class LocalLog(ReadingLog):
         self.partition_files(self.topic(topic), partition)
         self._maintenance.rebuild_index(self._owned(topic), partition, base)
 
+    def hold(self, needed: Callable[[str], Mapping[int, int]]) -> None:
+        """Let retention wait: `needed` says of a topic, by partition, from which offset on somebody has yet to read."""
+        self._maintenance.needed = needed
+
     def archive_now(self, seal: bool = False) -> int:
         """Archive every sealed segment now, with `seal` also what is still being written; returns how many."""
         if not self.settings.archive.folder:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,9 @@ class Maintenance:
         self._looked_at: set[tuple[int, int, int]] = set()
         self._deleted_below: dict[tuple[int, int], int] = {}
         self._rewritten_to: dict[tuple[int, int], int] = {}
+        self.needed: Callable[[str], Mapping[int, int]] = lambda topic: {}
+        """Of a topic, by partition: the offset from which on somebody has yet to read."""
+        self._holding: set[tuple[str, int]] = set()
         self._archiver = Archiver(log.folder, log.settings.archive, log.clock)
         self._thread = threading.Thread(target=self._run, name="log-maintenance", daemon=True)
         self._thread.start()
@@ -112,9 +115,23 @@ class Maintenance:
             self._archiver.archive(files, topic.state.topic, number, state.segment, expired)
             expired = self._archiver.expired(files)
         if expired is not None and expired > state.start:
+            expired = self._held(topic, number, files, expired)
+        if expired is not None and expired > state.start:
             start = expired
             self._committer.control(lambda: self._move_start(topic.name, topic.state.topic.id, number, start))
         return self._delete_below_start(topic, number, files)
+
+    def _held(self, topic: OwnedTopic, number: int, files: PartitionFiles, expired: int) -> int | None:
+        """Not past what somebody has yet to read, said once. Whole segments, as without."""
+        needed = self.needed(topic.name).get(number, expired)
+        if needed >= expired:
+            self._holding.discard((topic.name, number))
+            return expired
+        if (topic.name, number) not in self._holding:
+            self._holding.add((topic.name, number))
+            place = f"`{topic.name}`, partition {number}"
+            logger.warning("retention of %s waits: a query has yet to read from offset %d on", place, needed)
+        return max((base for base in files.bases(again=True) if base <= needed), default=None)
 
     def _delete_below_start(self, topic: OwnedTopic, number: int, files: PartitionFiles) -> bool:
         """If the start has moved since the last time; opening the log does it too."""
