@@ -22,6 +22,7 @@ from headrace.log.codecs.times import moment
 from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, bury_spent, create_dead_letters
 from headrace.log.open import open_log
 from headrace.log.queues import QueueDefinition, Queues
+from headrace.without_pandas import without_pandas
 
 
 class OfflineBackend:
@@ -157,6 +158,7 @@ class OfflineBackend:
 
 @contextmanager
 def open_offline(project: Project) -> Iterator[OfflineBackend]:
+    without_pandas()
     log = open_log(project, SystemClock())
     try:
         yield OfflineBackend(log, project)

@@ -9,7 +9,6 @@ from typing import TypeAlias, TypeVar
 import pyarrow as pa
 
 from headrace.clock import Clock
-from headrace.collect.avro_bodies import read_avro
 from headrace.collect.base import Collector, Outcome, RawEvents, Rejection
 from headrace.collect.envelopes import read_records
 from headrace.collect.split import BYTE_ORDER_MARK, Limits, Sent, read_json, read_lines
@@ -69,6 +68,8 @@ class EventCollector(Collector):
         if raw.form == "records":
             sent, partitions = read_records(body, topic, codec.decoder, self._limits)
         elif raw.form == "avro":
+            from headrace.collect.avro_bodies import read_avro
+
             sent = read_avro(raw.body, self._log.schemas, codec.decoder, self._limits, MAX_AVRO_BYTES)
         else:
             sent = (read_json if raw.form == "json" else read_lines)(body, codec.decoder, self._limits)

@@ -13,7 +13,6 @@ from headrace.log.codecs.base import Side, WriterSchema
 from headrace.log.codecs.formats import REGISTRY_FORMATS
 from headrace.log.codecs.json_sr import columns_of_json_schema
 from headrace.log.codecs.of_source import source_codec
-from headrace.log.codecs.proto_types import columns_of_proto
 from headrace.log.registry.registry import Incompatible
 from headrace.sql.clauses import Element, Identifier
 from headrace.sql.source import Source
@@ -74,6 +73,8 @@ def _columns(schema: WriterSchema, full_name: object, single: str, statement: Cr
             case "AVRO":
                 return columns_of_avro(schema.text, schema.references, single)
             case "PROTOBUF":
+                from headrace.log.codecs.proto_types import columns_of_proto
+
                 return columns_of_proto(schema.text, schema.references, str(full_name) if full_name else None)
             case "JSON":
                 return columns_of_json_schema(schema.text, single)

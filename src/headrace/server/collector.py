@@ -42,6 +42,7 @@ from headrace.server.errors import error_response, http_exception, unexpected
 from headrace.server.http import http_server
 from headrace.server.metrics import Metrics
 from headrace.server.services import Intake, Services
+from headrace.without_pandas import without_pandas
 
 WORKERS = 4
 OWNER_S = 60.0
@@ -58,6 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--project", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
     options = parser.parse_args(arguments)
+    without_pandas()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
         project = load_project(options.project)

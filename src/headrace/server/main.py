@@ -31,6 +31,7 @@ from headrace.server.services import Services
 from headrace.server.topology import overview
 from headrace.server.trust import look_at_care
 from headrace.server.waiting import wait_until_there
+from headrace.without_pandas import without_pandas
 
 SWITCH_S = 0.0005
 """How long a thread may keep the others waiting. Python's 5 ms is as long as committing a group takes."""
@@ -45,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--project", type=Path, required=True)
     parser.add_argument("--port", type=int, help="instead of the project's; 0 takes any free one")
     options = parser.parse_args(arguments)
+    without_pandas()
     sys.setswitchinterval(SWITCH_S)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.log.codecs.avro_shapes import MICROS, Types, kind_of, logical_of
+from headrace.log.codecs.constants import constant
 from headrace.types import BigInt, Boolean, Bytes, Column, DataType, Date, Double, Integer, Time, Timestamp, Varchar
 
-_EMPTY = pa.scalar(b"", pa.binary())
+_EMPTY = constant(b"")
 Pieces = list[pa.Array]
 Write = Callable[[pa.Array], Pieces]
 """Values without a null → bytes, in one or several columns."""

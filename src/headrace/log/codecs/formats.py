@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from headrace.errors import UsageError
-from headrace.log.codecs.avro import AvroCodec
 from headrace.log.codecs.base import Codec, FormatOptions, Schemas, Side
 from headrace.log.codecs.delimited import Delimited
 from headrace.log.codecs.json_payloads import JsonPayloads
 from headrace.log.codecs.json_sr import JsonSrCodec
 from headrace.log.codecs.kafka_primitives import KafkaPrimitive
 from headrace.log.codecs.plain import Nothing, Raw
-from headrace.log.codecs.protobuf import BareProtobuf, ProtobufCodec
 from headrace.types import Column
+
+if TYPE_CHECKING:
+    from headrace.log.codecs.avro import AvroCodec
+    from headrace.log.codecs.protobuf import ProtobufCodec
 
 FORMATS = ("JSON", "DELIMITED", "KAFKA", "NONE", "RAW", "AVRO", "PROTOBUF", "PROTOBUF_NOSR", "JSON_SR")
 REGISTRY_FORMATS = ("AVRO", "PROTOBUF", "JSON_SR")
@@ -35,8 +39,7 @@ def make_codec(
             raise UsageError(f"the format {name} needs a schema registry")
         if name == "JSON_SR":
             return JsonSrCodec(topic, columns, schemas, side, options, keep_rest)
-        kind = AvroCodec if name == "AVRO" else ProtobufCodec
-        return kind(topic, columns, schemas, side, options)
+        return _registered(name)(topic, columns, schemas, side, options)
     match name:
         case "JSON":
             # A key of one column is that column, as in ksqlDB.
@@ -47,6 +50,8 @@ def make_codec(
         case "KAFKA":
             return KafkaPrimitive(columns)
         case "PROTOBUF_NOSR":
+            from headrace.log.codecs.protobuf import BareProtobuf
+
             return BareProtobuf(columns, options)
         case "NONE":
             return Nothing(columns)
@@ -54,3 +59,14 @@ def make_codec(
             return Raw(columns)
         case _:
             raise UsageError(f"there is no format `{format_}`", hint=f"formats are {', '.join(FORMATS)}")
+
+
+def _registered(name: str) -> type[AvroCodec | ProtobufCodec]:
+    """Their libraries are large, and most processes never meet a record of theirs: they load when they are wanted."""
+    if name == "AVRO":
+        from headrace.log.codecs.avro import AvroCodec
+
+        return AvroCodec
+    from headrace.log.codecs.protobuf import ProtobufCodec
+
+    return ProtobufCodec

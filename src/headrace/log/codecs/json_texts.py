@@ -8,13 +8,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.log.codecs.constants import constant
 from headrace.log.codecs.json_encode import to_json
 from headrace.types import BigInt, Boolean, DataType, Date, Decimal, Double, Integer, Timestamp, Varchar
 
-_NULL = pa.scalar("null")
-_QUOTE = pa.scalar('"')
-_NOTHING = pa.scalar("")
-_END_OF_MOMENT = pa.scalar('Z"')
+_NULL, _QUOTE, _NOTHING, _END = (constant(text) for text in ("null", '"', "", "}"))
+_END_OF_MOMENT = constant('Z"')
 # What has to be escaped; everything else is itself.
 _ESCAPED = r'["\\\x00-\x1f]'
 
@@ -70,4 +69,4 @@ def objects(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
     for place, (name, column) in enumerate(zip(names, columns, strict=True)):
         start = "{" if place == 0 else ","
         pieces += [pa.scalar(start + msgspec.json.encode(name).decode() + ":"), column]
-    return pc.binary_join_element_wise(*pieces, pa.scalar("}"), _NOTHING).cast(pa.binary())
+    return pc.binary_join_element_wise(*pieces, _END, _NOTHING).cast(pa.binary())

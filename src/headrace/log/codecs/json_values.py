@@ -24,6 +24,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.log.codecs.constants import constant
 from headrace.log.codecs.times import parse_date, parse_iso, parse_time_of_day
 from headrace.log.schema import arrow_type
 from headrace.types import (
@@ -51,8 +52,7 @@ FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 DAY_MS = 86_400_000
 NULL = type(None)
-# With a type of its own: for a plain Python number Arrow looks, each time, whether pandas is there.
-THOUSAND = pa.scalar(1000, pa.int64())
+THOUSAND = constant(1000)
 _SHOWN = 60
 
 

@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.log.codecs.avro_vector_writing import as_numpy, fixed, varints
+from headrace.log.codecs.constants import constant
 from headrace.log.codecs.proto_shapes import find_field
 from headrace.log.codecs.proto_text import varint
 from headrace.log.codecs.proto_types import scalar_name
 from headrace.types import BigInt, Boolean, Bytes, Column, DataType, Double, Integer, Timestamp, Varchar
 
-_EMPTY = pa.scalar(b"", pa.binary())
+_EMPTY = constant(b"")
 _VARINT, _EIGHT, _SIZED = 0, 1, 2
 Write = Callable[[pa.Array], pa.Array]
 """Values without a null → bytes."""

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.log.base import WINDOW_END, WINDOW_START, TopicSpec
+from headrace.log.codecs.constants import constant
 
 _encode = msgspec.msgpack.Encoder(decimal_format="string").encode
-_COLON, _NOTHING, _NULL = (pa.scalar(text, pa.binary()) for text in (b":", b"", b"n"))
+_COLON, _NOTHING, _NULL = (constant(text) for text in (b":", b"", b"n"))
 
 
 def key_names(spec: TopicSpec) -> list[str]:

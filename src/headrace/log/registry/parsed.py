@@ -11,14 +11,11 @@ import msgspec
 
 from headrace.errors import UsageError
 from headrace.log.codecs.base import SchemaType
-from headrace.log.codecs.proto_files import ProtoFiles
-from headrace.log.codecs.proto_print import print_proto
 from headrace.log.registry.avro_compatibility import avro_problems
 from headrace.log.registry.avro_schema import canonical_avro, load_avro, parse_avro
 from headrace.log.registry.base import MAX_SCHEMA_BYTES, Problem, invalid_schema
 from headrace.log.registry.json_compatibility import json_problems
 from headrace.log.registry.json_schema import Document, canonical_json_schema, load_json_schema
-from headrace.log.registry.proto_compatibility import proto_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +41,10 @@ def parse_schema(type_: SchemaType, text: str, references: Mapping[str, str], no
                 document.check_references()
                 return Parsed(type_, _json(canonical_json_schema(document.tree, normalize)), document)
             case "PROTOBUF":
+                # Here and below only when there is one: its library is large.
+                from headrace.log.codecs.proto_files import ProtoFiles
+                from headrace.log.codecs.proto_print import print_proto
+
                 files = ProtoFiles(text, references)
                 return Parsed(type_, print_proto(files.resolved()), files)
     except RecursionError:
@@ -62,6 +63,8 @@ def problems(reader: Parsed, writer: Parsed) -> list[Problem]:
         case "JSON":
             return json_problems(reader.tree, writer.tree)
         case "PROTOBUF":
+            from headrace.log.registry.proto_compatibility import proto_problems
+
             return proto_problems(reader.tree.file, writer.tree.file)
 
 
