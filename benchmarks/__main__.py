@@ -3,17 +3,20 @@
 python -m benchmarks              all
 python -m benchmarks log http     some
 python -m benchmarks --quick      small sizes, to see that everything runs
+python -m benchmarks operators --only join     of an area that takes parts, those with this in their name
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import json
 import os
 import platform
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +50,34 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("areas", nargs="*", metavar="AREA", help=", ".join(AREAS))
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="", metavar="TEXT", help="parts with this in their name")
     options = parser.parse_args()
     if unknown := set(options.areas) - set(AREAS):
         parser.error(f"no area {', '.join(sorted(unknown))}; there are {', '.join(AREAS)}")
     console = Console()
     measures: list[Measure] = []
-    for area in options.areas or AREAS:
-        console.print(f"[bold]{area}[/bold]")
-        started = time.monotonic()
-        found: list[Measure] = importlib.import_module(AREAS[area]).run(quick=options.quick)
-        measures += found
-        console.print(table_of(found), f"  took {time.monotonic() - started:.0f} s\n")
-    keep(measures, options.quick)
+    try:
+        for area in options.areas or AREAS:
+            console.print(f"[bold]{area}[/bold]")
+            started = time.monotonic()
+            found: list[Measure] = []
+            for measure in measured(area, options.quick, options.only):
+                # At once, for whoever waits, and kept if the rest is interrupted.
+                print("  " + "  ".join(cell for cell in measure.cells() if cell), flush=True)
+                found.append(measure)
+                measures.append(measure)
+            console.print(table_of(found), f"  took {time.monotonic() - started:.0f} s\n")
+    finally:
+        if measures:
+            keep(measures, options.quick)
     return 0
+
+
+def measured(area: str, quick: bool, only: str) -> Iterable[Measure]:
+    run = importlib.import_module(AREAS[area]).run
+    parts = {"only": only} if "only" in inspect.signature(run).parameters else {}
+    found: Iterable[Measure] = run(quick=quick, **parts)
+    return found
 
 
 def table_of(measures: list[Measure]) -> Table:

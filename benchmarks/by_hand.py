@@ -25,9 +25,19 @@ CHANGED = "REGION string, SIGN int"
 class Topics:
     spark: SparkSession
     log_folder: Path
+    max_rows: int
 
     def stream(self, topic: str, *columns: str) -> DataFrame:
-        frame = read_topic(self.spark, self.log_folder, topic, columns=["$time", *columns], stream=True)
+        """In batches as large as the SQL query's, which is what most of a small one's cost depends on."""
+        frame = read_topic(
+            self.spark,
+            self.log_folder,
+            topic,
+            columns=["$time", *columns],
+            stream=True,
+            max_rows=self.max_rows,
+            cut="by hand",
+        )
         return frame.withColumn("time", F.timestamp_millis(F.col("`$time`")))
 
     def views(self) -> DataFrame:
