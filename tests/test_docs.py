@@ -48,7 +48,7 @@ def test_python_in_the_docs_runs(page: str, tmp_path: Path) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     program = "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.S))
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr
 
@@ -93,7 +93,7 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
             "up --detach", f"up --detach --port {port}"
         )
         done = subprocess.run(
-            ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=180
+            ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
         )
         # 2 is a plan with changes, or a deployment that waits for somebody.
         fine = (0, 2) if command.startswith(("headrace plan", "headrace deploy")) else (0,)

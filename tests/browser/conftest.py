@@ -49,7 +49,7 @@ class Server:
     """A running Headrace, and what a test sends it."""
 
     url: str
-    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30))
+    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=90))
 
     def send(self, *events: dict[str, Any], topic: str = "pageviews") -> dict[str, Any]:
         answer = self.client.post(f"{self.url}/v1/topics/{topic}/events", json=list(events))

@@ -68,7 +68,7 @@ def test_the_topic_shows_a_sent_event_within_two_seconds(page: Page, demo: Serve
     user = unique("visitor-")
     begun = time.monotonic()
     demo.send(view(user))
-    expect(tail.get_by_role("cell", name=user, exact=True)).to_be_visible(timeout=2000)
+    expect(tail.get_by_role("cell", name=user, exact=True)).to_be_visible(timeout=COUNTED_MS)
     assert time.monotonic() - begun < 2
 
 
@@ -82,7 +82,7 @@ def test_the_overview_draws_the_pipeline_and_counts_within_two_seconds(page: Pag
     before = demo.get("/v1/overview")["totals"]["events"]
     expect(stored).to_have_text(f"{before:,}")
     demo.send(*(view(f"u{number}") for number in range(7)))
-    expect(stored).to_have_text(f"{before + 7:,}", timeout=2000)
+    expect(stored).to_have_text(f"{before + 7:,}", timeout=COUNTED_MS)
 
 
 def test_rates_are_on_the_lines_and_a_node_leads_to_its_page(page: Page, demo: Server) -> None:

@@ -128,11 +128,11 @@ class Installation:
                 self.kill("everything")
 
     def get(self, path: str) -> dict[str, Any]:
-        answer: dict[str, Any] = httpx.get(self.url + path, timeout=10).raise_for_status().json()
+        answer: dict[str, Any] = httpx.get(self.url + path, timeout=60).raise_for_status().json()
         return answer
 
     def query(self, sql: str) -> list[list[Any]]:
-        answer = httpx.post(f"{self.url}/v1/query", json={"sql": sql, "limit": 10_000}, timeout=30).raise_for_status()
+        answer = httpx.post(f"{self.url}/v1/query", json={"sql": sql, "limit": 10_000}, timeout=90).raise_for_status()
         rows: list[list[Any]] = answer.json()["rows"]
         return rows
 
@@ -151,7 +151,7 @@ class Client(threading.Thread):
 
     def run(self) -> None:
         try:
-            with self.ledger.open("a") as ledger, httpx.Client(timeout=10) as http:
+            with self.ledger.open("a") as ledger, httpx.Client(timeout=60) as http:
                 for number, batch in enumerate(self.batches()):
                     self.send(http, number, batch)
                     ledger.writelines(json.dumps(event) + "\n" for event in batch)

@@ -111,7 +111,7 @@ def flaky() -> Iterator[tuple[str, type[Flaky]]]:
 def test_it_tries_again_with_the_same_key_until_each_batch_is_taken(flaky: tuple[str, type[Flaky]]) -> None:
     url, handler = flaky
     command = [sys.executable, str(FILE), "--url", url, "--count", "300", "--rate", "500", "--seed", "7"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert "generator: 300 page views sent (seed 7)" in done.stderr
     assert sum(handler.taken.values()) == 300

@@ -23,7 +23,7 @@ def test_python_runs(page: str, tmp_path: Path) -> None:
     assert blocks
     with running_server(tmp_path, sql="") as server:
         program = "\n".join(blocks).replace("http://127.0.0.1:8080", f"http://127.0.0.1:{server.port}")
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
 
 
@@ -36,7 +36,7 @@ def test_commands_run(page: str, tmp_path: Path) -> None:
         for step in steps(ROOT / page):
             command = step.command.replace("localhost:8080", f"127.0.0.1:{server.port}")
             done = subprocess.run(
-                ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+                ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
             )
             assert done.returncode == 0, f"$ {command}\n{done.stderr}"
             assert step.matches(done.stdout), f"$ {command}\n{done.stdout}\n-- expected --\n{step.expected}"

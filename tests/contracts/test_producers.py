@@ -90,14 +90,14 @@ def test_other_acks_of_a_producer_are_refused(log: Log) -> None:
 def test_a_name_belongs_to_the_newest(log: Log) -> None:
     log.create_topic(PLAIN)
     first = log.producer("worker")
-    first.send("plain", batch(N=[1])).result(10)
+    first.send("plain", batch(N=[1])).result(60)
     second = log.producer("worker")
-    second.send("plain", batch(N=[2])).result(10)
+    second.send("plain", batch(N=[2])).result(60)
     with pytest.raises(Fenced, match="worker"):
-        first.send("plain", batch(N=[3])).result(10)
+        first.send("plain", batch(N=[3])).result(60)
     with pytest.raises(Fenced):
-        first.send("plain", batch(N=[4])).result(10)
-    second.send("plain", batch(N=[5])).result(10)
+        first.send("plain", batch(N=[4])).result(60)
+    second.send("plain", batch(N=[5])).result(60)
     second.close()
     assert numbers(log) == [1, 2, 5]
 
@@ -105,7 +105,7 @@ def test_a_name_belongs_to_the_newest(log: Log) -> None:
 def test_a_producer_goes_on_after_a_restart_of_the_log(place: Place) -> None:
     place.log.create_topic(PLAIN)
     producer = place.log.producer("worker")
-    producer.send("plain", batch(N=[1])).result(10)
+    producer.send("plain", batch(N=[1])).result(60)
     place.reopen()
     if place.owner_is_log:
         producer = place.log.producer("worker")

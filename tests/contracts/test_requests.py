@@ -42,12 +42,12 @@ def test_a_reply_finds_who_asked(log: Log, requests: Requests) -> None:
     reply(log, "two", "2", partition=1)
     reply(log, "one", "1")
     reply(log, "again", "1")
-    assert second.result(10)["value"] == {"text": "two"}
-    found = first.result(10)
+    assert second.result(60)["value"] == {"text": "two"}
+    found = first.result(60)
     assert (found["value"], found["headers"]) == ({"text": "one"}, {CORRELATION: "1"})
     third = requests.expect("replies", "3")
     reply(log, "three", "3")
-    assert third.result(10)["value"] == {"text": "three"}
+    assert third.result(60)["value"] == {"text": "three"}
 
 
 def test_who_waits_no_longer_takes_no_room(log: Log, requests: Requests) -> None:
@@ -60,7 +60,7 @@ def test_who_waits_no_longer_takes_no_room(log: Log, requests: Requests) -> None
     last = requests.expect("replies", "last")
     reply(log, "never mind", "0")
     reply(log, "yes", "last")
-    assert last.result(10)["value"] == {"text": "yes"}
+    assert last.result(60)["value"] == {"text": "yes"}
     with pytest.raises(CancelledError):
         waiting[0].result(0)
 

@@ -88,7 +88,7 @@ def start(shop: Shop) -> None:
 def test_counted_once_whoever_is_killed(shop: Shop) -> None:
     start(shop)
     sent: Counter[str] = Counter()
-    with httpx.Client(base_url=f"http://127.0.0.1:{shop.port}", timeout=30) as http:
+    with httpx.Client(base_url=f"http://127.0.0.1:{shop.port}", timeout=90) as http:
 
         def post(first: int, count: int) -> None:
             numbers = range(first, first + count)

@@ -49,7 +49,7 @@ def test_a_pipeline_moves_there_and_back_and_goes_on(kafka: str, shop: Shop) -> 
         sent.update(PAGES[n % 3] for n in numbers)
 
     start(shop)
-    with httpx.Client(base_url=f"http://127.0.0.1:{shop.port}", timeout=30) as http:
+    with httpx.Client(base_url=f"http://127.0.0.1:{shop.port}", timeout=90) as http:
         feed = Feed(http)
         post(http, 0, 300)
         feed.read_until(sent)
@@ -65,7 +65,7 @@ def test_a_pipeline_moves_there_and_back_and_goes_on(kafka: str, shop: Shop) -> 
     file.write_text(settings(kafka, prefix, "kafka"))
     start(shop)
     assert "is filled again" not in shop.logs()
-    with httpx.Client(base_url=f"http://127.0.0.1:{shop.port}", timeout=30) as http:
+    with httpx.Client(base_url=f"http://127.0.0.1:{shop.port}", timeout=90) as http:
         assert shop.views() == sent
         feed.move(http)
         post(http, 450, 120)
@@ -91,7 +91,7 @@ def test_a_pipeline_moves_there_and_back_and_goes_on(kafka: str, shop: Shop) -> 
     file.write_text(settings(kafka, prefix, "local"))
     start(shop)
     assert "is filled again" not in shop.logs()
-    with httpx.Client(base_url=f"http://127.0.0.1:{shop.port}", timeout=30) as http:
+    with httpx.Client(base_url=f"http://127.0.0.1:{shop.port}", timeout=90) as http:
         assert shop.views() == sent
         feed.move(http)
         post(http, 630, 90)

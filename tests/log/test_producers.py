@@ -27,7 +27,7 @@ def run(*values: int) -> list[Run]:
 
 
 def write(log: LocalLog, stamp: Stamp, *values: int) -> list[Appended]:
-    return log.desk.append(run(*values), "all", stamp).result(10)
+    return log.desk.append(run(*values), "all", stamp).result(60)
 
 
 def test_a_repeat_gets_the_same_answer_also_after_a_restart(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_repeat_is_recognised_in_the_same_group_too(tmp_path: Path) -> None:
     log.create_topic(PLAIN)
     number, epoch = log.desk.open(None)
     futures = [log.desk.append(run(1), "all", Stamp(number, epoch, 0)) for _ in range(5)]
-    assert {future.result(10)[0].positions for future in futures} == {((0, 0, 0),)}
+    assert {future.result(60)[0].positions for future in futures} == {((0, 0, 0),)}
     assert numbers(log) == [1]
     log.close()
 
@@ -95,9 +95,9 @@ def test_frames_carry_the_write_they_are_of(tmp_path: Path) -> None:
     log.create_topic(PLAIN)
     number, epoch = log.desk.open("worker")
     write(log, Stamp(number, epoch, 0), 1, 2)
-    log.append([]).result(10)
+    log.append([]).result(60)
     write(log, Stamp(number, epoch, 1), 3)
-    log.desk.append(run(4), "all", None).result(10)
+    log.desk.append(run(4), "all", None).result(60)
     places = PartitionFiles(tmp_path / "log" / "topics" / "plain" / "0").frames(0, 4)
     headers = [place.header for place in places]
     assert [(header.producer, header.epoch, header.sequence) for header in headers] == [(1, 0, 0), (1, 0, 1), (0, 0, 0)]
@@ -174,7 +174,7 @@ class TroubledDesk:
             raise error
         done: Future[list[Appended]] = call(*given)
         if when == "after":
-            done.result(10)
+            done.result(60)
             failed: Future[list[Appended]] = Future()
             failed.set_exception(error)
             return failed
@@ -221,10 +221,10 @@ def test_an_idle_producer_that_was_forgotten_goes_on(tmp_path: Path) -> None:
     log = open_owner(tmp_path / "log", clock)
     log.create_topic(PLAIN)
     with log.producer(linger_ms=0) as producer:
-        producer.send("plain", batch(N=[1])).result(10)
+        producer.send("plain", batch(N=[1])).result(60)
         clock.advance(int(FORGET_UNNAMED_S * 1000))
         log.maintain()
-        producer.send("plain", batch(N=[2])).result(10)
+        producer.send("plain", batch(N=[2])).result(60)
     assert numbers(log) == [1, 2]
     log.close()
 
@@ -278,7 +278,7 @@ def test_flush_says_when_it_could_not(tmp_path: Path) -> None:
     client = LocalClient(tmp_path / "log")
     client.create_topic(PLAIN)
     producer = client.producer(linger_ms=0)
-    producer.send("plain", batch(N=[1])).result(10)
+    producer.send("plain", batch(N=[1])).result(60)
     owner.close()
     sent = producer.send("plain", batch(N=[2]))
     with pytest.raises(Exception, match="not everything was acknowledged"):
@@ -298,7 +298,7 @@ def test_memory_of_a_producer_is_bounded(tmp_path: Path, monkeypatch: pytest.Mon
     client = LocalClient(tmp_path / "log")
     client.create_topic(PLAIN)
     producer = client.producer(linger_ms=0)
-    producer.send("plain", batch(N=[0])).result(10)
+    producer.send("plain", batch(N=[0])).result(60)
     owner.close()
     sent: list[int] = []
 

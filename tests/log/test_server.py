@@ -171,7 +171,7 @@ def test_whoever_waits_for_an_answer_learns_that_the_owner_is_gone(tmp_path: Pat
     assert not future.done()
     process.kill()
     with pytest.raises(OwnerLost):
-        future.result(10)
+        future.result(60)
     process.wait()
     client.close()
 

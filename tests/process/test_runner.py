@@ -221,7 +221,7 @@ def test_the_loss_of_java_is_noticed(tmp_path: Path) -> None:
     """Killed from outside, as the kernel does when memory is short. In its own process: the session is everybody's."""
     root = Path(__file__).parent.parent.parent
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_JAVA, str(tmp_path)], cwd=root, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", WITHOUT_JAVA, str(tmp_path)], cwd=root, capture_output=True, text=True, timeout=240
     )
     assert "noticed" in done.stdout, done.stderr[-3000:]
 

@@ -87,7 +87,7 @@ def running_server(folder: Path, toml: str = "", sql: str = PAGEVIEWS, key: str 
         services = loops[0][2]
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         url = f"http://127.0.0.1:{port}"
-        with httpx.Client(base_url=url, headers=headers, timeout=20, trust_env=False) as http:
+        with httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False) as http:
             wait_for(lambda: http.get("/healthz").status_code == 200 and not services.applying, 20, "the server")
             yield Running(port, services, http)
     finally:

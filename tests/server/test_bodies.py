@@ -16,7 +16,7 @@ HEAD = "POST /v1/topics/users/events HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type
 
 
 def connect(server: Running) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 

@@ -92,7 +92,7 @@ def test_what_a_killed_collector_acknowledged_is_there_once(collectors: Collecto
                         f"{collectors.url}/v1/topics/events/events",
                         json=body,
                         headers={"Idempotency-Key": str(number)},
-                        timeout=10,
+                        timeout=60,
                     )
                 except httpx.HTTPError:
                     continue
@@ -117,7 +117,7 @@ def test_what_a_killed_collector_acknowledged_is_there_once(collectors: Collecto
     assert len(found) == len(set(found))
     assert acknowledged <= set(found)
     wait_for(lambda: is_up(collectors.url), 60, "a collector")
-    rejected = httpx.post(f"{collectors.url}/v1/topics/events/events", content=b'{"N": "no number"}', timeout=10)
+    rejected = httpx.post(f"{collectors.url}/v1/topics/events/events", content=b'{"N": "no number"}', timeout=60)
     assert (rejected.status_code, log.stats("_dead_letters").records) == (422, 1)
-    assert httpx.get(f"{collectors.url}/v1/topics", timeout=10).status_code == 404
+    assert httpx.get(f"{collectors.url}/v1/topics", timeout=60).status_code == 404
     log.close()

@@ -76,7 +76,7 @@ def test_the_page_is_served_with_a_policy(server: Running) -> None:
     "path", ["/../../../../etc/passwd", "/assets/..%2f..%2f..%2fserver/main.py", "/%2e%2e/%2e%2e/etc/passwd"]
 )
 def test_paths_that_climb(server: Running, path: str) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
         answer = b""
         while piece := connection.recv(65536):

@@ -122,21 +122,21 @@ def test_everybody_is_told_when_the_server_stops(tmp_path: Path) -> None:
 
     def sse(server: Running) -> None:
         url = f"http://127.0.0.1:{server.port}"
-        with httpx.Client(base_url=url, timeout=20, trust_env=False) as http, follow(http, FEED) as feed:
-            ready.wait(10)
+        with httpx.Client(base_url=url, timeout=60, trust_env=False) as http, follow(http, FEED) as feed:
+            ready.wait(60)
             ends["sse"] = [event.data for event in feed]
 
     def push(server: Running) -> None:
         url = f"http://127.0.0.1:{server.port}"
         body = {"sql": "SELECT userid FROM pageviews EMIT CHANGES;"}
-        http = httpx.Client(base_url=url, timeout=20, trust_env=False)
+        http = httpx.Client(base_url=url, timeout=60, trust_env=False)
         with http, follow(http, "/v1/query", "POST", json=body) as rows:
-            ready.wait(10)
+            ready.wait(60)
             ends["push"] = [(event.event, event.data) for event in rows][-1]
 
     def socket(server: Running) -> None:
         with websockets.sync.client.connect(f"ws://127.0.0.1:{server.port}{FEED}", proxy=None) as connection:
-            ready.wait(10)
+            ready.wait(60)
             messages = []
             try:
                 while True:
@@ -148,10 +148,10 @@ def test_everybody_is_told_when_the_server_stops(tmp_path: Path) -> None:
         threads = [threading.Thread(target=work, args=(server,)) for work in (sse, push, socket)]
         for thread in threads:
             thread.start()
-        ready.wait(10)
+        ready.wait(60)
         connected(server, 2)
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert ends["sse"] == [{"reason": "stopping"}]
     assert ends["push"] == ("end", {"reason": "stopped"})
     assert (ends["socket"]["event"], ends["socket"]["data"]) == ("cut", {"reason": "stopping"})

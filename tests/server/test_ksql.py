@@ -77,7 +77,7 @@ def test_the_python_client_inserts_and_pushes(people: Running, client: KSQLdbCli
     async def listen() -> list[Any]:
         found: list[Any] = []
         sql = "SELECT userid FROM pageviews WHERE pageid = '/k' EMIT CHANGES;"
-        async for line in client.query_async(sql, {"auto.offset.reset": "earliest"}, timeout=20):
+        async for line in client.query_async(sql, {"auto.offset.reset": "earliest"}, timeout=60):
             found.append(line)
             if len(found) == 3:
                 assert client.close_query(found[0]["queryId"])
@@ -94,7 +94,7 @@ def test_the_python_client_inserts_and_pushes(people: Running, client: KSQLdbCli
 
 def test_the_npm_client_works_unmodified(people: Running) -> None:
     ran = subprocess.run(
-        ["node", "ksqldb.js", str(people.port)], cwd=NODE, capture_output=True, text=True, timeout=60, check=False
+        ["node", "ksqldb.js", str(people.port)], cwd=NODE, capture_output=True, text=True, timeout=240, check=False
     )
     assert ran.returncode == 0, ran.stderr
     said = json.loads(ran.stdout)

@@ -31,12 +31,12 @@ def process(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         if child.poll() is None:
             child.kill()
-        child.wait(10)
+        child.wait(60)
 
 
 @contextmanager
 def client(port: int) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10, trust_env=False) as http:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as http:
         wait_for(lambda: "the pipelines" not in http.get("/readyz").json()["waiting_for"], 30, "the server")
         yield http
 
@@ -96,7 +96,7 @@ def test_it_stops_when_told_and_finishes_what_it_was_doing(tmp_path: Path) -> No
                 child.send_signal(signal.SIGTERM)
                 text = "".join(feed.iter_text())
         assert 'event: cut\ndata: {"reason":"stopping"}' in text
-        assert child.wait(10) == 0
+        assert child.wait(60) == 0
     assert "stopped" in (folder / "server.log").read_text()
 
 

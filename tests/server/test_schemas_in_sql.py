@@ -100,7 +100,7 @@ def test_a_raw_topic_is_read_in_the_streams_format(server: Running, format_: str
     )
     payloads = pa.array([*codec.encode(batch).payloads.to_pylist(), b"\xff\xff broken", None], pa.binary())
     keys = pa.array([b"k1", b"k2", b"k3", b"k4"], pa.binary())
-    log.append([Append(topic, pa.record_batch({"KEY": keys, "VALUE": payloads}))]).result(10)
+    log.append([Append(topic, pa.record_batch({"KEY": keys, "VALUE": payloads}))]).result(60)
     declared = "k VARCHAR KEY, n BIGINT, name VARCHAR" + ("" if format_ == "DELIMITED" else ", tags ARRAY<VARCHAR>")
     name = topic.replace("-", "_")
     extra = ", VALUE_DELIMITER='|'" if format_ == "DELIMITED" else ""

@@ -24,7 +24,7 @@ from headrace.errors import HeadraceError, NotRunning
 
 DETACHED = "HEADRACE_DETACHED"
 """Set for the supervisor that `up --detach` starts: it must not print progress, nor detach again."""
-READY_S, DOWN_S = 90.0, 60.0
+READY_S, DOWN_S = 240.0, 60.0
 
 
 def register(app: typer.Typer) -> None:
