@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import httpx
 
-
 BUSY = 4.0
 
 

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect, sync_playwright
 
 from tests.support import free_port, wait_for
 
@@ -31,6 +31,9 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 START_S = 180
+
+# On a busy machine Chromium is slow too, and a test must not fail for that.
+expect.set_options(timeout=30_000)
 
 
 # Not for the whole session: as long as Playwright is open, its event loop runs in this thread, and no other test can

@@ -43,7 +43,7 @@ class Shop:
 
     def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "headrace.cli.main", *arguments]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=150)
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=400)
         assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.logs()}"
         return done
 
