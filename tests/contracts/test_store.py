@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import math
+import random
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 from headrace.errors import Conflict, DeadlineExceeded, HeadraceError
 from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START
 from headrace.sql.expressions import Between, Call, ColumnRef, Comparison, Expression, Like, Literal, Logical
-from headrace.sql.source import Source
+from headrace.sql.source import Source, Window
 from headrace.store.base import Position, Store
 from headrace.store.memory import MemoryStore
 from headrace.store.rows import over_rows
@@ -329,3 +331,56 @@ def test_order_is_the_values_order(store: Store, column: str) -> None:
     apply(view, *({"K": n, column: values[column][n]} for n in reversed(order)))
     assert [key for [key] in view.select(["K"], order=[(column, False)])[0].rows] == order
     assert [key for [key] in view.select(["K"], order=[(column, True)])[0].rows] == order[::-1]
+
+
+HOUR = 3_600_000
+
+
+def test_windows_are_kept_as_long_as_they_should_be(store: Store) -> None:
+    source = replace(PER_MINUTE, window=Window("tumbling", 60_000, 60_000, 0, HOUR))
+    view = store.open_view(source, 1)
+
+    def window(page: str, start: int, time: int) -> dict[str, Any]:
+        return {"PAGE": page, "VIEWS": 1, TIME: time, WINDOW_START: start, WINDOW_END: start + 60_000}
+
+    apply(view, window("/old", 0, 10), window("/young", 60_000, 70_000))
+    assert view.count() == 2
+    # By the view's own time: nothing is gone before something newer has come.
+    apply(view, window("/new", HOUR, HOUR + 36_000))
+    assert [row[0] for row in everything(view)] == ["/new", "/young"]
+    # A repair that comes too late for it is not kept either, and time does not go back.
+    apply(view, window("/old", 0, 10))
+    assert [row[0] for row in everything(view)] == ["/new", "/young"]
+    assert view.horizon() == 36_000
+    view.close()
+    again = store.open_view(source, 1)
+    assert again.horizon() == 36_000
+    apply(again, window("/newest", 2 * HOUR, 2 * HOUR))
+    assert [row[0] for row in everything(again)] == ["/newest"]
+
+
+def test_rows_that_do_not_change_go_after_a_while(store: Store) -> None:
+    view = store.open_view(replace(COUNTS, row_ttl_ms=HOUR), 1)
+    apply(view, {"PAGE": "/still", "VIEWS": 1, TIME: 0}, {"PAGE": "/busy", "VIEWS": 1, TIME: 0})
+    apply(view, {"PAGE": "/busy", "VIEWS": 2, TIME: HOUR // 2})
+    apply(view, {"PAGE": "/new", "VIEWS": 1, TIME: HOUR + 36_000})
+    assert everything(view) == [("/busy", 2), ("/new", 1)]
+    assert store.open_view(replace(COUNTS, name="FOR_EVER"), 1).horizon() is None
+
+
+def test_however_changes_are_cut_the_same_rows_are_left(tmp_path: Path) -> None:
+    """What expires depends on what came, not on how much of it came at once."""
+    chance = random.Random(7)
+    changes = [
+        {"PAGE": f"/{chance.randrange(20)}", "VIEWS": n, TIME: n * 60_000 - chance.randrange(HOUR)} for n in range(200)
+    ]
+    ends = []
+    for number, size in enumerate((1, 7, 50, 200)):
+        for store in (MemoryStore(), SqliteStore(tmp_path / str(number))):
+            view = store.open_view(replace(COUNTS, row_ttl_ms=HOUR), 1)
+            for start in range(0, len(changes), size):
+                apply(view, *changes[start : start + size])
+            ends.append(everything(view))
+            store.close()
+    assert ends[0]
+    assert all(end == ends[0] for end in ends)

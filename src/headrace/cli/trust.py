@@ -228,6 +228,8 @@ def _print_late(body: dict[str, Any]) -> None:
 def _print_verdict(body: dict[str, Any]) -> None:
     took = f"{body['looked_at']:,} records looked at, {body['took_ms'] / 1000:.2f} s"
     match body["verdict"]:
+        case "equal" if body["expired"]:
+            print(f"  expired: it was {_or_none(body['recomputed'])}, and its view keeps no row that long   ({took})")
         case "equal":
             print(f"  recomputed from the log just now: the same ✓   ({took})")
         case "unknown":

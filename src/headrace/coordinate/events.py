@@ -278,6 +278,7 @@ _SINCE = (
     "value_schema_name",
     "read_only",
     "retention_ms",
+    "row_ttl_ms",
     "classic",
 )
 

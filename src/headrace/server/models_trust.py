@@ -151,6 +151,7 @@ class WhyAnswer(Model, frozen=True, kw_only=True):
     left_out: list[RecordModel]
     left_out_total: Count
     condition: str
+    expired: bool
 
 
 class JobRunModel(Model, frozen=True):

@@ -123,6 +123,7 @@ def why_model(found: Why, services: Services) -> WhyAnswer:
         left_out=[record_model(one, sources) for one in found.left_out[:MOST_LEFT_OUT]],
         left_out_total=len(found.left_out),
         condition=found.condition,
+        expired=found.expired,
     )
 
 

@@ -38,7 +38,7 @@ def source_from(statement: CreateSource, sources: Sources) -> Source:
     formats = (key_format or default_key_format(key), value_format or "JSON")
     check_formats(statement.script, statement.target, key, value, formats)
     timestamp, timestamp_format = properties.timestamp(columns)
-    return Source(
+    source = Source(
         name=statement.name,
         kind=statement.kind,
         topic=properties.text("KAFKA_TOPIC") or statement.name,
@@ -56,6 +56,7 @@ def source_from(statement: CreateSource, sources: Sources) -> Source:
         statement=statement.text,
         **properties.details(formats, value),
     )
+    return properties.checked(source)
 
 
 def _check_schema_ids(properties: Properties, elements: tuple[Element, ...]) -> None:

@@ -11,7 +11,7 @@ from headrace.errors import SqlError
 from headrace.sql.clauses import UNIT_MS, Identifier, Property
 from headrace.sql.coerce import contains_map, has_text_keys, is_nested
 from headrace.sql.script import Script, did_you_mean
-from headrace.sql.source import Window
+from headrace.sql.source import Source, Window
 from headrace.types import BIGINT, BYTES, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Column, display_name
 
 FORMATS = ("JSON", "DELIMITED", "KAFKA", "NONE", "AVRO", "PROTOBUF", "JSON_SR", "PROTOBUF_NOSR")
@@ -31,6 +31,7 @@ SOURCE_PROPERTIES: Mapping[str, str] = {
     "PARTITIONS": "how many partitions the topic gets if it is made; by default 1",
     "REPLICAS": "accepted for ksqlDB's sake; the local log keeps one copy",
     "RETENTION_MS": "how long the topic keeps records if it is made; by default for ever",
+    "ROW_TTL_MS": "how long a table's view keeps a row that does not change, by event time; by default for ever",
     "TIMESTAMP": "the column with the event time",
     "TIMESTAMP_FORMAT": "how that column is written, such as 'yyyy-MM-dd HH:mm:ss'",
     "WRAP_SINGLE_VALUE": "FALSE: a value of one column is written bare, not as an object with one field",
@@ -215,12 +216,24 @@ class Properties:
             "value_delimiter": self.delimiter("VALUE_DELIMITER", formats[1]),
             "wrap_single_value": self.wrapping(formats[1], value),
             "retention_ms": self.count("RETENTION_MS", 2**63 - 1),
+            "row_ttl_ms": self.count("ROW_TTL_MS", 2**62),
             "key_schema_id": self.count("KEY_SCHEMA_ID", largest),
             "value_schema_id": self.count("VALUE_SCHEMA_ID", largest),
             "key_schema_name": self._schema_name("KEY_SCHEMA_FULL_NAME", formats[0]),
             "value_schema_name": self._schema_name("VALUE_SCHEMA_FULL_NAME", formats[1])
             or self._schema_name("VALUE_AVRO_SCHEMA_FULL_NAME", formats[1]),
         }
+
+    def checked(self, source: Source) -> Source:
+        """`source`, if what is said about its rows can be so."""
+        if source.row_ttl_ms is not None and source.kind == "stream":
+            raise self.wrong(
+                "ROW_TTL_MS", "a stream keeps no rows", "RETENTION_MS says how long its topic keeps records"
+            )
+        if source.row_ttl_ms is not None and source.window is not None:
+            hint = "say it of the window: WINDOW TUMBLING (SIZE 1 HOUR, RETENTION 7 DAYS)"
+            raise self.wrong("ROW_TTL_MS", "rows of windows are kept as long as their window", hint)
+        return source
 
     def _schema_name(self, name: str, format_: str) -> str | None:
         given = self.text(name)

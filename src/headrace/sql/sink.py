@@ -40,7 +40,7 @@ def sink_from(statement: CreateAsSelect, source: Input, root: Project, window: W
         details["value_delimiter"] = details["value_delimiter"] or first.value_delimiter
     if first.key_format == "DELIMITED" == formats[0]:
         details["key_delimiter"] = details["key_delimiter"] or first.key_delimiter
-    return Source(
+    sink = Source(
         name=statement.name,
         kind=statement.kind,
         topic=properties.text("KAFKA_TOPIC") or statement.name,
@@ -56,6 +56,7 @@ def sink_from(statement: CreateAsSelect, source: Input, root: Project, window: W
         statement=statement.text,
         **details,
     )
+    return properties.checked(sink)
 
 
 def limits_from(statement: CreateAsSelect) -> Limits:

@@ -74,6 +74,8 @@ class Source:
     read_only: bool = False
     """CREATE SOURCE STREAM|TABLE: nothing may be written to it, and its topic is not Headrace's to delete."""
     retention_ms: int | None = None
+    row_ttl_ms: int | None = None
+    """How long a table keeps a row that does not change, by event time; for ever if it is None."""
     classic: bool = False
     """Declared in classic KSQL, with KEY='column', or made from such: the key need not be selected."""
     statement: str = ""

@@ -70,6 +70,10 @@ class ViewStore(ABC):
         Called by one thread. Changes below the store's own position are passed over. Returns the number of rows
         changed."""
 
+    def horizon(self) -> int | None:
+        """Rows at or before it have expired (`store.expiry`); None if none ever do."""
+        return None
+
     @abstractmethod
     def rebase(self, position: Position) -> None:
         """The same rows, at the position that is theirs in another log."""

@@ -15,6 +15,7 @@ from headrace.store.arrivals import BEGINNING, merge
 from headrace.store.base import Position, Scan, Store, ViewStore
 from headrace.store.changes import Key, net_changes
 from headrace.store.columns import source_rows
+from headrace.store.expiry import NEVER, expiry_of, newest_time
 from headrace.store.readers import too_late
 from headrace.store.rows import names_of, over_rows
 from headrace.store.sqlite_sql import Layout
@@ -57,9 +58,13 @@ class MemoryView(ViewStore):
         self._key = [layout.columns[name] for name in layout.key]
         self._columns = list(layout.columns.values())
         self._state: tuple[dict[Key, tuple[Any, ...]], Position] = ({}, BEGINNING)
+        self._expiry, self._newest = expiry_of(source), NEVER
 
     def take_over(self, other: MemoryView) -> None:
-        self._state = other._state
+        self._state, self._newest = other._state, other._newest
+
+    def horizon(self) -> int | None:
+        return None if self._expiry is None else self._expiry.horizon(self._newest)
 
     def position(self) -> Position:
         return self._state[1]
@@ -76,6 +81,10 @@ class MemoryView(ViewStore):
         gone = set(net.deleted)
         kept = {key: row for key, row in rows.items() if key not in gone} if gone else dict(rows)
         kept.update(zip(net.keys, source_rows(net.batch, self.source, self._columns), strict=True))
+        self._newest = newest_time(batch, self._newest)
+        if self._expiry is not None and (horizon := self._expiry.horizon(self._newest)) != NEVER:
+            place = [column.name for column in self._columns].index(self._expiry.column)
+            kept = {key: row for key, row in kept.items() if row[place] > horizon}
         self._state = (kept, position)
         return net.count
 

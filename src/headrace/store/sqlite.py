@@ -29,6 +29,7 @@ from headrace.sql.source import Source
 from headrace.store.arrivals import BEGINNING, merge
 from headrace.store.base import Position, Scan, Store, ViewStore
 from headrace.store.changes import NetChanges, encoded_values, net_changes
+from headrace.store.expiry import NEVER, expiry_of, newest_time
 from headrace.store.pushdown import push
 from headrace.store.readers import Readers, translate
 from headrace.store.sqlite_sql import Layout
@@ -118,6 +119,8 @@ class SqliteView(ViewStore):
         self._statements: OrderedDict[Hashable, str] = OrderedDict()
         self._writer = open_writer(path, self._layout, _definition(source))
         self._position = _read_position(self._writer)
+        self._expiry = expiry_of(source)
+        self._newest = _read_newest(self._writer) if self._expiry else NEVER
         self._readers = Readers(path, readers)
         self._counted: tuple[int, int] | None = None
         self._next_checkpoint = 0.0
@@ -130,17 +133,19 @@ class SqliteView(ViewStore):
             return 0
         batch = merge(changes, self._position)
         net = None if batch is None else net_changes(batch, self.source, self._key)
+        newest = self._newest if batch is None else newest_time(batch, self._newest)
         with self._lock, _translated():
             try:
                 self._writer.execute("BEGIN IMMEDIATE")
                 if net is not None:
                     self._write(net)
+                    self._expire(net, newest)
                 self._writer.execute("UPDATE meta SET arrival = ?, offsets = ?", _position_row(position))
                 self._writer.execute("COMMIT")
             except BaseException:
                 self._writer.rollback()
                 raise
-            self._position = position
+            self._position, self._newest = position, newest
             self._checkpoint()
         return 0 if net is None else net.count
 
@@ -154,6 +159,18 @@ class SqliteView(ViewStore):
                 encoded_values(net.batch, self.source, self._layout.columns[name]) for name in self._layout.names
             )
             self._writer.executemany(self._layout.upsert, zip(*columns, strict=True))
+
+    def _expire(self, net: NetChanges, newest: int) -> None:
+        if self._expiry is None:
+            return
+        horizon = self._expiry.horizon(newest)
+        if horizon > self._expiry.horizon(self._newest) or self._expiry.oldest(net.batch, self.source) <= horizon:
+            self._writer.execute(self._layout.expire(self._expiry.column), (horizon,))
+        if newest > self._newest:
+            self._writer.execute("UPDATE newest SET time = ?", (newest,))
+
+    def horizon(self) -> int | None:
+        return None if self._expiry is None else self._expiry.horizon(self._newest)
 
     def _checkpoint(self) -> None:
         """SQLite brings its log into the file by itself, but starts it anew only when no reader is in it: under
@@ -291,7 +308,10 @@ def _check(connection: sqlite3.Connection, definition: bytes) -> None:
 def _definition(source: Source) -> bytes:
     """What must not change for the rows to be right."""
     key, value = ([[column.name, type_to_json(column.type)] for column in part] for part in (source.key, source.value))
-    return msgspec.json.encode([source.name, source.topic, key, value, source.window and source.window.kind])
+    definition = [source.name, source.topic, key, value, source.window and source.window.kind]
+    kept = source.window.retention_ms if source.window else source.row_ttl_ms
+    # Of what is kept for ever, as an older Headrace wrote it.
+    return msgspec.json.encode(definition if kept is None else [*definition, kept])
 
 
 def _position_row(position: Position) -> tuple[int, bytes]:
@@ -304,6 +324,16 @@ _offsets = msgspec.json.Decoder(dict[int, int])
 def _read_position(connection: sqlite3.Connection) -> Position:
     arrival, offsets = connection.execute("SELECT arrival, offsets FROM meta").fetchone()
     return Position(arrival, _offsets.decode(offsets))
+
+
+def _read_newest(connection: sqlite3.Connection) -> int:
+    """A file of an older Headrace has no such table: what it holds expires with what comes."""
+    with _translated():
+        connection.execute("CREATE TABLE IF NOT EXISTS newest (time INTEGER)")
+        found = connection.execute("SELECT time FROM newest").fetchone()
+        if found is None:
+            connection.execute("INSERT INTO newest VALUES (?)", (NEVER,))
+    return NEVER if found is None else int(found[0])
 
 
 @contextmanager

@@ -72,7 +72,13 @@ class Layout:
         statements = [f"CREATE TABLE rows ({columns}, PRIMARY KEY ({key}))"]
         if self.source.window:
             statements.append(f"CREATE INDEX rows_by_window ON rows ({self._sql('WINDOWSTART')})")
+        elif self.source.row_ttl_ms is not None:
+            statements.append(f"CREATE INDEX rows_by_time ON rows ({self._sql('ROWTIME')})")
         return statements
+
+    def expire(self, column: str) -> str:
+        """What is as old as the parameter, or older."""
+        return f"DELETE FROM rows WHERE {self._sql(column)} <= ?"
 
     @cached_property
     def upsert(self) -> str:

@@ -18,6 +18,7 @@ from headrace.sql.plan import Filter, scanned
 from headrace.sql.printer import print_expression
 from headrace.sql.source import Source
 from headrace.store.base import Position, ViewStore
+from headrace.store.expiry import expiry_of
 from headrace.store.revisions import Revision, Revisions
 from headrace.types import BIGINT, BOOLEAN, display_name
 from headrace.views.aggregates import windows_of
@@ -29,7 +30,7 @@ from headrace.views.ledger import LateEntry
 from headrace.views.origins import Below, trace_down
 from headrace.views.reading import Reader
 from headrace.views.subject import Subject, SubjectOf, row_predicate, served_rows
-from headrace.views.traced import Bounds, Origin
+from headrace.views.traced import Bounds, Origin, Traced
 
 Order = Literal["newest", "oldest", "largest"]
 
@@ -79,6 +80,8 @@ class Why:
     """Records of this key, and window, that the query's WHERE has left out, the newest first."""
     condition: str = ""
     """That WHERE."""
+    expired: bool = False
+    """It was there, and was kept for as long as it should be."""
 
     @property
     def verdict(self) -> Literal["equal", "different", "unknown"]:
@@ -112,6 +115,7 @@ def why(
     evaluation = Evaluation(reader, left_out=[])
     found = answer(evaluation, Question(subject.query, asked, window))
     again = found[-1] if found else None
+    expired = row is None and again is not None and _is_expired(subject, store, again)
     counted = revision.ledger if revision is not None else 0
     late = [entry for entry in late_records(log, subject, asked, window) if entry.place >= counted]
     ordered = _ordered(subject, again.origins if again else (), page.order)
@@ -123,7 +127,7 @@ def why(
         window,
         row,
         again.values if again else None,
-        differences(subject.query, row, again.values if again else None),
+        [] if expired else differences(subject.query, row, again.values if again else None),
         len(ordered),
         shown,
         trace_down(log, shown, subject_of, started + seconds, revisions),
@@ -140,7 +144,17 @@ def why(
         revision,
         _left_out(evaluation, again.origins if again else ()),
         _condition(subject),
+        expired,
     )
+
+
+def _is_expired(subject: Subject, store: ViewStore, row: Traced) -> bool:
+    """Whether the view has let go of it, as it was told to."""
+    expiry, horizon = expiry_of(subject.source), store.horizon()
+    if expiry is None or horizon is None:
+        return False
+    bounds = {"ROWTIME": row.time} | dict(zip(("WINDOWSTART", "WINDOWEND"), row.window or (), strict=False))
+    return bounds[expiry.column] <= horizon
 
 
 def _left_out(evaluation: Evaluation, counted: Iterable[Origin]) -> list[Origin]:
