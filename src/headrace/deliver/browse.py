@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.deliver.filtering import Where
 from headrace.errors import OffsetOutOfRange, UsageError
 from headrace.log.base import ARRIVAL, TIME, Log, PartitionEnds, Records, Topic
-from headrace.log.codecs.event_json import record_to_json
+from headrace.log.codecs.event_json import event_maker
 from headrace.log.codecs.json_encode import to_json
 from headrace.log.codecs.times import moment
 from headrace.store.arrivals import has_arrivals, topic_ends, without_arrival
@@ -201,11 +201,12 @@ def _take(rows: Iterable[Row], topic: Topic, limit: int, max_bytes: int) -> _Tak
     texts: list[bytes] = []
     seen: dict[int, int] = {}
     size = 0
+    make = event_maker(topic)
     for looked_at, row in enumerate(rows):
         if len(texts) >= limit or looked_at >= LOOKED_AT:
             return _Taken(texts, seen, True)
         if row.wanted:
-            text = to_json(record_to_json(row.columns, topic, row.partition, row.offset))
+            text = to_json(make(row.columns, row.partition, row.offset))
             size += len(text) + 1
             if texts and size > max_bytes:
                 return _Taken(texts, seen, True)

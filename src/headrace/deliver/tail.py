@@ -9,7 +9,7 @@ from typing import Any
 from headrace.deliver.base import Delivery, FeedEvent
 from headrace.errors import NotFound, OffsetOutOfRange, UsageError
 from headrace.log.base import OFFSET, PARTITION, Log, Snapshot, Topic
-from headrace.log.codecs.event_json import record_to_json
+from headrace.log.codecs.event_json import event_maker
 from headrace.store.arrivals import behind, merge, position_at_end, position_at_start, read_stretch, topic_ends
 from headrace.store.base import Position
 from headrace.store.columns import arrow_rows
@@ -19,7 +19,8 @@ ROWS_PER_READ = 500
 
 
 def _to_json(batch: Any, topic: Topic) -> list[dict[str, Any]]:
-    return [record_to_json(row, topic, row[PARTITION], row[OFFSET]) for row in arrow_rows(batch)]
+    make = event_maker(topic)
+    return [make(row, row[PARTITION], row[OFFSET]) for row in arrow_rows(batch)]
 
 
 def check_partition(partition: int, partitions: int) -> int:

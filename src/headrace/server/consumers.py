@@ -15,7 +15,7 @@ from headrace.clock import Clock
 from headrace.deliver.browse import decode_rows
 from headrace.errors import HeadraceError, NotFound, Overloaded, UsageError
 from headrace.log.base import Consumer, Log, Records, Subscription, TopicPartition
-from headrace.log.codecs.event_json import record_to_json
+from headrace.log.codecs.event_json import event_maker
 from headrace.log.codecs.json_encode import to_json
 
 MAX_CONSUMERS = 1000
@@ -130,12 +130,12 @@ class Members:
         left: dict[TopicPartition, int] = {}
         for records in found:
             at = TopicPartition(records.topic, records.partition)
-            topic = self._log.topic(records.topic)
+            make = event_maker(self._log.topic(records.topic))
             for row in decode_rows(records):
                 if at in left or len(texts) >= limit or (texts and size > max_bytes):
                     left.setdefault(at, row.offset)
                     break
-                event = {"topic": records.topic} | record_to_json(row.columns, topic, row.partition, row.offset)
+                event = {"topic": records.topic} | make(row.columns, row.partition, row.offset)
                 texts.append(to_json(event))
                 size += len(texts[-1])
         for at, offset in left.items():

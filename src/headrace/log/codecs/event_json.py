@@ -2,44 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
 from headrace.log.base import ARRIVAL, HEADERS, ID, REST, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Records, Topic
-from headrace.log.codecs.json_encode import bytes_to_json, row_to_json
-from headrace.types import Column
+from headrace.log.codecs.json_encode import bytes_to_json, object_maker
+
+MakeEvent: TypeAlias = Callable[[Mapping[str, Any], int, int], dict[str, Any]]
+"""Of a row, the topic's and the system columns by name as Arrow's `to_pylist` gives them, its partition, its offset."""
 
 
 def records_to_json(records: Records, topic: Topic) -> Iterator[dict[str, Any]]:
     """Each record as an Event object: partition, offset, arrival, time_ms, id, key, value, rest, headers, window."""
     rows = records.batch.to_pylist(maps_as_pydicts=None)
     offsets: Sequence[int] = records.offsets or range(records.first_offset, records.next_offset)
+    make = event_maker(topic)
     for row, offset in zip(rows, offsets, strict=True):
-        yield record_to_json(row, topic, records.partition, offset)
+        yield make(row, records.partition, offset)
 
 
-def record_to_json(row: dict[str, Any], topic: Topic, partition: int, offset: int) -> dict[str, Any]:
-    """`row` has the topic's and the system columns by name, as Arrow's `to_pylist` gives them."""
-    event: dict[str, Any] = {
-        "partition": partition,
-        "offset": offset,
-        "arrival": row.get(ARRIVAL),
-        "time_ms": row[TIME],
-        "id": row.get(ID),
-        "key": _columns_to_json(topic.spec.key, row),
-        "value": None if row[TOMBSTONE] else _columns_to_json(topic.spec.value, row),
-        "rest": _rest_to_json(row.get(REST)),
-        "headers": _headers_to_json(row.get(HEADERS)),
-    }
-    if topic.spec.windowed:
-        event["window"] = {"start": row[WINDOW_START], "end": row[WINDOW_END]}
-    return event
+def event_maker(topic: Topic) -> MakeEvent:
+    """For many records of a topic: what its columns need is decided once."""
+    key, value, windowed = object_maker(topic.spec.key), object_maker(topic.spec.value), bool(topic.spec.windowed)
 
+    def make(row: Mapping[str, Any], partition: int, offset: int) -> dict[str, Any]:
+        event: dict[str, Any] = {
+            "partition": partition,
+            "offset": offset,
+            "arrival": row.get(ARRIVAL),
+            "time_ms": row[TIME],
+            "id": row.get(ID),
+            "key": key(row),
+            "value": None if row[TOMBSTONE] else value(row),
+            "rest": _rest_to_json(row.get(REST)),
+            "headers": _headers_to_json(row.get(HEADERS)),
+        }
+        if windowed:
+            event["window"] = {"start": row[WINDOW_START], "end": row[WINDOW_END]}
+        return event
 
-def _columns_to_json(columns: tuple[Column, ...], row: dict[str, Any]) -> dict[str, Any]:
-    return row_to_json(columns, (row.get(column.name) for column in columns))
+    return make
 
 
 def _rest_to_json(rest: str | None) -> msgspec.Raw | None:

@@ -64,6 +64,11 @@ def row_to_json(columns: Iterable[Column], values: Iterable[Any]) -> dict[str, A
     }
 
 
+def object_maker(columns: Iterable[Column]) -> Convert:
+    """Turns rows, mappings from column to value, into objects by the names people see: `row_to_json` for many."""
+    return _struct_converter([(one.name, display_name(one.name), converter(one.type)) for one in columns])
+
+
 def rows_to_json(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
     """Many rows as arrays: what a column needs is decided once, and columns that need nothing cost nothing."""
     converters = [

@@ -24,6 +24,7 @@ from headrace.log.queues.reading import key_hashes, payload_of, read_events
 from headrace.log.queues.state import Key, append_state
 
 MAX_REASON = 500
+LEAST_TO_TIDY = 1000
 BURY_AGAIN_S = 1.0
 REMEMBERED = 1000
 """How many of those given up are remembered, to say so to whoever acknowledges one too late."""
@@ -38,6 +39,7 @@ class Queue:
         self._lock = threading.Lock()
         self._lanes = lanes
         self._timers: list[tuple[float, int, int]] = []
+        self._tidy_at = LEAST_TO_TIDY
         self._ready: deque[tuple[int, int]] = deque()
         self._dead = self._missing = 0
         self._given_up: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)
@@ -333,10 +335,11 @@ class Queue:
 
     def _set_timer(self, lane: Lane, offset: int) -> None:
         heapq.heappush(self._timers, (lane.out[offset].due, lane.partition, offset))
-        if len(self._timers) > 1000 + 4 * self._unsettled_now():
-            # Leases that were extended leave their old timers behind.
+        if len(self._timers) > self._tidy_at:
+            # What was settled and leases that were extended leave their old timers behind.
             self._timers = [timer for timer in self._timers if self._is_set(*timer)]
             heapq.heapify(self._timers)
+            self._tidy_at = LEAST_TO_TIDY + 4 * len(self._timers)
 
     def _is_set(self, due: float, partition: int, offset: int) -> bool:
         out = self._lanes[partition].out.get(offset)
@@ -378,7 +381,8 @@ class Queue:
 
     def _parse(self, receipt: str) -> tuple[Lane | None, int, int]:
         parts = receipt.split(".")
-        if len(receipt) > 100 or len(parts) != 4 or not all(part.isdecimal() and part.isascii() for part in parts[1:]):
+        digits = "".join(parts[1:])
+        if len(receipt) > 100 or len(parts) != 4 or not all(parts[1:]) or not (digits.isascii() and digits.isdecimal()):
             raise UsageError(f"`{receipt[:40]}` is not a receipt", hint="give back the `receipt` of a message")
         lane = self._lanes.get(int(parts[1])) if parts[0] == self.definition.id else None
         return lane, int(parts[2]), int(parts[3])
