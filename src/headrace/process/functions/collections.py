@@ -48,10 +48,11 @@ def _sort(of: Arguments) -> Column | None:
 
 
 def _slice(of: Arguments) -> Column:
-    values, start, end = of.columns
-    first = F.greatest(start, F.lit(1))
-    length = F.greatest(F.greatest(end, F.lit(0)) - first + 1, F.lit(0))
-    return F.when(start.isNotNull() & end.isNotNull(), F.slice(values, first, length))
+    values, size = of[0], F.array_size(of[0])
+    first, last = F.coalesce(of[1], F.lit(1)), F.coalesce(of[2], size)
+    inside = (first > 0) & (first <= last + 1) & (last <= size)
+    # Spark computes both sides where one is enough, and refuses a start of 0.
+    return F.when(inside, F.slice(values, F.greatest(first, F.lit(1)), F.greatest(last - first + 1, F.lit(0))))
 
 
 def _transform(of: Arguments) -> Column:

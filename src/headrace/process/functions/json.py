@@ -9,8 +9,9 @@ from pyspark.sql import functions as F
 
 from headrace.process.functions.arguments import Arguments, Lowering
 
-# Names and places only: Spark's paths also know wildcards.
-PLAIN_PATH = re.compile(r"\$(?:\.[A-Za-z_]\w*|\[\d{1,9}\])+")
+# Names and places only: Spark's paths also know wildcards. A name at the end: of a place that holds null Spark says
+# `null`, as it does of one that holds that word.
+PLAIN_PATH = re.compile(r"\$(?:\.[A-Za-z_]\w*|\[\d{1,9}\])*\.[A-Za-z_]\w*")
 
 
 def _extract(of: Arguments) -> Column | None:

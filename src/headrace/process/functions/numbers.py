@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal as NumberOf
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -13,6 +14,7 @@ from headrace.types import DataType, Decimal, Double
 
 # Above this a double has no fraction.
 WHOLE = float(2**52)
+MOST_DIGITS = 38
 
 
 def is_double(type_: DataType) -> bool:
@@ -21,14 +23,21 @@ def is_double(type_: DataType) -> bool:
 
 def _round(of: Arguments) -> Column | None:
     value, type_ = of[0], of.type(0)
-    if len(of) == 1:
+    if is_double(type_):
         # Half up is floor(x + 1/2); Spark's floor of a double is a BIGINT that saturates, as in Java.
-        rounded = F.floor(value + F.lit(0.5)) if is_double(type_) else F.round(value, 0)
-        return rounded.cast(spark_type(of.result))
-    places = of.literal(1)
-    if not isinstance(places, int) or is_double(type_):
+        return F.floor(value + F.lit(0.5)).cast(spark_type(of.result)) if len(of) == 1 else None
+    places = 0 if len(of) == 1 else of.literal(1)
+    if not isinstance(places, int):
         return None
-    return F.round(value, places).cast(spark_type(of.result))
+    scale, precision = (type_.scale, type_.precision) if isinstance(type_, Decimal) else (0, 0)
+    if places >= scale:
+        return value.cast(spark_type(of.result))
+    if precision == MOST_DIGITS:
+        return None
+    # Spark rounds the middle away from zero, ksqlDB upwards. So a negative number is moved up by its last digit first:
+    # -2.5 is rounded as -2.4 is, and -2.6 as -2.5, which is no other result than before.
+    moved = value + F.lit(NumberOf(1).scaleb(-scale) if scale else 1)
+    return F.when(value < 0, F.round(moved, places)).otherwise(F.round(value, places)).cast(spark_type(of.result))
 
 
 def _truncate(of: Arguments) -> Column | None:

@@ -75,17 +75,22 @@ def _plain(function: Callable[[Column], Column]) -> Lowering:
     return lambda of: function(of[0])
 
 
+def _of_text(lower: Lowering) -> Lowering:
+    """Over bytes Spark counts characters, or answers with text: those go to Python."""
+    return lambda of: None if isinstance(of.type(0), Bytes) else lower(of)
+
+
 LOWERINGS: dict[str, Lowering] = {
     "UCASE": _plain(F.upper),
     "LCASE": _plain(F.lower),
     "LEN": _length,
-    "SUBSTRING": _substring,
+    "SUBSTRING": _of_text(_substring),
     "TRIM": lambda of: F.btrim(of[0], F.lit(BLANK)),
-    "CONCAT": lambda of: F.concat_ws("", *of.columns),
-    "CONCAT_WS": _concat_ws,
-    "REPLACE": _replace,
+    "CONCAT": _of_text(lambda of: F.concat_ws("", *of.columns)),
+    "CONCAT_WS": _of_text(_concat_ws),
+    "REPLACE": _of_text(_replace),
     "SPLIT": _split,
     "INSTR": _instr,
-    "LPAD": _pad("lpad"),
-    "RPAD": _pad("rpad"),
+    "LPAD": _of_text(_pad("lpad")),
+    "RPAD": _of_text(_pad("rpad")),
 }

@@ -50,8 +50,12 @@ def _sort(values: list[Any], direction: str = "ASC") -> list[Any] | None:
     return known + [None] * (len(values) - len(known))
 
 
-def _slice(values: list[Any], start: int, end: int) -> list[Any]:
-    return values[max(start, 1) - 1 : max(end, 0)]
+def _slice(values: list[Any] | None, start: int | None, end: int | None) -> list[Any] | None:
+    """A bound that is null is that of the array; one that is outside makes the whole null."""
+    if values is None:
+        return None
+    first, last = 1 if start is None else start, len(values) if end is None else end
+    return values[first - 1 : last] if 0 < first <= last + 1 <= len(values) + 1 else None
 
 
 def _transform(values: Any, first: Callable[..., Any], second: Callable[..., Any] | None = None) -> Any:
@@ -116,8 +120,9 @@ FUNCTIONS = (
         "SLICE",
         "(ARRAY<T>, INTEGER, INTEGER) -> ARRAY<T>",
         _slice,
-        "The elements from one place to another, counted from 1, both included.",
+        "The elements from one place to another, counted from 1, both included; null if the array has no such places.",
         "SLICE(ARRAY[1, 2, 3, 4], 2, 3)",
+        nulls=True,
     ),
     scalar("MAP_KEYS", "(MAP<T, U>) -> ARRAY<T>", list, "The keys.", "MAP_KEYS(MAP('a' := 1))"),
     scalar(

@@ -54,6 +54,11 @@ def _parameter(text: str, name: str) -> str | None:
     return None
 
 
+def _encode(text: str) -> str:
+    """As forms are: of what is no letter or digit only `-`, `_`, `.` and `*` stay."""
+    return quote_plus(text, safe="*").replace("~", "%7E")
+
+
 def _host(text: str) -> str | None:
     url = _url(text)
     found = re.search(re.escape(url.hostname), url.netloc, re.IGNORECASE) if url.hostname else None
@@ -114,7 +119,7 @@ FUNCTIONS = (
     scalar(
         "URL_ENCODE_PARAM",
         "(VARCHAR) -> VARCHAR",
-        quote_plus,
+        _encode,
         "The text as a parameter's value in a URL.",
         "URL_ENCODE_PARAM('a b')",
     ),

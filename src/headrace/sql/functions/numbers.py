@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Decimal
+from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 from typing import Any
 
 from headrace.sql.functions.function import scalar
@@ -48,11 +48,13 @@ def _quantize(value: Decimal, places: int, rounding: str) -> Decimal:
 
 
 def _round(value: Number, places: int | None = None) -> Number:
+    # What lies in the middle goes up, towards the larger number: -2.5 becomes -2, as with Java's Math.round.
+    half = ROUND_HALF_UP if value > 0 else ROUND_HALF_DOWN
     if places is not None:
-        return _rescale(value, places, ROUND_HALF_UP)
+        return _rescale(value, places, half)
     if isinstance(value, float):
         return saturate_bigint(math.floor(value + 0.5) if math.isfinite(value) else value)
-    return value.quantize(Decimal(1), ROUND_HALF_UP, EXACT) if isinstance(value, Decimal) else value
+    return value.quantize(Decimal(1), half, EXACT) if isinstance(value, Decimal) else value
 
 
 def _truncate(value: Number, places: int | None = None) -> Number:
@@ -110,7 +112,7 @@ FUNCTIONS = (
         "ROUND",
         _ROUNDING,
         _round,
-        "To the nearest whole number (half up), or to a number of decimal places; negative places are tens.",
+        "To the nearest whole number, or to a number of decimal places; negative places are tens. The middle goes up: -2.5 to -2.",
         "ROUND(3.14159, 2)",
         type_rule=_rounded_type,
     ),

@@ -46,12 +46,13 @@ def regexp_split(text: str, pattern: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def split_to_map(text: str, between: str, inside: str) -> dict[str, str]:
-    """Parts without the inner delimiter do not count."""
-    if not between or not inside:
-        raise ValueError("a delimiter cannot be empty")
-    pairs = (part.partition(inside) for part in text.split(between))
-    return {key: value for key, found, value in pairs if found}
+def split_to_map(text: str, between: str, inside: str) -> dict[str, str] | None:
+    """Parts without the inner delimiter do not count, nor what follows a second one. Without two different delimiters
+    there are no entries to tell apart."""
+    if not between or not inside or between == inside:
+        return None
+    entries = (part.split(inside) for part in text.split(between) if inside in part)
+    return {key: value for key, value, *_ in entries}
 
 
 # What stands for upper case, lower case, digits and everything else.
