@@ -135,6 +135,59 @@ def test_structs_and_decimals_look_as_in_ksqldb(people: Running) -> None:
     assert row == '[{"F1":1,"f2":2.50}]'
 
 
+def test_times_look_as_in_ksqldb(people: Running) -> None:
+    ksql(people, "CREATE STREAM timed (d DATE, t TIME, u TIME, at TIMESTAMP, all ARRAY<TIME>) WITH (PARTITIONS=1);")
+    ksql(
+        people,
+        "INSERT INTO timed VALUES ('2026-11-16', '10:00', '10:00:00.5', '2026-11-16T09:30:00', ARRAY['07:05:01']);",
+    )
+    _, row = people.http.post("/query-stream", json={"sql": "SELECT * FROM timed;"}).text.splitlines()
+    assert json.loads(row) == ["2026-11-16", "10:00", "10:00:00.500", "2026-11-16T09:30:00.000", ["07:05:01"]]
+
+
+def test_a_topic_is_printed(people: Running) -> None:
+    ksql(people, "CREATE STREAM printed (k INT KEY, v VARCHAR) WITH (KAFKA_TOPIC='printed', PARTITIONS=1);")
+    for n in range(4):
+        ksql(people, f"INSERT INTO printed (ROWTIME, k, v) VALUES ({n}, {n}, 'x');")
+    ksql(people, "INSERT INTO printed (ROWTIME, k) VALUES (5, NULL);")
+    text = people.http.post("/query", json={"ksql": "PRINT 'printed' FROM BEGINNING INTERVAL 2 LIMIT 3;"}).text
+    assert [line for line in text.splitlines() if line] == [
+        'rowtime: 1970/01/01 00:00:00.000 Z, key: 0, value: {"v":"x"}, partition: 0',
+        'rowtime: 1970/01/01 00:00:00.002 Z, key: 2, value: {"v":"x"}, partition: 0',
+        'rowtime: 1970/01/01 00:00:00.005 Z, key: <null>, value: {"v":null}, partition: 0',
+    ]
+    missing = people.http.post("/query-stream", json={"sql": "PRINT nothing;"})
+    assert (missing.status_code, missing.json()["error_code"]) == (400, 40001)
+
+
+def test_what_is_shown_has_ksqldbs_names(people: Running) -> None:
+    ksql(people, "CREATE TYPE place AS STRUCT<street VARCHAR>;")
+    shown = ksql(
+        people,
+        """SHOW TYPES; SHOW STREAMS EXTENDED; DESCRIBE TABLES; SHOW QUERIES EXTENDED; SHOW TOPICS EXTENDED;
+        SHOW VARIABLES; ASSERT TOPIC users; DESCRIBE FUNCTION SUBSTRING;
+        EXPLAIN SELECT name FROM users EMIT CHANGES;""",
+    ).json()
+    assert [entity["@type"] for entity in shown] == [
+        "type_list",
+        "source_descriptions",
+        "source_descriptions",
+        "queryDescriptions",
+        "kafka_topics_extended",
+        "variables",
+        "assert_topic",
+        "describe_function",
+        "queryDescription",
+    ]
+    assert shown[0]["types"]["PLACE"]["fields"][0]["name"] == "STREET"
+    assert "USERS" in [source["name"] for source in shown[2]["sourceDescriptions"]]
+    [first, *_] = shown[7]["functions"]
+    assert ([a["type"] for a in first["arguments"]], first["returnType"]) == (["VARCHAR", "INTEGER"], "VARCHAR")
+    explained = shown[8]["queryDescription"]
+    assert (explained["sources"], [field["name"] for field in explained["fields"]]) == (["USERS"], ["NAME"])
+    ksql(people, "DROP TYPE place;")
+
+
 def test_a_push_query_ends_at_its_limit(people: Running) -> None:
     people.send("pageviews", [{"userid": f"l{n}", "pageid": "/limit"} for n in range(3)])
     answer = people.http.post(

@@ -1,4 +1,4 @@
-"""`POST /query`, `POST /query-stream` and `POST /close-query`: pull and push SELECTs."""
+"""`POST /query`, `POST /query-stream` and `POST /close-query`: pull and push SELECTs, and PRINT."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ from starlette.types import Receive, Scope, Send
 
 from headrace.coordinate.definitions import substitute
 from headrace.deliver.base import Answer, FeedEvent
-from headrace.deliver.pull import pull
+from headrace.deliver.pull import answer_of, pull
 from headrace.errors import HeadraceError, NotFound
 from headrace.server.ksql.errors import error_object, ksql_error
 from headrace.server.ksql.formats import Format, Header, Lines, Objects, format_for
+from headrace.server.ksql.printing import print_topic
 from headrace.server.ksql.requests import CloseRequest, KsqlRequest, Properties, StreamRequest, from_beginning
 from headrace.server.ksql.values import row_converter
 from headrace.server.parameters import body_of
 from headrace.server.pump import Pump
 from headrace.server.query import plan_one
+from headrace.server.questions import ask_engine, is_for_engine
 from headrace.server.services import Services
+from headrace.sql.api import parse
 from headrace.sql.ask_plan import AskQuery
 from headrace.sql.expressions import ColumnRef
 from headrace.sql.plan import PullQuery, PushQuery
+from headrace.sql.statements import Print
 
 LIMIT_REACHED, COMPLETED = "Limit Reached", "Query Completed"
 
@@ -86,26 +90,45 @@ async def _answer(
 ) -> Response:
     try:
         text = substitute(sql, variables)
+        if printed := print_statement(text):
+            return print_topic(printed, from_beginning(properties), services)
         plan = await services.run(plan_one, text, services.catalog)
         if not isinstance(plan, PushQuery):
-            return await _pulled(services, plan, form)
+            return await _pulled(request, services, plan, text, form)
         events = request.app.state.push_queries.listen(plan, text, from_beginning(properties))
     except HeadraceError as error:
         return ksql_error(error, sql)
     return PushAnswer(plan, events, request.app.state.open_queries, services, form)
 
 
-async def _pulled(services: Services, plan: PullQuery | AskQuery, form: Format) -> Response:
-    server = services.project.settings.server
-    answer: Answer = await services.run_query(
-        pull, services.delivery, plan, server.query_seconds, server.query_rows, server.query_bytes
-    )
+def print_statement(sql: str) -> Print | None:
+    """Comments before it are not looked behind: clients send one statement, and nothing else."""
+    if not sql.lstrip().upper().startswith("PRINT"):
+        return None
+    statements = parse(sql)
+    return statements[0] if len(statements) == 1 and isinstance(statements[0], Print) else None
+
+
+async def _pulled(request: Request, services: Services, plan: PullQuery | AskQuery, sql: str, form: Format) -> Response:
+    answer = await _answer_of(request, services, plan, sql)
     body = [form.header(Header(f"query_{services.clock.now_ms()}", answer.columns, _keys(plan)))]
     convert = row_converter(answer.columns)
     body += [form.row(convert(row), False) for row in answer.rows]
     if any(read.version is None for read in answer.reads):
         body.append(form.final(COMPLETED))
     return Response(b"".join(body) + form.end(), media_type=form.media_type)
+
+
+async def _answer_of(request: Request, services: Services, plan: PullQuery | AskQuery, sql: str) -> Answer:
+    """By the engine if it is about too much for the server."""
+    server = services.project.settings.server
+    if isinstance(plan, AskQuery) and await is_for_engine(services, plan):
+        found = await ask_engine(services, plan, sql, server.query_rows, request.is_disconnected)
+        return await services.run(answer_of, found, 0.0)
+    answer: Answer = await services.run_query(
+        pull, services.delivery, plan, server.query_seconds, server.query_rows, server.query_bytes
+    )
+    return answer
 
 
 def _keys(plan: PullQuery | AskQuery) -> set[str]:

@@ -10,7 +10,8 @@ from starlette.responses import Response
 from headrace.coordinate.definitions import substitute
 from headrace.errors import Overloaded, UsageError
 from headrace.log.codecs.json_encode import to_json
-from headrace.server.ksql.entities import Entity, entity_of
+from headrace.server.ksql.descriptions import Entity
+from headrace.server.ksql.entities import entity_of
 from headrace.server.ksql.errors import QUERY_ENDPOINT, V1, ksql_error
 from headrace.server.ksql.requests import KsqlRequest
 from headrace.server.parameters import body_of

@@ -1,4 +1,5 @@
-"""Values as ksqlDB writes them: fields of structs under their SQL names, decimals as numbers with all their digits."""
+"""Values as ksqlDB writes them: fields of structs under their SQL names, decimals as numbers with all their digits,
+timestamps without a zone, and of a time of day no more than it says."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.types import Array, Column, DataType, Decimal, Map, Struct, display_name
+from headrace.types import Array, Column, DataType, Decimal, Map, Struct, Time, Timestamp, display_name
 
 Convert = Callable[[Any], Any]
 
@@ -30,6 +31,10 @@ def converter(type_: DataType) -> Convert | None:
     match type_:
         case Decimal():
             return lambda value: msgspec.Raw(value.encode()) if isinstance(value, str) else value
+        case Timestamp():
+            return lambda value: value.removesuffix("Z")
+        case Time():
+            return lambda value: value.removesuffix(".000").removesuffix(":00")
         case Array(element):
             inner = converter(element)
             return None if inner is None else lambda values: [_apply(inner, value) for value in values]

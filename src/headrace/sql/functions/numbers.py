@@ -112,7 +112,7 @@ FUNCTIONS = (
         "ROUND",
         _ROUNDING,
         _round,
-        "To the nearest whole number, or to a number of decimal places; negative places are tens. The middle goes up: -2.5 to -2.",
+        "To the nearest whole number, or to a number of decimal places (negative ones are tens); -2.5 to -2.",
         "ROUND(3.14159, 2)",
         type_rule=_rounded_type,
     ),

@@ -65,6 +65,21 @@ class Signature:
         text = self.text.rpartition(" -> ")[0]
         return re.sub(r"\b[A-Z]\b", lambda letter: "number" if letter[0] == "N" else "any", text)
 
+    @property
+    def parameter_texts(self) -> tuple[str, ...]:
+        """Each parameter by itself, in order, for those who list them.
+
+        >>> signature("(ARRAY<T>, (T, U) => V, VARCHAR...) -> MAP<T, V>").parameter_texts
+        ('ARRAY<T>', '(T, U) => V', 'VARCHAR')
+        """
+        inner = self.text.rpartition(" -> ")[0][1:-1].replace("...", "")
+        # A comma within brackets does not separate parameters.
+        return tuple(re.findall(r"\((?:[^()]*)\) => \w+|[A-Z]+<.*?>+(?= *,|$)|[^,\s][^,]*", inner))
+
+    @property
+    def result_text(self) -> str:
+        return self.text.rpartition(" -> ")[2]
+
     def expand(self, count: int) -> tuple[Pattern, ...] | None:
         """The parameters for `count` arguments; None if it does not take that many."""
         if not self.variadic:
