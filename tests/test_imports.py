@@ -22,7 +22,7 @@ STOREYS = (
     {"functions", "fluent"},
     {"log"},
     {"sql", "client"},
-    {"types", "errors", "config", "clock", "without_pandas"},
+    {"types", "errors", "config", "clock", "lean"},
 )
 HEIGHT = {tier: len(STOREYS) - number for number, storey in enumerate(STOREYS) for tier in storey}
 # Starting a child process by module name needs no import; these are the two doors that do.

@@ -41,7 +41,7 @@ def test_the_server_loads_none_that_it_may_not_need() -> None:
 def test_arrays_are_made_without_pandas_until_somebody_wants_a_frame() -> None:
     made, frame, known = run("""
 import sys, pyarrow as pa
-from headrace.without_pandas import without_pandas
+from headrace.lean import without_pandas
 without_pandas()
 without_pandas()
 pa.array(["a"]), pa.scalar(1)

@@ -16,13 +16,13 @@ from headrace.coordinate.describe import CONFIG, altered_topic, check_unused, de
 from headrace.coordinate.groups import describe_group, describe_groups, describe_queue, reset_offsets
 from headrace.deliver.browse import offsets_at, page_json, read_after, read_before
 from headrace.deliver.filtering import compile_where
+from headrace.lean import without_pandas
 from headrace.log.base import Log, Topic, TopicPartition
 from headrace.log.codecs.json_encode import to_json
 from headrace.log.codecs.times import moment
 from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, bury_spent, create_dead_letters
 from headrace.log.open import open_log
 from headrace.log.queues import QueueDefinition, Queues
-from headrace.without_pandas import without_pandas
 
 
 class OfflineBackend:

@@ -32,6 +32,7 @@ from headrace.collect.http.bodies import BodyBudget
 from headrace.config import Project, load_project
 from headrace.coordinate.supervisor import EXIT_HOPELESS, check_binding
 from headrace.errors import ConfigError, HeadraceError, NotFound, NotRunning, Refused
+from headrace.lean import collect_seldom, without_pandas
 from headrace.log.local.gathering_client import GatheringClient
 from headrace.log.registry.registry import Registry
 from headrace.log.registry.schemas import RegistrySchemas
@@ -42,7 +43,6 @@ from headrace.server.errors import error_response, http_exception, unexpected
 from headrace.server.http import http_server
 from headrace.server.metrics import Metrics
 from headrace.server.services import Intake, Services
-from headrace.without_pandas import without_pandas
 
 WORKERS = 4
 OWNER_S = 60.0
@@ -60,6 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, required=True)
     options = parser.parse_args(arguments)
     without_pandas()
+    collect_seldom()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
         project = load_project(options.project)
