@@ -1,15 +1,14 @@
-"""`headrace run`: declared jobs, in order, again if they fail, and what became of them."""
+"""`headrace run`: declared jobs, run by the server in processes of their own."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-import pytest
+import msgspec
+import pyarrow.parquet as pq
 
-from headrace.config import load_project
-from headrace.coordinate.jobs import Job, JobRun, due_jobs, load_jobs, only_runner
-from headrace.errors import ConfigError
+from headrace.server.models_jobs import JobDetail, RunJobsAnswer
 from tests.cli.conftest import Headrace
 from tests.server.running import running_server
 from tests.support import wait_for
@@ -29,6 +28,12 @@ topic = "users"
 files = ["history/*.csv"]
 
 [[job]]
+name = "archive"
+run = "export"
+topic = "users"
+to = "archive"
+
+[[job]]
 name = "never"
 run = "repair"
 view = "nothing"
@@ -45,59 +50,56 @@ after = ["never"]
 def test_jobs_run_in_order_and_say_what_became_of_them(tmp_path: Path, headrace: Headrace) -> None:
     project = tmp_path / "shop"
     with running_server(project) as server:
-        (project / "jobs").mkdir()
-        (project / "jobs" / "all.toml").write_text(JOBS)
         (project / "history").mkdir()
         (project / "history" / "one.csv").write_text("id,name,age\na,Ann,7\nb,Bob,8\n")
+        (project / "jobs").mkdir()
+        (project / "jobs" / "all.toml").write_text(JOBS)
         run = ("run", "--project", str(project), "--url", f"http://127.0.0.1:{server.port}")
-        done = headrace(*run, "people", "--json")
-        assert done.code == 0, done.err
-        server.services.followers.view("USERS")
-        wait_for(lambda: not server.services.followers.lag("USERS"), 20, "the view")
         said = headrace(*run, "report")
         assert said.code == 0, said.out + said.err
-        assert "people                   done     0 accepted" in said.out, "what it comes after runs too"
+        assert "people                   done        2 accepted" in said.out, "what it comes after runs too"
         [report] = (project / "reports").iterdir()
-        assert report.read_text().splitlines() == ["id,name", "a,Ann", "b,Bob"]
+        assert report.read_text().splitlines()[0] == "id,name"
+
+        first = headrace(*run, "archive")
+        assert "2 records in" in first.out, first.out + first.err
+        files = sorted((project / "archive").glob("*.parquet"))
+        assert sorted(name for file in files for name in pq.read_table(file).column("NAME").to_pylist()) == [
+            "Ann",
+            "Bob",
+        ]
+        for file in files:
+            file.unlink()
+        server.send("users", {"id": "c", "name": "Cem"})
+        assert "1 record in 1 new file" in headrace(*run, "archive").out, "it goes on, though its files are gone"
 
         failing = headrace(*run, "later")
         assert failing.code == 1
         assert "`never` failed" in failing.out
-        jobs = {job["name"]: job for job in server.http.get("/v1/jobs").json()["jobs"]}
-        assert (jobs["never"]["last"]["state"], jobs["never"]["last"]["attempts"]) == ("failed", 2)
-        assert (jobs["later"]["last"]["state"], jobs["report"]["last"]["state"]) == ("waiting", "done")
+        never = msgspec.json.decode(server.http.get("/v1/jobs/never").content, type=JobDetail)
+        assert never.last is not None
+        assert (never.last.state, never.last.attempts) == ("failed", 2)
+        assert "`nothing` does not exist" in never.last.message
+        assert "`nothing` does not exist" in never.last.log
         listed = json.loads(headrace(*run, "--list", "--json").out)
-        assert {job["name"] for job in listed["jobs"]} == {"people", "report", "never", "later"}
-        with only_runner(project / ".headrace"):
-            assert "another `headrace run` is running" in headrace(*run).err
+        states = {job["name"]: job["last"]["state"] for job in listed["jobs"]}
+        assert states == {"people": "done", "report": "done", "never": "failed", "later": "waiting", "archive": "done"}
+        assert "2" in headrace(*run, "--history", "archive").out
+        assert "job `nothing` does not exist" in headrace(*run, "nothing").err
 
 
-def test_a_job_is_due_when_its_time_has_come() -> None:
-    hourly = Job("hourly", "repair", every="1h", view="v")
-    then = Job("then", "check", after=["hourly"], view="v")
-    asked = Job("asked", "check", view="v")
-    jobs, hour = [hourly, then, asked], 3_600_000
-    ran = {"hourly": JobRun("done", 10 * hour)}
-    assert due_jobs(jobs, {}, 0) == [hourly, then], "the first time, at once"
-    assert due_jobs(jobs, ran, 10 * hour + 1) == []
-    assert due_jobs(jobs, ran, 11 * hour) == [hourly, then]
-    assert due_jobs(jobs, ran, 5 * hour) == [hourly, then], "a clock that was set back delays nothing"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('[[job]]\nname = "a"\nrun = "repair"\n', "needs `view`"),
-        ('[[job]]\nname = "a"\nrun = "dance"\n', "Invalid enum value"),
-        ('[[job]]\nname = "a"\nrun = "check"\nview = "v"\nevery = "soon"\n', "not a time between runs"),
-        ('[[job]]\nname = "a"\nrun = "check"\nview = "v"\nafter = ["b"]\n', "comes after `b`, which does not exist"),
-        ('[[job]]\nname = "a"\nrun = "check"\nview = "v"\nafter = ["a"]\n', "wait for each other"),
-        ('[[job]]\nname = "a"\nrun = "export"\nquery = "SELECT 1;"\nto = "x.xls"\n', "writes `x.xls`"),
-    ],
-)
-def test_what_is_wrong_with_a_job_is_said(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "headrace.toml").write_text("")
-    (tmp_path / "jobs").mkdir()
-    (tmp_path / "jobs" / "one.toml").write_text(text)
-    with pytest.raises(ConfigError, match=message):
-        load_jobs(load_project(tmp_path))
+def test_a_job_can_be_stopped_and_one_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with running_server(tmp_path / "shop") as server:
+        folder = tmp_path / "shop" / "jobs"
+        folder.mkdir()
+        (folder / "all.toml").write_text(
+            '[[job]]\nname = "a"\nrun = "export"\nview = "users"\nto = "a.json"\ntimeout = "1h"\n'
+        )
+        asked = server.http.post("/v1/jobs/a/run")
+        assert [run.job for run in msgspec.json.decode(asked.content, type=RunJobsAnswer).runs] == ["a"]
+        stopped = server.http.post("/v1/jobs/a/cancel")
+        assert stopped.status_code == 200, stopped.text
+        wait_for(lambda: server.http.get("/v1/jobs/a").json()["last"]["state"] == "cancelled", 30, "the end of it")
+        assert server.http.post("/v1/jobs/a/cancel").status_code == 409
+        assert server.http.post("/v1/jobs/c/run").status_code == 404
+        assert server.http.get("/v1/jobs/c").status_code == 404

@@ -10,7 +10,17 @@ import msgspec
 import pytest
 from starlette.routing import Route
 
-from headrace.server import deployments, groups, models, models_deploy, models_log, models_trust, registry_models
+from headrace.server import (
+    deployments,
+    groups,
+    jobs,
+    models,
+    models_deploy,
+    models_jobs,
+    models_log,
+    models_trust,
+    registry_models,
+)
 from headrace.server.app import API, ENDPOINTS
 from headrace.server.endpoint import routes_of
 from tests.server.running import Running
@@ -101,7 +111,8 @@ ANSWERS: list[tuple[str, str, Any, int, Any]] = [
     ("POST", "/v1/views/users/check", None, 200, models_trust.CheckAnswer),
     ("GET", "/v1/views/users/check/history", None, 200, models_trust.CareHistory),
     ("GET", "/v1/checks", None, 200, models_trust.ChecksAnswer),
-    ("GET", "/v1/jobs", None, 200, models_trust.Jobs),
+    ("GET", "/v1/jobs", None, 200, models_jobs.Jobs),
+    ("POST", "/v1/jobs", {}, 200, models_jobs.RunJobsAnswer),
     ("GET", "/v1/overview", None, 200, models.Overview),
     ("GET", "/v1/overview/history", None, 200, models.RatesHistory),
     ("POST", "/v1/plan", {}, 200, models_deploy.PlanAnswer),
@@ -159,6 +170,7 @@ def test_answers_are_as_described(server: Running, document: dict[str, Any]) -> 
 ELSEWHERE = (
     {("POST", "/v1/requests/{topic}"), ("DELETE", "/v1/topics/{topic}/records"), ("POST", "/v1/views/{view}/rollback")}
     | {("POST", "/v1/views/{view}/repair")}  # tests/views/test_repair.py
+    | {(endpoint.method, endpoint.path) for endpoint in jobs.ENDPOINTS if "{job}" in endpoint.path}  # test_jobs.py
     | {(endpoint.method, endpoint.path) for endpoint in groups.ENDPOINTS if "{group}" in endpoint.path}
     | {(endpoint.method, endpoint.path) for endpoint in deployments.ENDPOINTS if "{deployment}" in endpoint.path}
 )

@@ -1,42 +1,53 @@
-"""Declared batch jobs of a project, `jobs/*.toml`: what they are, in which order they run, and what became of them.
+"""Declared batch jobs of a project, `jobs/*.toml`: what they are, and in which order they run.
 
-Every job can be run again without harm, so a job that was killed is simply run again. What became of each stands in
-`jobs.json` in the data folder.
+Every job can be run again without harm, so a job that was killed is simply run again. When they run is
+`coordinate.job_schedule`, what became of them `coordinate.job_history`, and who runs them `coordinate.job_runner`.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from headrace.config import Project
-from headrace.errors import ConfigError, Conflict
+from headrace.coordinate.job_schedule import Schedule, parse_schedule, seconds_of
+from headrace.errors import ConfigError
 
-RECORD, LOCK = "jobs.json", "jobs.lock"
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_NEEDS = {"import": ("topic", "files"), "repair": ("view",), "check": ("view",), "export": ("query", "to")}
+Kind = Literal["import", "repair", "check", "export"]
+
+NEEDS: dict[Kind, tuple[tuple[str, ...], ...]] = {
+    "import": (("topic",), ("files",)),
+    "repair": (("view",),),
+    "check": (("view",),),
+    "export": (("query", "view", "topic"), ("to",)),
+}
+"""Of each kind of job the fields it needs; of several in one place exactly one. `cli.job_work` does the work."""
 
 
 class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One table `[[job]]`."""
 
     name: str
-    run: Literal["import", "repair", "check", "export"]
+    run: Kind
     after: list[str] = []
     """Jobs that must have succeeded before."""
     every: str = ""
-    """How often, such as `15m`, `1h` or `1d`; empty for when it is asked to, or when one it comes after has run."""
+    """How often, such as `15m`, `1h` or `1d`."""
+    schedule: str = ""
+    """Or when, as in cron: minute, hour, day of the month, month, day of the week."""
+    zone: str = "UTC"
+    """In whose time the schedule is, such as `Europe/Berlin`."""
+    missed: Literal["run", "skip"] = "run"
+    """What becomes of times at which no server ran: made up for once, or left out."""
     retries: int = 0
     """How often it is tried again, each time after a longer pause."""
+    timeout: str = ""
+    """How long one try may take, such as `1h`; empty for as long as it takes."""
     view: str = ""
     topic: str = ""
     files: list[str] = []
@@ -44,17 +55,10 @@ class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time: str = ""
     query: str = ""
     to: str = ""
-    """The file to write, relative to the project: .csv, .json or .parquet. `{date}` and `{time}` stand for now, UTC."""
-
-
-class JobRun(msgspec.Struct, frozen=True):
-    """What became of a job the last time."""
-
-    state: Literal["running", "done", "failed", "waiting"]
-    started_ms: int
-    finished_ms: int | None = None
-    attempts: int = 0
-    message: str = ""
+    """The file to write, relative to the project: .csv, .json or .parquet; `{date}` and `{time}` stand for now, UTC. Of
+    a topic, the folder for its files."""
+    format: Literal["parquet", "csv", "json"] = "parquet"
+    """Of the files of a topic."""
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -64,7 +68,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 def load_jobs(project: Project) -> list[Job]:
     """All jobs, each after those it comes after. `ConfigError` says which file is wrong."""
     jobs: dict[str, Job] = {}
-    for file in sorted((project.folder / "jobs").glob("*.toml")):
+    for file in job_files(project):
         for job in _load(file):
             if job.name in jobs:
                 raise ConfigError(f"{file.name}: there are two jobs `{job.name}`")
@@ -81,6 +85,10 @@ def load_jobs(project: Project) -> list[Job]:
     return [jobs[name] for name in order]
 
 
+def job_files(project: Project) -> list[Path]:
+    return sorted((project.folder / "jobs").glob("*.toml"))
+
+
 def _load(file: Path) -> list[Job]:
     try:
         return msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), _File).job
@@ -89,24 +97,26 @@ def _load(file: Path) -> list[Job]:
 
 
 def _check(job: Job, file: str) -> None:
-    for name in _NEEDS[job.run]:
-        if not getattr(job, name):
-            raise ConfigError(f"{file}: job `{job.name}` needs `{name}`", hint=f"a job that runs `{job.run}` does")
-    if job.every:
-        seconds_of(job.every, f"{file}: job `{job.name}`")
-    if job.to and Path(job.to).suffix not in (".csv", ".json", ".parquet"):
-        raise ConfigError(f"{file}: job `{job.name}` writes `{job.to}`", hint="a .csv, .json or .parquet file")
+    where = f"{file}: job `{job.name}`"
+    if not job.name or len(job.name) > 100 or any(letter in job.name for letter in "/\\\0\n"):
+        raise ConfigError(f"{file}: `{job.name[:40]}` is not a name for a job", hint="up to 100 letters, none a slash")
+    for names in NEEDS[job.run]:
+        given = [name for name in names if getattr(job, name)]
+        if len(given) != 1:
+            wanted = " or ".join(f"`{name}`" for name in names)
+            raise ConfigError(f"{where} needs {wanted}", hint=f"a job that runs `{job.run}` does")
+    if job.every and job.schedule:
+        raise ConfigError(f"{where} has `every` and `schedule`", hint="one of both says when it runs")
+    if job.timeout:
+        seconds_of(job.timeout, where)
+    schedule_of(job, where)
+    if job.run == "export" and not job.topic and Path(job.to).suffix not in (".csv", ".json", ".parquet"):
+        raise ConfigError(f"{where} writes `{job.to}`", hint="a .csv, .json or .parquet file")
 
 
-def seconds_of(text: str, where: str = "every") -> int:
-    """
-    >>> seconds_of("15m")
-    900
-    """
-    found = re.fullmatch(r"([1-9]\d{0,8})([smhd])", text)
-    if found is None:
-        raise ConfigError(f"{where}: `{text}` is not a time between runs", hint="such as 30s, 15m, 1h or 1d")
-    return int(found[1]) * _UNITS[found[2]]
+def schedule_of(job: Job, where: str = "") -> Schedule | None:
+    """When it runs by itself; None if it does not."""
+    return parse_schedule(job.every, job.schedule, job.zone, where or f"job `{job.name}`")
 
 
 def wanted_jobs(jobs: Sequence[Job], names: Sequence[str]) -> list[Job]:
@@ -121,57 +131,3 @@ def wanted_jobs(jobs: Sequence[Job], names: Sequence[str]) -> list[Job]:
         if job.name in needed:
             needed |= set(job.after)
     return [job for job in jobs if job.name in needed]
-
-
-def due_jobs(jobs: Sequence[Job], runs: Mapping[str, JobRun], now_ms: int) -> list[Job]:
-    """Those whose time has come, and those that come after one of them. A clock that was set back delays nothing for
-    ever: what seems to have begun in the future is due."""
-    due: set[str] = set()
-    for job in jobs:
-        last = runs.get(job.name)
-        elapsed = None if last is None else now_ms - last.started_ms
-        timely = job.every and (elapsed is None or elapsed < 0 or elapsed >= seconds_of(job.every) * 1000)
-        if timely or (not job.every and any(name in due for name in job.after)):
-            due.add(job.name)
-    return [job for job in jobs if job.name in due]
-
-
-def job_body(job: Job, last: JobRun | None) -> dict[str, Any]:
-    """As in the HTTP API's Job object."""
-    return {
-        "name": job.name,
-        "run": job.run,
-        "every": job.every or None,
-        "after": list(job.after),
-        "last": None if last is None else msgspec.to_builtins(last),
-    }
-
-
-def read_runs(data: Path) -> dict[str, JobRun]:
-    try:
-        return msgspec.json.decode((data / RECORD).read_bytes(), type=dict[str, JobRun])
-    except (FileNotFoundError, msgspec.DecodeError):
-        return {}
-
-
-def write_runs(data: Path, runs: Mapping[str, JobRun]) -> None:
-    """As a whole: nobody ever reads half of it."""
-    data.mkdir(parents=True, exist_ok=True)
-    new = data / f"{RECORD}.new"
-    with new.open("wb") as stream:
-        stream.write(msgspec.json.encode(runs))
-        stream.flush()
-        os.fsync(stream.fileno())
-    new.replace(data / RECORD)
-
-
-@contextmanager
-def only_runner(data: Path) -> Iterator[None]:
-    """One at a time: two would do the same twice, and mix up what became of it."""
-    data.mkdir(parents=True, exist_ok=True)
-    with (data / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Conflict("another `headrace run` is running", hint="headrace run --list shows what it does") from None
-        yield

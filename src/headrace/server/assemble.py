@@ -16,6 +16,7 @@ from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog, create_internal_topics
 from headrace.coordinate.deployer import Deployer, Surroundings
 from headrace.coordinate.deployments import Deployments
+from headrace.coordinate.job_runner import JobRunner
 from headrace.coordinate.needed import needed_offsets
 from headrace.coordinate.project import apply_project
 from headrace.coordinate.reports import REPORT_FILE, ReportReader
@@ -106,6 +107,8 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         catalog.on_change(follow_views)
         care = ViewCare(log, catalog, followers.view, clock, settings.views)
         closing.callback(care.close)
+        jobs = JobRunner(project, log, clock)
+        closing.callback(jobs.close)
         deployments = Deployments(statements, log, catalog, clock)
         statements.rebuild = deployments.replace
         keep_ms = int(settings.views.keep_hours * 3_600_000)
@@ -125,6 +128,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             followers=followers,
             delivery=delivery,
             care=care,
+            jobs=jobs,
             collector=EventCollector(log, clock, settings.collect),
             auth=auth,
             metrics=Metrics(),

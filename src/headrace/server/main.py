@@ -28,6 +28,7 @@ from headrace.lean import collect_seldom, without_pandas
 from headrace.server.app import create_app
 from headrace.server.assemble import apply_pipelines, open_services
 from headrace.server.http import http_server
+from headrace.server.job_process import JobProcess
 from headrace.server.services import Services
 from headrace.server.topology import overview
 from headrace.server.trust import look_at_care
@@ -99,6 +100,7 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
     try:
         logger.info("listening on http://%s:%d", f"[{host}]" if ":" in host else host, port)
         await services.run(apply_pipelines, services)
+        await services.run(services.jobs.start, JobProcess(services.project, own_address(host, port)))
         await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
         failed = serving.done()
         await _stop(services, server, serving)
@@ -108,6 +110,16 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
         for task in (rates, remembering, sweeping):
             task.cancel()
         stopping.cancel()
+
+
+def own_address(host: str, port: int) -> str:
+    """Where our own children find us: an address for all networks is none to call.
+
+    >>> own_address("0.0.0.0", 8080), own_address("::1", 8080)
+    ('http://127.0.0.1:8080', 'http://[::1]:8080')
+    """
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
 
 async def _sweep(services: Services) -> None:

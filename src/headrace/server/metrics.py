@@ -101,6 +101,7 @@ class State(Collector):
         yield from self._topics()
         yield from self._queries()
         yield from self._views()
+        yield from self._jobs()
 
     def _topics(self) -> Iterable[Metric]:
         log = self._services.log
@@ -152,3 +153,18 @@ class State(Collector):
             checked.add_metric([name], known.rows)
             drift.add_metric([name], len(known.drift))
         yield from (lag, checked, drift)
+
+    def _jobs(self) -> Iterable[Metric]:
+        failed = GaugeMetricFamily(
+            "headrace_job_failed", "1 if a job's last run failed or waits for one.", labels=["job"]
+        )
+        succeeded = GaugeMetricFamily(
+            "headrace_job_last_success_seconds", "When a job last succeeded, since 1970.", labels=["job"]
+        )
+        for job in self._services.jobs.jobs():
+            over = [run for run in self._services.jobs.history.runs(job.name) if run.finished_ms is not None]
+            done = [run.finished_ms for run in over if run.state == "done" and run.finished_ms is not None]
+            failed.add_metric([job.name], bool(over) and over[0].state in ("failed", "waiting"))
+            if done:
+                succeeded.add_metric([job.name], done[0] / 1000)
+        yield from (failed, succeeded)

@@ -152,23 +152,3 @@ class WhyAnswer(Model, frozen=True, kw_only=True):
     left_out_total: Count
     condition: str
     expired: bool
-
-
-class JobRunModel(Model, frozen=True):
-    state: Literal["running", "done", "failed", "waiting"]
-    started_ms: int
-    finished_ms: int | None
-    attempts: Count
-    message: str
-
-
-class JobModel(Model, frozen=True):
-    name: str
-    run: str
-    every: str | None
-    after: list[str]
-    last: JobRunModel | None
-
-
-class Jobs(Model, frozen=True):
-    jobs: list[JobModel]

@@ -15,6 +15,7 @@ from headrace.config import Project
 from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.deployments import Deployments
+from headrace.coordinate.job_runner import JobRunner
 from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.status import EngineStatus
 from headrace.deliver.base import Delivery
@@ -71,6 +72,7 @@ class Services(Intake):
     delivery: Delivery
     care: ViewCare
     """Repairs views and checks that they are right."""
+    jobs: JobRunner
     rates: Rates
     dead_letters: DeadLetterIndex
     answers: BodyBudget

@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.coordinate.base import ViewDefinition, late_topic
-from headrace.coordinate.jobs import job_body, load_jobs, read_runs
 from headrace.errors import UsageError
 from headrace.server.endpoint import Endpoint, Parameter
 from headrace.server.errors import json_response
@@ -19,7 +18,6 @@ from headrace.server.models_trust import (
     CheckAnswer,
     ChecksAnswer,
     DriftModel,
-    Jobs,
     RepairAnswer,
     RepairRequest,
     Revisions,
@@ -136,23 +134,7 @@ def look_at_care(services: Services) -> dict[str, Cared]:
     return found
 
 
-async def list_jobs(request: Request, services: Services) -> Response:
-    return json_response(await services.run(_jobs, services))
-
-
-def _jobs(services: Services) -> dict[str, Any]:
-    runs = read_runs(services.project.data)
-    return {"jobs": [job_body(job, runs.get(job.name)) for job in load_jobs(services.project)]}
-
-
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/v1/jobs",
-        handler=list_jobs,
-        summary="The project's batch jobs and what became of them the last time",
-        answers={200: Jobs},
-    ),
     Endpoint(
         method="GET",
         path="/v1/views/{view}/revisions",

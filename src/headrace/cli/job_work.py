@@ -1,0 +1,118 @@
+"""The work of one job, in the process that the server starts for it: `server.job_process` says how they talk.
+
+It is a client like any other: what a job does can be done by hand, with the commands of the same names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from headrace.cli.api import Api
+from headrace.cli.backend import ServerBackend
+from headrace.cli.export_files import export_query, export_topic
+from headrace.cli.import_files import bring_in
+from headrace.cli.options import project_key
+from headrace.config import Project, load_project
+from headrace.coordinate.jobs import Job
+from headrace.errors import HeadraceError
+from headrace.types import quote_name
+
+PR_SET_PDEATHSIG = 1
+PARENT = "HEADRACE_JOB_PARENT"
+PATIENCE_S = 24 * 3600.0
+"""A repair of years takes as long as it takes; a job's `timeout` says otherwise."""
+CHECKED_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    project: Project
+    api: Api
+    say: Callable[[str], None]
+    """How far it is."""
+
+
+def import_files(work: Workplace, job: Job) -> str:
+    patterns = [str(work.project.folder / pattern) for pattern in job.files]
+    backend = ServerBackend(work.api)
+    body = bring_in(backend, work.project.data, job.topic, patterns, "auto", job.time or None, again=False, quiet=True)
+    if body["rejected"]:
+        print(f"rejected rows are dead letters:  headrace dlq list {job.topic}", file=sys.stderr)
+    return f"{body['accepted']:,} accepted, {body['duplicates']:,} were there already, {body['rejected']:,} rejected"
+
+
+def repair(work: Workplace, job: Job) -> str:
+    done = work.api.post(f"{_view(job)}/repair", {})
+    missing = f"; records of {', '.join(done['missing'])} are gone" if done["missing"] else ""
+    return f"{done['revised']:,} rows revised, {done['late']:,} late records{missing}"
+
+
+def check(work: Workplace, job: Job) -> str:
+    body = work.api.post(f"{_view(job)}/check", rows=CHECKED_ROWS)
+    if body["drifted"]:
+        raise HeadraceError(f"{body['drifted']} rows of `{job.view}` are not what the log says")
+    return f"{body['rows']:,} rows checked so far, all as the log says"
+
+
+def export(work: Workplace, job: Job) -> str:
+    if job.topic:
+        return export_topic(work.project, job.topic, work.project.folder / job.to, job.format, work.say)
+    sql = job.query or f"SELECT * FROM {quote_name(job.view.upper())};"
+    return export_query(work.api, sql, work.project.folder, job.to)
+
+
+def _view(job: Job) -> str:
+    return f"/v1/views/{quote(job.view, safe='')}"
+
+
+WORK: dict[str, Callable[[Workplace, Job], str]] = {
+    "import": import_files,
+    "repair": repair,
+    "check": check,
+    "export": export,
+}
+"""By the kinds of `coordinate.jobs`."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="headrace.cli.job_work", description="The work of one job.")
+    parser.add_argument("--project", type=Path, required=True)
+    parser.add_argument("--url", required=True)
+    options = parser.parse_args()
+    _die_with_parent()
+    job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
+    try:
+        project = load_project(options.project)
+        with Api(options.url, project_key(project), timeout=PATIENCE_S) as api:
+            _tell(done=WORK[job.run](Workplace(project, api, lambda text: _tell(progress=text)), job))
+    except (HeadraceError, OSError) as error:
+        print(error, file=sys.stderr)
+        _tell(failed=error.message if isinstance(error, HeadraceError) else str(error))
+        return 1
+    return 0
+
+
+def _tell(**said: str) -> None:
+    print(json.dumps(said), flush=True)
+
+
+def _die_with_parent() -> None:
+    """A server that is killed takes its jobs along: the next one runs them again, and never beside the old ones."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.environ.get(PARENT) not in (None, str(os.getppid())):
+        sys.exit("the server is gone")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
