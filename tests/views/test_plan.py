@@ -157,6 +157,35 @@ def test_records_that_are_gone_are_missed_aloud() -> None:
     assert replace(plan, figures=Figures()).seconds(1_000) is None
 
 
+def test_a_join_of_what_is_rebuilt_with_what_is_not_says_what_that_means() -> None:
+    users = "CREATE TABLE users (userid VARCHAR PRIMARY KEY, name VARCHAR) WITH (KAFKA_TOPIC='users', PARTITIONS=1);"
+    named = "CREATE STREAM named AS SELECT home.userid, page, name FROM home JOIN users ON home.userid = users.userid;"
+    plan = planned(running(CLICKS, HOME, users, named), CLICKS, HOME.replace("'/home'", "'/'"), users, named)
+    assert verdicts(plan) == {"HOME": "rebuilds", "NAMED": "rebuilds"}
+    [note] = plan.pending[1].warnings
+    assert note == "it joins what is rebuilt with it: rows of the past meet the others as they are now"
+    # Changed itself, it reads both as they came.
+    other = planned(
+        running(CLICKS, HOME, users, named), CLICKS, HOME, users, named.replace("name FROM", "UCASE(name) AS name FROM")
+    )
+    assert (verdicts(other), other.pending[0].warnings) == ({"NAMED": "rebuilds"}, ())
+
+
+def test_every_refusal_says_what_to_do_instead() -> None:
+    mistakes = [
+        (CLICKS, HOME.replace("page =", "pge ="), BY_USER, TOP, BY_PAGE),
+        (CLICKS, HOME.replace("clicks", "klicks"), BY_USER, TOP, BY_PAGE),
+        (CLICKS.replace("ms INT", "ms BIGINT"), HOME, BY_USER, TOP, BY_PAGE),
+        (CLICKS, HOME, BY_USER, TOP, BY_PAGE.replace("GROUP BY page", "")),
+        (CLICKS, HOME, TOP, BY_PAGE),
+        (CLICKS, HOME, BY_USER, TOP, "CREATE TABLE by_page (page VARCHAR PRIMARY KEY) WITH (KAFKA_TOPIC='x');"),
+    ]
+    for texts in mistakes:
+        refused = planned(running(*ALL), *texts).refused
+        assert refused
+        assert all(change.reason and change.hint for change in refused), refused
+
+
 def test_a_table_cannot_become_a_stream() -> None:
     other = "CREATE STREAM by_page AS SELECT userid, page FROM clicks;"
     plan = planned(running(*ALL), CLICKS, HOME, BY_USER, TOP, other)
