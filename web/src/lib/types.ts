@@ -172,6 +172,12 @@ export interface Why {
   looked_at: number;
   missing: string[];
   took_ms: number;
+  left_out: MadeOf[];
+  left_out_total: number;
+  /** What WHERE and HAVING say. */
+  condition: string;
+  /** The view's retention or ROW_TTL_MS has let it go. */
+  expired: boolean;
   revision: { old: Record<string, Value> | null; late: number; time_ms: number } | null;
 }
 
@@ -357,6 +363,31 @@ export interface Schema {
   id: number;
   schema: string;
   schemaType?: string;
+}
+
+export interface JobRun {
+  number: number;
+  state: "queued" | "running" | "done" | "failed" | "waiting" | "cancelled" | "interrupted";
+  why: "schedule" | "after" | "asked" | "again";
+  started_ms: number;
+  finished_ms: number | null;
+  attempts: number;
+  message: string;
+  log: string;
+}
+
+export interface Job {
+  name: string;
+  run: string;
+  about: string;
+  every: string | null;
+  schedule: string | null;
+  zone: string;
+  missed: "run" | "skip";
+  after: string[];
+  retries: number;
+  next_ms: number | null;
+  last: JobRun | null;
 }
 
 export interface Version {
