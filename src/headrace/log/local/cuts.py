@@ -31,6 +31,8 @@ def cut_positions(whole: Appended, partitions: Partitions, cuts: Sequence[int]) 
         ends = stored if rows is None else np.searchsorted(rows, stored)
         for send in np.flatnonzero(np.diff(ends)).tolist():
             found[send].append((number, first + int(ends[send]), first + int(ends[send + 1]) - 1))
+    if not whole.duplicates:
+        return [Appended(tuple(positions)) for positions in found]
     return [
         Appended(tuple(found[send]), tuple((duplicates[before[send] : before[send + 1]] - edges[send]).tolist()))
         for send in range(len(cuts))
