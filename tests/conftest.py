@@ -1,9 +1,11 @@
-"""One Spark session for every test that needs one: starting it takes longer than most of them."""
+"""What all tests share: one Spark session for those that need one (starting it takes longer than most of them), and no
+deadlines for examples, because whichever comes first may have to load a library on a busy machine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 from pyspark.sql import SparkSession
 
@@ -12,6 +14,9 @@ from headrace.process.jvm import spark_session
 from tests.kafka import kafka
 
 __all__ = ["kafka", "spark"]
+
+hypothesis.settings.register_profile("headrace", deadline=None)
+hypothesis.settings.load_profile("headrace")
 
 
 @pytest.fixture(scope="session")
