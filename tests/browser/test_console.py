@@ -19,7 +19,7 @@ from tests.browser.conftest import Server
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-ROOMS = ["#/", "#/collect", "#/log", "#/queries", "#/views", "#/deliver", "#/sql"]
+ROOMS = ["#/", "#/collect", "#/log", "#/queries", "#/views", "#/deliver", "#/jobs", "#/sql"]
 # From an event to a changed table there is a micro-batch; the machine may be busy with other tests.
 COUNTED_MS = 60_000
 

@@ -240,3 +240,5 @@ def test_one_event_switches_all_and_back() -> None:
     assert back.sources["A"].topic == "A"
     assert "B" not in back.sources
     assert back.versions["B"][2].state == "retired"
+    assert back.versions["A"][1].served == ((0, 7), (9, 0)), "from when is not known the first time"
+    assert back.versions["A"][2].served == ((7, 9),)

@@ -73,13 +73,13 @@ describe("the difference", () => {
 
 describe("versions", () => {
   const version = (number: number, state: Version["state"], more: Partial<Version> = {}): Version => ({
-    version: number, state, topic: "", query_id: `q${number}`, deployment: 0, since_ms: 0, served_ms: 0, kept_until_ms: null, rows: 4, lag: null, statement: "", ...more,
+    version: number, state, topic: "", query_id: `q${number}`, deployment: 0, since_ms: 0, served: [], kept_until_ms: null, rows: 4, lag: null, statement: "", ...more,
   });
 
   it("lie on a common line of time, newest first; what nobody dated begins where the line does", () => {
     const now = 1_000_000;
-    const old = version(1, "retired", { since_ms: 800_000, kept_until_ms: now + 3_600_000 });
-    const serving = version(2, "serving", { since_ms: 800_000, served_ms: 800_000, deployment: 3 });
+    const old = version(1, "retired", { since_ms: 800_000, served: [[0, 800_000]], kept_until_ms: now + 3_600_000 });
+    const serving = version(2, "serving", { since_ms: 800_000, served: [[800_000, 0]], deployment: 3 });
     const drawn = lanes([old, serving], [{ ...deployment, started_ms: 700_000, stage: "switched" }], now);
     expect(drawn.lanes.map((lane) => lane.version.version)).toEqual([2, 1]);
     expect(drawn.start).toBeCloseTo(now - 300_000 * 1.15);
@@ -87,6 +87,11 @@ describe("versions", () => {
     expect([built!.kind, served!.kind, served!.to]).toEqual(["building", "serving", 100]);
     expect(built!.to).toBeCloseTo(served!.from);
     expect(drawn.lanes[1]!.segments[0]).toMatchObject({ kind: "serving", from: 0, to: served!.from });
+  });
+
+  it("that served twice show both times, and what was between", () => {
+    const back = version(1, "serving", { since_ms: 900_000, served: [[0, 800_000], [900_000, 0]] });
+    expect(lanes([back], [], 1_000_000).lanes[0]!.segments.map((one) => one.kind)).toEqual(["serving", "kept", "serving"]);
   });
 
   it("say what they are doing", () => {

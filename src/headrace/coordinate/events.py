@@ -240,7 +240,9 @@ def _version_to_json(version: Version) -> dict[str, Any]:
 
 
 def _version_from_json(body: dict[str, Any]) -> Version:
-    return Version(**body | {"source": source_from_json(body["source"])})
+    served = tuple((begun, ended) for begun, ended in body.get("served", ()))
+    known = {name: value for name, value in body.items() if name in _VERSION_FIELDS}
+    return Version(**known | {"source": source_from_json(body["source"]), "served": served})
 
 
 _VERSION_FIELDS = [field.name for field in fields(Version)]

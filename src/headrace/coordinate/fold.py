@@ -188,7 +188,7 @@ def _switched(state: CatalogState, name: str, number: int, time_ms: int) -> Cata
     before = state.versions.get(name, {}).get(state.serving.get(name, NONE))
     after = state.versions.get(name, {}).get(number)
     if before is not None and before.number != number:
-        state = _with_version(state, replace(before, state="retired", since_ms=time_ms))
+        state = _with_version(state, before.retires(time_ms))
     if after is None:
         return replace(
             state,
@@ -196,7 +196,7 @@ def _switched(state: CatalogState, name: str, number: int, time_ms: int) -> Cata
             views=_without(state.views, name),
             serving=_without(state.serving, name),
         )
-    state = _with_version(state, replace(after, state="serving", since_ms=time_ms, served_ms=time_ms))
+    state = _with_version(state, after.begins_to_serve(time_ms))
     source = after.source
     views = _without(state.views, name)
     if source.kind == "table":

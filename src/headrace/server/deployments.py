@@ -270,7 +270,7 @@ def _version_model(version: Version, services: Services) -> VersionModel:
         query_id=version.source.query,
         deployment=version.deployment,
         since_ms=version.since_ms,
-        served_ms=version.served_ms,
+        served=list(version.served),
         kept_until_ms=version.since_ms + keep_ms if version.state == "retired" else None,
         rows=rows,
         lag=lag,

@@ -147,8 +147,8 @@ class VersionModel(Model, frozen=True):
     deployment: Count
     since_ms: Count
     """When it came into its state; 0 if nobody wrote that down."""
-    served_ms: Count
-    """When it last began to serve; 0 if it never did, or nobody wrote that down."""
+    served: list[tuple[Count, Count]]
+    """From when to when it served; 0 if nobody wrote that down, or it has not ended yet."""
     kept_until_ms: Count | None
     rows: Count | None
     lag: Count | None

@@ -7,7 +7,7 @@ query, checkpoint, topic and, if it is a table, its own rows. All of it is folde
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import msgspec
@@ -20,6 +20,9 @@ Strategy = Literal["kappa", "lambda"]
 
 RUNNING: tuple[Stage, ...] = ("building", "comparing", "waiting", "switching")
 """A deployment in one of these is not over."""
+
+MOST_SERVED = 20
+"""Somebody who switches back and forth all day must not make the catalog grow."""
 
 NONE = 0
 """The number of no version: what a name is switched from when it is new, and to when it is dropped."""
@@ -37,8 +40,15 @@ class Version:
     """The one that made it; 0 for a statement."""
     since_ms: int = 0
     """When it came into its state, as far as that is known."""
-    served_ms: int = 0
-    """When it last began to serve, as far as that is known."""
+    served: tuple[tuple[int, int], ...] = ()
+    """From when to when it served, as far as that is known: 0 if it is not, or has not ended yet."""
+
+    def begins_to_serve(self, time_ms: int) -> Version:
+        return replace(self, state="serving", since_ms=time_ms, served=(*self.served[-MOST_SERVED:], (time_ms, 0)))
+
+    def retires(self, time_ms: int) -> Version:
+        *before, (begun, _) = self.served or ((0, 0),)
+        return replace(self, state="retired", since_ms=time_ms, served=(*before, (begun, time_ms)))
 
 
 class Item(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -397,7 +397,8 @@ export interface Version {
   query_id: string | null;
   deployment: number;
   since_ms: number;
-  served_ms: number;
+  /** From when to when it served; 0 if that is not known, or has not ended. */
+  served: [number, number][];
   kept_until_ms: number | null;
   rows: number | null;
   lag: number | null;

@@ -17,20 +17,26 @@ export interface Lane {
   segments: Segment[];
 }
 
-/** What of a version's past lies where, in milliseconds; what nobody wrote down is null. */
-function past(version: Version, deployment: Deployment | undefined, now: number): { kind: Segment["kind"]; from: number | null; to: number }[] {
+interface Part {
+  kind: Segment["kind"];
+  /** In milliseconds; what nobody wrote down is null. */
+  from: number | null;
+  to: number;
+}
+
+/** What of a version's past lies where: built, then served and kept in turns. */
+function past(version: Version, deployment: Deployment | undefined, now: number): Part[] {
   const begun = deployment?.started_ms ?? null;
-  const served = version.served_ms || null;
-  switch (version.state) {
-    case "serving":
-      return [...(begun !== null && served !== null ? [{ kind: "building" as const, from: begun, to: served }] : []), { kind: "serving", from: served, to: now }];
-    case "retired":
-      return [{ kind: "serving", from: served, to: version.since_ms }, { kind: "kept", from: version.since_ms, to: now }];
-    case "failed":
-      return [{ kind: "failed", from: begun, to: version.since_ms || now }];
-    default:
-      return [{ kind: "building", from: begun, to: now }];
-  }
+  if (version.state === "failed") return [{ kind: "failed", from: begun, to: version.since_ms || now }];
+  if (version.state === "building" || version.state === "caught up") return [{ kind: "building", from: begun, to: now }];
+  const periods = version.served.length > 0 ? version.served : [[0, 0] as [number, number]];
+  const parts: Part[] = [];
+  if (begun !== null && periods[0]![0] > 0) parts.push({ kind: "building", from: begun, to: periods[0]![0] });
+  periods.forEach(([from, to], at) => {
+    parts.push({ kind: "serving", from: from || null, to: to || now });
+    if (to) parts.push({ kind: "kept", from: to, to: periods[at + 1]?.[0] ?? now });
+  });
+  return parts;
 }
 
 /** Newest first. The line begins a little before the first moment that is known. */
