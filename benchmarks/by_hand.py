@@ -64,7 +64,7 @@ def hopping(topics: Topics) -> DataFrame:
 
 def session(topics: Topics) -> DataFrame:
     timed = topics.views().withWatermark("time", "10 seconds")
-    grouped = timed.groupBy("USERID", F.session_window("time", "5 seconds"))
+    grouped = timed.groupBy("USERID", F.session_window("time", "20 seconds"))
     return grouped.agg(F.count("*"), F.sum("DURATION"))
 
 
