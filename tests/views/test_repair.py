@@ -19,6 +19,8 @@ CREATE STREAM sales (shop VARCHAR KEY, amount INTEGER, sold BIGINT)
   WITH (KAFKA_TOPIC='sales', TIMESTAMP='sold', PARTITIONS=2);
 CREATE TABLE per_minute AS SELECT shop, COUNT(*) AS n, SUM(amount) AS total
   FROM sales WINDOW TUMBLING (SIZE 1 MINUTE, GRACE PERIOD 10 SECONDS) GROUP BY shop;
+CREATE TABLE shortly AS SELECT shop, COUNT(*) AS n
+  FROM sales WINDOW TUMBLING (SIZE 1 MINUTE, RETENTION 2 MINUTES, GRACE PERIOD 10 SECONDS) GROUP BY shop;
 CREATE TABLE visits AS SELECT shop, COUNT(*) AS n, COLLECT_LIST(amount) AS amounts
   FROM sales WINDOW SESSION (20 SECONDS, GRACE PERIOD 10 SECONDS) GROUP BY shop;
 CREATE TABLE by_shop AS SELECT shop, COUNT(*) AS n FROM sales GROUP BY shop;
@@ -72,6 +74,13 @@ def test_late_records_are_counted_by_a_repair_and_it_is_said(
         }
         revised = rows(project, "per_minute", windowstart=0)
         assert sorted(revised) == [["a", 0, MINUTE, 2, 9], ["b", 0, MINUTE, 1, 2], ["c", 0, MINUTE, 1, 16]]
+        # A window that its view no longer keeps is neither missed nor put right.
+        assert rows(project, "shortly") == [["a", 5 * MINUTE, 6 * MINUTE, 1]]
+        assert repair(project, "shortly")["revised"] == 0
+        expired = project.why("shortly", shop="a", window=0)
+        assert (expired["row"], expired["recomputed"], expired["expired"]) == (None, {"n": 1}, True)
+        assert expired["verdict"] == "equal"
+
         assert repair(project, "per_minute")["late"] == 0, "again is nothing"
 
         why = project.why("per_minute", shop="a", window=0)

@@ -52,6 +52,15 @@ def expiry_of(source: Source) -> Expiry | None:
     return Expiry("WINDOWEND" if source.window.kind == "session" else "WINDOWSTART", source.window.retention_ms)
 
 
+def has_expired(source: Source, horizon: int | None, time_ms: int, window: tuple[int, int] | None) -> bool:
+    """Whether a view whose rows end at `horizon` has let go of a row, as it was told to."""
+    expiry = expiry_of(source)
+    if expiry is None or horizon is None:
+        return False
+    known = {"ROWTIME": time_ms} | dict(zip(("WINDOWSTART", "WINDOWEND"), window or (), strict=False))
+    return known[expiry.column] <= horizon
+
+
 def newest_time(batch: pa.RecordBatch, before: int) -> int:
     found = pc.max(batch.column(TIME).cast(pa.int64())).as_py()
     return before if found is None else max(before, int(found))

@@ -27,6 +27,7 @@ from headrace.sql.plan import scanned
 from headrace.sql.source import Window
 from headrace.store.base import ViewStore
 from headrace.store.decode import to_arrow
+from headrace.store.expiry import has_expired
 from headrace.store.revisions import REVISIONS_SPEC, Revision, Revisions, append_revisions, row_text
 from headrace.types import BOOLEAN, BigInt, Timestamp, display_name
 from headrace.views.compare import differences
@@ -126,6 +127,8 @@ class _Repair:
     found: Repaired
 
     def run(self, bounds: Bounds, entries: list[LateEntry], dry_run: bool) -> None:
+        if self.window.kind != "session" and self._has_expired(bounds):
+            return
         places = places_of(entries)
         by_place = late_keys(self.log, self.subject, places)
         pending = [entry for entry in entries if self._is_pending(bounds, entry, by_place)]
@@ -146,6 +149,10 @@ class _Repair:
             changes = self._closed(changes, bounds, session)
         if changes:
             self._write(changes, entries, by_place, dry_run)
+
+    def _has_expired(self, bounds: Bounds) -> bool:
+        """A row that the view would let go of at once is not put right."""
+        return has_expired(self.subject.source, self.store.horizon(), bounds[1], bounds)
 
     def _is_pending(self, bounds: Bounds, entry: LateEntry, by_place: dict[Place, set[Key]]) -> bool:
         """Whether no repair has counted it yet."""
@@ -203,7 +210,7 @@ class _Repair:
         for row in rows:
             assert row.window is not None
             late = any(one.offset in places.get((one.topic, one.partition), ()) for one in row.origins)
-            if not late:
+            if not late or self._has_expired(row.window):
                 continue
             if row.window[1] + self.window.size_ms + self.window.grace_ms >= stream_time:
                 self.found.waiting += 1

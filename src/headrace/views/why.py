@@ -18,7 +18,7 @@ from headrace.sql.plan import Filter, scanned
 from headrace.sql.printer import print_expression
 from headrace.sql.source import Source
 from headrace.store.base import Position, ViewStore
-from headrace.store.expiry import expiry_of
+from headrace.store.expiry import has_expired
 from headrace.store.revisions import Revision, Revisions
 from headrace.types import BIGINT, BOOLEAN, display_name
 from headrace.views.aggregates import windows_of
@@ -30,7 +30,7 @@ from headrace.views.ledger import LateEntry
 from headrace.views.origins import Below, trace_down
 from headrace.views.reading import Reader
 from headrace.views.subject import Subject, SubjectOf, row_predicate, served_rows
-from headrace.views.traced import Bounds, Origin, Traced
+from headrace.views.traced import Bounds, Origin
 
 Order = Literal["newest", "oldest", "largest"]
 
@@ -115,7 +115,9 @@ def why(
     evaluation = Evaluation(reader, left_out=[])
     found = answer(evaluation, Question(subject.query, asked, window))
     again = found[-1] if found else None
-    expired = row is None and again is not None and _is_expired(subject, store, again)
+    expired = (
+        row is None and again is not None and has_expired(subject.source, store.horizon(), again.time, again.window)
+    )
     counted = revision.ledger if revision is not None else 0
     late = [entry for entry in late_records(log, subject, asked, window) if entry.place >= counted]
     ordered = _ordered(subject, again.origins if again else (), page.order)
@@ -146,15 +148,6 @@ def why(
         _condition(subject),
         expired,
     )
-
-
-def _is_expired(subject: Subject, store: ViewStore, row: Traced) -> bool:
-    """Whether the view has let go of it, as it was told to."""
-    expiry, horizon = expiry_of(subject.source), store.horizon()
-    if expiry is None or horizon is None:
-        return False
-    bounds = {"ROWTIME": row.time} | dict(zip(("WINDOWSTART", "WINDOWEND"), row.window or (), strict=False))
-    return bounds[expiry.column] <= horizon
 
 
 def _left_out(evaluation: Evaluation, counted: Iterable[Origin]) -> list[Origin]:
