@@ -42,6 +42,8 @@ conformance: setup-tests ## KSQL cases: CASES=path.jsonl [REPORT=out.jsonl] [FIL
 chaos: setup-tests ## hundreds of kill -9 under load, then every fault of the log; ROUNDS=300 SCALE=1
 	@$(VENV)/python -m tests.chaos.crash --rounds $(or $(ROUNDS),300)
 	@$(VENV)/python -m tests.chaos.deploy
+	@$(VENV)/python -m tests.chaos.deploy --spark
+	@$(VENV)/python -m tests.chaos.change --points --rounds $(or $(CHANGES),100)
 	@$(VENV)/python -m tests.chaos.switch --rounds $(or $(SWITCHES),10)
 	@$(VENV)/python -m tests.chaos.operators --rounds $(or $(OPERATOR_ROUNDS),30)
 	@$(VENV)/python -m tests.chaos.producers --kills $(or $(KILLS),200)

@@ -1,0 +1,70 @@
+"""An engine in this process for a project whose server is another one, and may be killed: as `coordinate.engine`, with
+a Spark session that is there already, since starting one takes longer than most stories."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from headrace.clock import SystemClock
+from headrace.config import SparkSettings, load_project
+from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.reconcile import Reconciler
+from headrace.coordinate.status import ENGINE_STATUS, EngineReport
+from headrace.errors import HeadraceError
+from headrace.log.local.open import LocalClient
+from headrace.process.runner import SparkQueryRunner
+
+LOOK_S = 0.05
+
+logger = logging.getLogger("headrace.chaos")
+
+
+@contextmanager
+def engine_beside(folder: Path, spark: SparkSession) -> Iterator[None]:
+    stop = threading.Event()
+    thread = threading.Thread(target=_work, args=(folder, spark, stop), name="engine-beside")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(60)
+
+
+def _work(folder: Path, spark: SparkSession, stop: threading.Event) -> None:
+    project, clock = load_project(folder), SystemClock()
+    client = _connected(project.log_folder, stop)
+    if client is None:
+        return
+    runner = SparkQueryRunner(spark, project.log_folder, SparkSettings(shuffle_partitions=1), clock, client)
+    try:
+        catalog = Catalog(client)
+        reconciler = Reconciler(catalog, runner, project.checkpoints_folder, clock)
+        reconciler.reconcile()
+        while not stop.wait(LOOK_S):
+            if catalog.refresh():
+                reconciler.reconcile()
+            try:
+                report = EngineReport("running", 1, reconciler.statuses())
+                client.call(ENGINE_STATUS, msgspec.to_builtins(report))
+            except (HeadraceError, OSError) as error:
+                logger.debug("not reported: %s", error)
+    finally:
+        runner.close()
+        client.close()
+
+
+def _connected(folder: Path, stop: threading.Event) -> LocalClient | None:
+    while not stop.wait(LOOK_S):
+        try:
+            return LocalClient(folder)
+        except (HeadraceError, OSError):
+            continue
+    return None
