@@ -102,6 +102,42 @@ def test_joins_by_any_condition(shop: Serving) -> None:
     assert shop.rows(sql + " AND a.age IS NOT NULL ORDER BY 1;") == [["Bob"], ["Cid"]]
 
 
+def test_what_is_in_a_subquery(shop: Serving) -> None:
+    titled = "SELECT id FROM regions WHERE title LIKE '%th'"
+    assert shop.rows(f"SELECT name FROM users WHERE region IN ({titled}) ORDER BY name;") == [["Ada"], ["Bob"]]
+    # A null is in nothing, so it is among those that are not.
+    sql = f"SELECT name FROM users WHERE region NOT IN ({titled}) AND name <> 'Eve' ORDER BY name;"
+    assert shop.rows(sql) == [["Cid"], ["Dee"]]
+    # A value that is there twice does not make a row come twice, and the rows of a stream keep their order.
+    assert shop.rows("SELECT id FROM users WHERE id IN (SELECT userid FROM clicks) ORDER BY id;") == [["u1"], ["u2"]]
+    both = "userid IN (SELECT id FROM users WHERE age < 40) AND page IN (SELECT page FROM clicks WHERE userid = 'u9')"
+    assert shop.rows(f"SELECT ms FROM clicks WHERE {both};") == [[0], [40]]
+    windowed = (
+        "SELECT page, COUNT(*) AS n FROM clicks WINDOW TUMBLING (SIZE 1 MINUTE) WHERE userid IN (SELECT id FROM users)"
+    )
+    assert sorted(shop.rows(windowed + " GROUP BY page;")) == [["/a", 3], ["/b", 1]]
+    assert shop.rows("SELECT * FROM users WHERE age IN (SELECT MAX(age) FROM users);") == [["u3", "Cid", "s", 50]]
+    nested = "SELECT id FROM regions WHERE id IN (SELECT region FROM users WHERE age IN (SELECT ms FROM clicks))"
+    assert shop.rows(f"SELECT name FROM users WHERE region IN ({nested}) ORDER BY 1;") == [["Ada"], ["Bob"]]
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT id FROM users WHERE id IN (SELECT id, name FROM users);", "the subquery of IN has one column, not 2"),
+        ("SELECT id FROM users WHERE id IN (SELECT id FROM regions) OR age > 3;", "IN (SELECT …) cannot stand here"),
+        ("SELECT id IN (SELECT id FROM regions) FROM users;", "IN (SELECT …) cannot stand here"),
+        ("SELECT id FROM users WHERE id IN (SELECT id FROM regions) EMIT CHANGES;", "IN (SELECT …) cannot stand here"),
+        ("SELECT id FROM users WHERE age IN (SELECT id FROM regions);", "cannot compare BIGINT with VARCHAR by `=`"),
+        ("SELECT id FROM users WHERE id IN (SELECT id FROM users EMIT CHANGES);", "a subquery has no EMIT"),
+    ],
+)
+def test_subqueries_of_in_that_cannot_be(shop: Serving, sql: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        shop.rows(sql)
+    assert caught.value.message == message
+
+
 def test_a_stream_with_a_table(shop: Serving) -> None:
     sql = "SELECT c.page, u.name, COUNT(*) AS n FROM clicks c LEFT JOIN users u ON c.userid = u.id"
     assert shop.rows(sql + " GROUP BY c.page, u.name ORDER BY c.page, u.name;") == [

@@ -28,6 +28,13 @@ def test_statements(statement: Statement) -> None:
     assert parsed == statement
 
 
+def test_a_subquery() -> None:
+    text = "SELECT A FROM S WHERE A + 1 NOT IN (SELECT B FROM (SELECT B FROM T) AS U WHERE B IN (1, 2)) AND C;"
+    [statement] = parse(text)
+    assert print_statement(statement).split() == text.split()
+    assert parse(print_statement(statement)) == [statement]
+
+
 @settings(max_examples=100, deadline=None)
 @given(data_types())
 def test_types(type_: DataType) -> None:

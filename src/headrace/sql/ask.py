@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.sql.aggregation import Grouping, group, has_aggregate
+from headrace.sql.ask_in import in_query, is_in_query
 from headrace.sql.ask_plan import (
     Around,
     AskNode,
@@ -13,6 +14,7 @@ from headrace.sql.ask_plan import (
     Cut,
     Expand,
     Group,
+    Pair,
     Read,
     Select,
     Sort,
@@ -23,7 +25,7 @@ from headrace.sql.ask_relation import From, Surroundings, read_from
 from headrace.sql.ask_rewrite import narrow
 from headrace.sql.clauses import Query, SelectItem
 from headrace.sql.coerce import is_ordered
-from headrace.sql.expressions import ColumnRef, Expression, Literal, Name, OrderItem, Over
+from headrace.sql.expressions import ColumnRef, Expression, In, Literal, Name, OrderItem, Over, Subquery
 from headrace.sql.flatten import Flattening, has_table_function
 from headrace.sql.plan import Named, Ordering
 from headrace.sql.projection import Item, expand_items
@@ -31,7 +33,7 @@ from headrace.sql.resolve import resolve, resolve_predicate
 from headrace.sql.scope import Scope, typed
 from headrace.sql.script import Script
 from headrace.sql.source import Sources, Window
-from headrace.sql.walk import rebuild, walk
+from headrace.sql.walk import conjunction, conjuncts, rebuild, walk
 from headrace.sql.windows import window_from
 from headrace.types import BIGINT, Column
 
@@ -48,7 +50,7 @@ def _plan(query: Query, around: Surroundings) -> AskNode:
     for one in query.common:
         named = {**around.common, one.name.name: (one.query, around)}
         around = replace(around, common=named)
-    return _Planning(query, read_from(query.relation, around)).plan()
+    return _Planning(query, read_from(query.relation, around), around).plan()
 
 
 def _check(query: Query, script: Script) -> None:
@@ -65,17 +67,30 @@ class _Planning:
 
     query: Query
     read: From
+    surroundings: Surroundings
     around: list[Named] = field(default_factory=list)
 
     def plan(self) -> AskNode:
         query, node = self.query, self.read.node
         if query.where is not None:
-            node = Where(node, resolve_predicate(query.where, self.read.scope, "WHERE", "WHERE"))
+            node = self._filtered(node, query.where)
         grouped = bool(query.group_by) or any(map(has_aggregate, self._written()))
         node, items, order = self._grouped(node) if grouped else self._plain(node)
         if self.around:
             node = Around(node, tuple(self.around))
         return self._finish(node, items, order)
+
+    def _filtered(self, node: AskNode, where: Expression) -> AskNode:
+        """Rows that WHERE lets pass. What is IN a subquery is paired with its values, each of which is there once."""
+        parts = conjuncts(where)
+        asked = [part for part in parts if is_in_query(part)]
+        plain = conjunction([part for part in parts if part not in asked])
+        if plain is not None:
+            node = Where(node, resolve_predicate(plain, self.read.scope, "WHERE", "WHERE"))
+        for number, part in enumerate(asked):
+            assert isinstance(part, In)
+            node = in_query(node, part, self.read.scope, self.surroundings, f"$in{number}")
+        return node
 
     def _written(self) -> list[Expression]:
         found = [item.expression for item in self.query.items if isinstance(item, SelectItem)]
@@ -194,6 +209,8 @@ def _with_stream_time(node: AskNode) -> AskNode:
     """The plan of one stream's rows with one column more."""
     if isinstance(node, Read):
         return replace(node, wanted=(*node.wanted, STREAM_TIME), names=(*node.names, STREAM_TIME.name))
+    if isinstance(node, Pair):
+        return replace(node, left=_with_stream_time(node.left))
     assert isinstance(node, Where | Expand)
     return replace(node, input=_with_stream_time(node.input))
 
@@ -201,6 +218,8 @@ def _with_stream_time(node: AskNode) -> AskNode:
 def is_plain(query: Query) -> bool:
     """Whether one look at one stream or table answers it: a `PullQuery`."""
     relation = query.relation
+    if query.where is not None and any(isinstance(part, Subquery) for part in walk(query.where)):
+        return False
     beyond = query.common or relation.joins or relation.query or relation.range or query.group_by
     written = [item.expression for item in query.items if isinstance(item, SelectItem)]
     written += [one.expression for one in query.order_by]

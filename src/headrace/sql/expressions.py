@@ -15,6 +15,7 @@ from typing import Literal as Only
 from headrace.types import DataType
 
 if TYPE_CHECKING:
+    from headrace.sql.clauses import Query
     from headrace.sql.functions.function import Function
 
 
@@ -155,6 +156,13 @@ class In(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Subquery(Node):
+    """The only option of an `In`: what its one column holds. Planning a question takes both away."""
+
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
 class Like(Node):
     operand: Expression
     pattern: Expression
@@ -235,6 +243,7 @@ Expression = (
     | IsNull
     | Between
     | In
+    | Subquery
     | Like
     | Case
     | Cast

@@ -32,6 +32,7 @@ from headrace.sql.expressions import (
     OrderItem,
     Over,
     StructLiteral,
+    Subquery,
     Subscript,
 )
 from headrace.sql.tokens import RESERVED
@@ -157,6 +158,14 @@ def _column(node: ColumnRef) -> str:
 @_print.register
 def _call(node: Call) -> str:
     return f"{node.name}({_list(node.arguments) if node.arguments or node.name != 'COUNT' else '*'})"
+
+
+@_print.register
+def _subquery(node: Subquery) -> str:
+    # Queries are made of expressions, and only here it is the other way round.
+    from headrace.sql.print_statements import print_query
+
+    return print_query(node.query)
 
 
 @_print.register

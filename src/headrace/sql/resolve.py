@@ -42,6 +42,7 @@ from headrace.sql.expressions import (
     Not,
     Over,
     StructLiteral,
+    Subquery,
     Subscript,
 )
 from headrace.sql.implicit import convert
@@ -134,6 +135,9 @@ class Resolver:
                 return resolve_struct(node, self)
             case Over():
                 return resolve_over(node, self)
+            case Subquery():
+                hint = "it is for WHERE of a SELECT without EMIT, with nothing but AND around it"
+                raise self.scope.error("IN (SELECT …) cannot stand here", node.span, hint)
             case Lambda():
                 raise self.scope.error("a lambda can only be an argument of a function that takes one", node.span)
 

@@ -20,6 +20,7 @@ from headrace.sql.expressions import (
     Logical,
     Negate,
     Not,
+    Subquery,
     Subscript,
 )
 from headrace.sql.parser.cursor import MAX_DEPTH, Cursor
@@ -199,10 +200,22 @@ def _parse_is(cursor: Cursor, left: Expression) -> Expression:
     return IsNull(left, negated)
 
 
+def _parse_subquery(cursor: Cursor) -> Expression:
+    # Queries are made of expressions, and only here it is the other way round.
+    from headrace.sql.parser.select import parse_query
+
+    first = cursor.token
+    with cursor.nested():
+        query = parse_query(cursor)
+    return Subquery(query, span=cursor.span_since(first))
+
+
 def _parse_options(cursor: Cursor) -> tuple[Expression, ...]:
     cursor.expect_operator("(")
-    if cursor.at_word("SELECT"):
-        raise cursor.unsupported("a subquery")
+    if cursor.at_word("SELECT", "WITH"):
+        subquery = _parse_subquery(cursor)
+        cursor.expect_operator(")")
+        return (subquery,)
     options = [parse_nested(cursor)]
     while cursor.accept_operator(","):
         options.append(parse_nested(cursor))
