@@ -29,5 +29,5 @@ def in_query(node: AskNode, test: In, scope: Scope, around: Surroundings, name: 
     values = Unique(Select(below, (Named(name, ColumnRef(column.name, type=column.type)),)))
     condition = resolve_predicate(Comparison("=", test.operand, asked, span=test.span), scope, "WHERE", "WHERE")
     if not test.negated:
-        return Pair("inner", node, values, condition)
-    return Where(Pair("left", node, values, condition), IsNull(asked, type=BOOLEAN))
+        return Pair("inner", node, values, condition, tests=True)
+    return Where(Pair("left", node, values, condition, tests=True), IsNull(asked, type=BOOLEAN))

@@ -51,12 +51,14 @@ class Where:
 @dataclass(frozen=True, slots=True)
 class Pair:
     """Every row of `left` with every row of `right` for which `condition` is true; the outer kinds keep rows that have
-    no partner, with nulls."""
+    no partner, with nulls. With `tests` the right side only decides which of the left one's rows pass: each has one
+    partner at most, and is still the record it was."""
 
     kind: JoinKind
     left: AskNode
     right: AskNode
     condition: Expression
+    tests: bool = False
 
     @property
     def columns(self) -> tuple[Column, ...]:

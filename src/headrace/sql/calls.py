@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -25,7 +25,7 @@ from headrace.sql.functions.signatures import (
 from headrace.sql.functions.times import UNITS_MS
 from headrace.sql.implicit import convert
 from headrace.sql.scope import Scope
-from headrace.types import DATE, TIME, TIMESTAMP, VARCHAR, Array, DataType, Map
+from headrace.types import DATE, DOUBLE, INTEGER, TIME, TIMESTAMP, VARCHAR, Array, DataType, Map
 from headrace.types import Decimal as DecimalType
 
 _UNITS = {unit.removesuffix("S"): unit for unit in UNITS_MS} | {unit: unit for unit in UNITS_MS}
@@ -35,6 +35,17 @@ _ALLOWED: dict[str, Callable[[DataType], bool]] = {
     "N": is_number,
     "C": lambda type_: not is_nested(type_),
     "DECIMAL": lambda type_: isinstance(type_, DecimalType),
+}
+
+
+# From which argument on aggregates want constants.
+_CONSTANT = {
+    "TOPK": -1,
+    "TOPKDISTINCT": -1,
+    "LATEST_BY_OFFSET": 1,
+    "EARLIEST_BY_OFFSET": 1,
+    "APPROX_QUANTILE": 1,
+    "APPROX_TOP_K": 1,
 }
 
 
@@ -76,11 +87,19 @@ def resolve_call(call: Call, resolver: Resolver) -> Call:
             hint = "filter groups with HAVING" if resolver.aggregates == "WHERE" else None
             raise resolver.error(f"the aggregate {call.name} cannot stand in {resolver.aggregates}", call, hint)
         resolver = resolver.inside(resolver.scope, "another aggregate")
+    if function.kind == "table" and resolver.aggregates is not None:
+        place = "an aggregate" if resolver.aggregates == "another aggregate" else resolver.aggregates
+        hint = "first CREATE STREAM … AS SELECT the rows it gives"
+        raise resolver.error(f"the table function {call.name} cannot stand in {place}", call, hint)
     # Lambdas wait until their parameters' types are known, units of time are not columns.
     arguments = [
         argument if isinstance(argument, Lambda) or _is_unit(argument, index, function) else resolver.resolve(argument)
         for index, argument in enumerate(call.arguments)
     ]
+    for index, argument in enumerate(arguments):
+        if isinstance(argument, Name) and _is_unit(argument, index, function) and argument.name not in _UNITS:
+            units = ", ".join(UNITS_MS)
+            raise resolver.error(f"`{argument.name}` is not a unit of time here", argument, f"units are {units}")
     fitting = [found for found in (_fit(sig, arguments, resolver) for sig in function.signatures) if found]
     if not fitting:
         raise _no_signature(call, function, arguments, resolver)
@@ -88,7 +107,19 @@ def resolve_call(call: Call, resolver: Resolver) -> Call:
     result = _substitute(signature.result, match.variables)
     if function.type_rule is not None:
         result = function.type_rule(tuple(argument.type for argument in match.arguments if argument.type))
+    _check_constants(call, match.arguments, resolver)
     return replace(call, arguments=tuple(match.arguments), type=result)
+
+
+def _check_constants(call: Call, arguments: Sequence[Expression], resolver: Resolver) -> None:
+    """What says how many, or which part, is the same for all rows: an aggregate is kept by it."""
+    for argument in arguments[_CONSTANT.get(call.name, len(arguments)) :]:
+        if not isinstance(argument, Literal) or argument.value is None:
+            raise resolver.error(f"{call.name} needs a constant here", argument)
+        if argument.type == INTEGER and argument.value < 1:
+            raise resolver.error(f"{call.name} needs a number of at least 1, got `{argument.value}`", argument)
+        if argument.type == DOUBLE and not 0 <= argument.value <= 1:
+            raise resolver.error(f"{call.name} needs a number from 0 to 1, got `{argument.value:g}`", argument)
 
 
 def _is_unit(argument: Expression, index: int, function: Function) -> bool:

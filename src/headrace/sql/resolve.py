@@ -276,6 +276,10 @@ class Resolver:
     def _between(self, node: Between) -> Expression:
         operand, low, high = (self.resolve(part) for part in (node.operand, node.low, node.high))
         low, high = self._moment(low, operand), self._moment(high, operand)
+        for bound in (low, high):
+            if {operand.type, bound.type} > {VARCHAR} and None not in (operand.type, bound.type):
+                hint = "convert one side with CAST(… AS …)"
+                raise self.scope.error(f"cannot compare {operand.type} with {bound.type} by BETWEEN", node.span, hint)
         operand, low, high = self.unify([operand, low, high], "BETWEEN", node)
         if operand.type is None or not is_ordered(operand.type):
             raise self.scope.error(f"{operand.type} has no order: BETWEEN is not defined for it", node.span)

@@ -187,7 +187,7 @@ def _substituted(script: Script, start: int, end: int, variables: Mapping[str, s
 def _lookup(script: Script, name: str, start: int, end: int, variables: Mapping[str, str]) -> str:
     by_upper = {known.upper(): value for known, value in variables.items()}
     if name.upper() not in by_upper:
-        hint = did_you_mean(name, variables, "variables are given with the statement")
+        hint = did_you_mean(name, variables, "DEFINE it before, or give it with the statement")
         raise script.error(f"variable `{name}` is not defined", script.span(start, end), hint)
     return by_upper[name.upper()]
 

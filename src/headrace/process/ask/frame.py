@@ -75,7 +75,8 @@ class _Lowering:
             case Read():
                 return self._read(node)
             case Pair():
-                left, right = (_without_system(self.lower(side)) for side in (node.left, node.right))
+                left, right = self.lower(node.left), _without_system(self.lower(node.right))
+                left = left if node.tests else _without_system(left)
                 return left.join(right, lower_expression(node.condition), JOINS[node.kind])
             case Where():
                 return self.lower(node.input).filter(lower_expression(node.predicate))
