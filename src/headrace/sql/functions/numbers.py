@@ -67,13 +67,18 @@ def _truncate(value: Number, places: int | None = None) -> Number:
 
 def _rounded_type(types: tuple[DataType, ...]) -> DataType:
     """Without places a number becomes a BIGINT, a DECIMAL one of scale 0. With places it keeps its type."""
+    cut = _cut_type(types)
+    if isinstance(cut, DecimalType) and len(types) == 1 and cut != types[0]:
+        # One digit more, for 9.9.
+        return DecimalType(min(cut.precision + 1, 38), 0)
+    return cut
+
+
+def _cut_type(types: tuple[DataType, ...]) -> DataType:
     first = types[0]
     if len(types) > 1:
         return first
-    if isinstance(first, DecimalType):
-        # One digit more, for 9.9.
-        return DecimalType(min(max(first.precision - first.scale, 1) + (first.scale > 0), 38), 0)
-    return BIGINT
+    return DecimalType(max(first.precision - first.scale, 1), 0) if isinstance(first, DecimalType) else BIGINT
 
 
 def _sign(value: Number) -> int:
@@ -122,7 +127,7 @@ FUNCTIONS = (
         _truncate,
         "Cut to a whole number, or to a number of decimal places.",
         "TRUNC(3.99)",
-        type_rule=_rounded_type,
+        type_rule=_cut_type,
     ),
     scalar("CEIL", "(N) -> N", _towards(ROUND_CEILING, math.ceil), "The next whole number up.", "CEIL(3.1)"),
     scalar("FLOOR", "(N) -> N", _towards(ROUND_FLOOR, math.floor), "The next whole number down.", "FLOOR(3.9)"),
