@@ -32,3 +32,30 @@ def test_rows_that_come_are_in_columns(capsys: pytest.CaptureFixture[str]) -> No
     heading, *lines = capsys.readouterr().out.splitlines()
     assert "page        n" in heading
     assert lines == ["/a                   7", "/a/very/long/addr…         123", "two⏎lines"]
+
+
+VALUES = [1234567, Decimal("0.00012"), Decimal("12345678901234567890.50"), [Decimal("1.50"), None], True, None]
+
+
+@pytest.mark.parametrize(
+    ("format_", "live", "expected"),
+    [
+        (Format.table, False, "1234567  0.00012  12345678901234567890.50  [1.50, null]  true"),
+        (Format.table, True, "1234567\t0.00012\t12345678901234567890.50\t[1.50, null]\ttrue\t"),
+        (Format.csv, True, '1234567,0.00012,12345678901234567890.50,"[1.50, null]",true,'),
+        (
+            Format.json,
+            True,
+            '{"a": 1234567, "b": 0.00012, "c": 12345678901234567890.50, "d": [1.50, null], "e": true, "f": null}',
+        ),
+    ],
+)
+def test_values_are_shown_as_they_are(
+    format_: Format, live: bool, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To the last digit, and so that they can be asked for."""
+    columns = [{"name": name, "type": "VARCHAR"} for name in "abcdef"]
+    writer = open_writer(format_, columns, live)
+    writer.write([VALUES])
+    writer.close()
+    assert capsys.readouterr().out.splitlines()[-1] == expected

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import httpx
@@ -41,12 +42,15 @@ class Api:
     def delete(self, path: str) -> dict[str, Any]:
         return self.request("DELETE", path)
 
-    def request(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+    def request(self, method: str, path: str, exact: bool = False, **options: Any) -> dict[str, Any]:
+        """With `exact`, numbers that are not whole are decimals: what the server wrote, to the last digit."""
         with _as_ours(self.url):
             answer = self._http.request(method, path, **options)
-        return _body(answer)
+        return _body(answer, exact)
 
-    def stream(self, method: str, path: str, body: Any = None, **query: Any) -> Iterator[ServerEvent]:
+    def stream(
+        self, method: str, path: str, body: Any = None, exact: bool = False, **query: Any
+    ) -> Iterator[ServerEvent]:
         """The events of a server-sent stream until it ends."""
         headers = {"Accept": "text/event-stream"}
         last = query.pop("last_event_id", None)
@@ -63,7 +67,7 @@ class Api:
             if answer.status_code >= 400:
                 answer.read()
                 _body(answer)
-            yield from parse_events(answer.iter_lines())
+            yield from parse_events(answer.iter_lines(), exact)
 
     def close(self) -> None:
         self._http.close()
@@ -75,7 +79,7 @@ class Api:
         self.close()
 
 
-def parse_events(lines: Iterator[str]) -> Iterator[ServerEvent]:
+def parse_events(lines: Iterator[str], exact: bool = False) -> Iterator[ServerEvent]:
     """Server-sent events, by the rules of the HTML standard as far as our server uses them.
 
     >>> list(parse_events(iter(["id: 1-7", "event: row", 'data: {"a":1}', ""])))
@@ -90,7 +94,8 @@ def parse_events(lines: Iterator[str]) -> Iterator[ServerEvent]:
             value = value.removeprefix(" ")
             fields[name] = f"{fields['data']}\n{value}" if name == "data" and "data" in fields else value
         elif "data" in fields:
-            yield ServerEvent(fields.get("event", "message"), json.loads(fields["data"]), fields.get("id"))
+            data = json.loads(fields["data"], parse_float=Decimal if exact else None)
+            yield ServerEvent(fields.get("event", "message"), data, fields.get("id"))
             fields = {}
 
 
@@ -98,11 +103,11 @@ def _given(query: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in query.items() if value is not None}
 
 
-def _body(answer: httpx.Response) -> dict[str, Any]:
+def _body(answer: httpx.Response, exact: bool = False) -> dict[str, Any]:
     if answer.status_code == 204:
         return {}
     try:
-        body = answer.json()
+        body = answer.json(parse_float=Decimal if exact else None)
     except ValueError:
         raise HeadraceError(f"the server answered {answer.status_code}", detail=answer.text[:500] or None) from None
     # Rejected events are an answer, not an error of the request.

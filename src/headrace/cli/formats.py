@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace.cli.output import MOMENT_COLUMNS, cell, local_time, print_rows
+from headrace.cli.output import MOMENT_COLUMNS, data_text, json_text, local_time, print_rows
 from headrace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class LiveTable:
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
             cells = [
-                local_time(value) if place in self._moments and isinstance(value, int) else cell(value)
+                local_time(value) if place in self._moments and isinstance(value, int) else data_text(value)
                 for place, value in enumerate(row)
             ]
             self._widths = [max(old, min(self._most, len(text))) for old, text in zip(self._widths, cells, strict=True)]
@@ -112,7 +111,7 @@ class Tabs:
 
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            print("\t".join("" if value is None else str(value) for value in row), flush=True)
+            print("\t".join(map(data_text, row)), flush=True)
 
     def close(self) -> None:
         """Every row is out already."""
@@ -131,7 +130,7 @@ class Vertical:
             self._count += 1
             print(f"── {self._count} " + "─" * max(3, 40 - len(str(self._count))))
             for name, value in zip(self._names, row, strict=True):
-                print(f"{name:<{self._width}}  {cell(value)}".rstrip())
+                print(f"{name:<{self._width}}  {data_text(value)}".rstrip())
             sys.stdout.flush()
 
     def close(self) -> None:
@@ -147,7 +146,7 @@ class Lines:
 
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            print(json.dumps(dict(zip(self._names, row, strict=True)), ensure_ascii=False), flush=True)
+            print(json_text(dict(zip(self._names, row, strict=True))), flush=True)
 
     def close(self) -> None:
         """Every row is out already."""
@@ -181,7 +180,7 @@ def _field(value: Any) -> Any:
         case bool():
             return str(value).lower()
         case dict() | list():
-            return json.dumps(value, ensure_ascii=False)
+            return json_text(value)
         case _:
             return value
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, NotRunning, SqlError
@@ -36,7 +37,19 @@ def console(stderr: bool = False) -> Console:
 
 
 def print_json(body: Any) -> None:
-    print(json.dumps(with_iso_times(body), ensure_ascii=False, default=str), flush=True)
+    print(json_text(with_iso_times(body)), flush=True)
+
+
+def json_text(value: Any) -> str:
+    """One line; a decimal is a number with all its digits.
+
+    >>> json_text({"a": Decimal("1.50"), "b": [1, "é"]})
+    '{"a": 1.50, "b": [1, "é"]}'
+    """
+    import msgspec
+
+    encoder = msgspec.json.Encoder(enc_hook=str, decimal_format="number")
+    return msgspec.json.format(encoder.encode(value), indent=0).decode()
 
 
 def with_iso_times(body: Any) -> Any:
@@ -73,8 +86,15 @@ def _moment(milliseconds: int) -> datetime:
         return datetime.max.replace(tzinfo=UTC)
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "nothing") -> None:
-    """A plain table; numbers to the right. `empty` is what to say, and what to do, when there are no rows."""
+def print_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    empty: str = "nothing",
+    show: Callable[[Any], str] | None = None,
+) -> None:
+    """A plain table; numbers to the right. `empty` is what to say, and what to do, when there are no rows. `show` makes
+    text of a value, as figures are for people (`cell`) unless it says otherwise."""
+    show = show or cell
     from rich.table import Table
     from rich.text import Text
 
@@ -87,7 +107,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]], empty: s
         numeric = all(is_number(row[index]) or row[index] is None for row in rows)
         table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell(value)) for value in row))
+        table.add_row(*(Text(show(value)) for value in row))
     for line in _rendered(table):
         print(line)
 
@@ -98,7 +118,7 @@ def print_rows(columns: Sequence[dict[str, str]], rows: Sequence[Sequence[Any]])
     shown = [
         [local_time(v) if place in moments and isinstance(v, int) else v for place, v in enumerate(row)] for row in rows
     ]
-    print_table([column["name"] for column in columns], shown, empty="no rows")
+    print_table([column["name"] for column in columns], shown, empty="no rows", show=data_text)
 
 
 def _rendered(table: Any) -> list[str]:
@@ -113,7 +133,7 @@ def _rendered(table: Any) -> list[str]:
 
 
 def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def cell(value: Any) -> str:
@@ -132,6 +152,17 @@ def cell(value: Any) -> str:
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)
+
+
+def data_text(value: Any) -> str:
+    """A value of somebody's data, as it is: what is shown can be asked for.
+
+    >>> data_text(1234567), data_text(0.00012), data_text(Decimal("1.50")), data_text([True, None]), data_text(None)
+    ('1234567', '0.00012', '1.50', '[true, null]', '')
+    """
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json_text(value)
 
 
 def print_pairs(pairs: Iterable[tuple[str, Any]]) -> None:

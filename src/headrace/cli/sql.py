@@ -176,7 +176,7 @@ class SqlSession:
     def _pull(self, text: str) -> None:
         wanted = {"sql": text} | ({"limit": self._limit} if self._limit else {})
         # What the engine answers may take minutes; Ctrl-C, which closes the connection, cancels it.
-        body = self.api.request("POST", "/v1/query", json=wanted, timeout=ANSWER_S)
+        body = self.api.request("POST", "/v1/query", json=wanted, exact=True, timeout=ANSWER_S)
         if self._as_json:
             print_json(body)
             return
@@ -191,7 +191,7 @@ class SqlSession:
         """Rows as they come, until the query ends or Ctrl-C."""
         count, writer = 0, None
         try:
-            for event in self.api.stream("POST", "/v1/query", {"sql": text, "settings": self._settings}):
+            for event in self.api.stream("POST", "/v1/query", {"sql": text, "settings": self._settings}, exact=True):
                 if event.event == "error":
                     raise error_from_json(event.data.get("error", event.data))
                 if self._as_json:

@@ -15,7 +15,7 @@ import typer
 
 from headrace.cli.backend import Backend, open_backend
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, TopicArgument, UrlOption
-from headrace.cli.output import cell, local_time, print_json
+from headrace.cli.output import data_text, local_time, print_json
 from headrace.cli.sending import Sender, read_events
 from headrace.errors import UsageError
 
@@ -203,7 +203,7 @@ def line(event: dict[str, Any]) -> str:
     """A record as a line for people."""
     value = event["value"]
     columns = event["key"] | (value or {}) | (event.get("rest") or {})
-    shown = "  ".join(f"{name}={cell(item)}" for name, item in columns.items() if item is not None)
+    shown = "  ".join(f"{name}={data_text(item)}" for name, item in columns.items() if item is not None)
     place = f"{event['partition']}:{event['offset']}"
     return f"{local_time(event['time_ms'])}  {place:<10} {shown}{'  (deleted)' if value is None else ''}"
 

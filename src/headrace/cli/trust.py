@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
-from headrace.cli.output import cell, local_time, print_json
+from headrace.cli.output import data_text, local_time, print_json
 from headrace.errors import UsageError
 
 ViewArgument = Annotated[str, typer.Argument(metavar="VIEW", help="A table's name, in any case.")]
@@ -81,7 +81,7 @@ def repair(
         print_json(done)
         return
     for one in done["revisions"]:
-        key = ", ".join(cell(value) for value in one["key"].values())
+        key = ", ".join(data_text(value) for value in one["key"].values())
         print(f"  {local_time(one['window']['start_ms'])}  {key}   {_or_none(one['old'])}  →  {_or_none(one['new'])}")
     verb = "would be revised" if dry_run else "revised"
     late, windows = _count(done["late"], "late record"), _count(done["windows"], "window")
@@ -107,7 +107,7 @@ def check(
         print_json(body)
     else:
         for one in body["drift"]:
-            key = ", ".join(cell(value) for value in one["key"].values())
+            key = ", ".join(data_text(value) for value in one["key"].values())
             since = f"{local_time(one['window']['start_ms'])}  " if one["window"] else ""
             print(f"  {since}{key}   served {_or_none(one['served'])}   the log says {_or_none(one['recomputed'])}")
         said = "all as the log says ✓" if not body["drifted"] else f"{_count(body['drifted'], 'row')} DIFFER"
@@ -160,7 +160,7 @@ def parse_moment(text: str) -> int | str:
 def print_why(body: dict[str, Any]) -> None:
     window = body["window"]
     print(
-        f"{body['view']} {cell(', '.join(cell(v) for v in body['key'].values()))}"
+        f"{body['view']} {data_text(', '.join(data_text(v) for v in body['key'].values()))}"
         + (f"  {local_time(window['start_ms'])} to {local_time(window['end_ms'])}" if window else "")
     )
     shown = "no row" if body["row"] is None else _row(body["row"])
@@ -180,7 +180,7 @@ def print_why(body: dict[str, Any]) -> None:
 
 
 def _row(row: dict[str, Any]) -> str:
-    return "   ".join(f"{name} = {cell(value)}" for name, value in row.items())
+    return "   ".join(f"{name} = {data_text(value)}" for name, value in row.items())
 
 
 def _print_records(body: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from headrace.cli.deploy import print_comparison
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
-from headrace.cli.output import cell, local_time, print_json, print_rows, print_table
+from headrace.cli.output import data_text, local_time, print_json, print_rows, print_table
 from headrace.errors import HeadraceError, NotRunning, UsageError
 
 if TYPE_CHECKING:
@@ -218,9 +218,9 @@ def print_change(event: ServerEvent, as_json: bool) -> None:
         return
     window = data.get("window")
     since = f"  [{local_time(window['start'])} …]" if window else ""
-    key = ", ".join(cell(value) for value in data["key"].values())
+    key = ", ".join(data_text(value) for value in data["key"].values())
     value = data["value"]
-    shown = "deleted" if value is None else "  ".join(f"{name}={cell(item)}" for name, item in value.items())
+    shown = "deleted" if value is None else "  ".join(f"{name}={data_text(item)}" for name, item in value.items())
     print(f"{local_time(data['time_ms'])}  {key}{since}  {shown}", flush=True)
 
 
