@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from headrace.sql.bind import bind
@@ -14,7 +15,20 @@ from headrace.sql.scope import Scope, find_source
 from headrace.sql.script import did_you_mean
 from headrace.sql.source import Source, Sources
 from headrace.sql.statements import InsertValues
-from headrace.types import BIGINT, DATE, TIME, TIMESTAMP, VARCHAR, Column, DataType, display_name
+from headrace.types import (
+    BIGINT,
+    BYTES,
+    DATE,
+    TIME,
+    TIMESTAMP,
+    VARCHAR,
+    Array,
+    Column,
+    DataType,
+    Map,
+    Struct,
+    display_name,
+)
 
 ROWTIME = Column("ROWTIME", BIGINT)
 
@@ -82,7 +96,12 @@ def _value(expression: Expression, column: Column, scope: Scope) -> Any:
         return _convert(value, VARCHAR, TIMESTAMP, column, expression, scope)
     if not _assignable(resolved.type, column.type):
         message = f"`{display_name(column.name)}` is {column.type}, not {resolved.type}"
-        raise scope.error(message, expression.span)
+        hint = "write X'CAFE', or TO_BYTES('yv4=', 'base64')" if column.type == BYTES else None
+        raise scope.error(message, expression.span, hint)
+    for field, fields in _unknown_fields(resolved.type, column.type):
+        names = ", ".join(map(display_name, fields))
+        message = f"`{display_name(column.name)}` has no field `{display_name(field)}`"
+        raise scope.error(message, expression.span, f"fields are {names}")
     return _convert(value, resolved.type, column.type, column, expression, scope)
 
 
@@ -92,6 +111,20 @@ def _assignable(source: DataType, target: DataType) -> bool:
     if source == VARCHAR:
         return target in (DATE, TIME, TIMESTAMP)
     return type(source) is type(target) and castable(source, target)
+
+
+def _unknown_fields(source: DataType, target: DataType) -> Iterator[tuple[str, list[str]]]:
+    """Fields of a struct that the column has no place for, each with those it has."""
+    match source, target:
+        case Struct(given), Struct(fields):
+            known = dict(fields)
+            for name, inner in given:
+                if name not in known:
+                    yield name, list(known)
+                else:
+                    yield from _unknown_fields(inner, known[name])
+        case (Array(inner), Array(element)) | (Map(_, inner), Map(_, element)):
+            yield from _unknown_fields(inner, element)
 
 
 def _convert(

@@ -76,4 +76,7 @@ def did_you_mean(
     """A hint naming the nearest candidate as `show` has it, followed by `otherwise`."""
     found = nearest(name, candidates)
     guess = f"did you mean `{show(found)}`?" if found else None
+    if found and found != name and found.casefold() == name.casefold():
+        # Both look the same as they are shown.
+        guess = f"in backticks case counts; it is called `{found}`"
     return "  ".join(part for part in (guess, otherwise) if part) or None

@@ -39,6 +39,10 @@ def usual_mistake(tokens: Sequence[Token], index: int) -> str | None:
         return "is there a comma too many?"
     if token.kind == "string" and before.value in ("FROM", "JOIN", "INTO"):
         return "names stand without quotes, or in backticks"
+    if before.value == "TOP":
+        return "LIMIT n stands at the end"
+    if token.value in ("SELECT", "ALL") and before.value in ("UNION", "EXCEPT", "INTERSECT"):
+        return "one SELECT at a time; INSERT INTO a stream from several"
     if before.value == "INTERVAL":
         return "time is added with DATEADD(DAYS, 1, …) or TIMESTAMPADD(HOURS, 1, …)"
     if token.text == "(" and earlier is not None and earlier.text == "->":
