@@ -14,7 +14,7 @@ from headrace.sql.source import Source
 from headrace.sql.statements import CreateSource
 from headrace.types import Column, display_name, quote_name
 
-__all__ = ["drop_text", "query_hint", "same_definition", "substitute", "with_columns"]
+__all__ = ["drop_text", "query_hint", "same_definition", "several", "substitute", "with_columns"]
 
 
 def substitute(sql: str, variables: Mapping[str, str]) -> str:
@@ -37,6 +37,14 @@ def drop_text(source: Source) -> str:
     name = quote_name(source.name)
     delete = " DELETE TOPIC" if source.query else ""
     return f"DROP {source.kind.upper()} {name.lower() if name == source.name else name}{delete};"
+
+
+def several(ids: Sequence[str]) -> str:
+    """
+    >>> several(["A_1"]), several(["A_1", "B_2"])
+    ('A_1 is', 'A_1, B_2 are')
+    """
+    return f"{', '.join(ids)} {'is' if len(ids) == 1 else 'are'}"
 
 
 def query_hint(wanted: str, catalog: Catalog) -> str | None:

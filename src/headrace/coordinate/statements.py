@@ -25,7 +25,7 @@ from headrace.coordinate.creating import (
     new_query_id,
     query_definition,
 )
-from headrace.coordinate.definitions import drop_text, query_hint, same_definition, substitute
+from headrace.coordinate.definitions import drop_text, query_hint, same_definition, several, substitute
 from headrace.coordinate.dropping import check_not_building, droppable, dropped_query, dropped_source, sweep
 from headrace.coordinate.events import (
     FilesApplied,
@@ -297,6 +297,8 @@ class StatementExecutor:
             if self._catalog.query(wanted) is None:
                 raise self._unknown_query(wanted, statement)
             ids = [wanted]
+        stopped: list[str] = []
+        ended: list[str] = []
         for query_id in ids:
             query = self._query(query_id)
             if query.transient:
@@ -306,7 +308,9 @@ class StatementExecutor:
                 self._catalog.append([QueryDropped(query_id)])
             else:
                 self.set_wanted(query_id, "stopped")
-        message = f"{', '.join(ids) or 'no query'} is to stop; headrace query start … goes on where it was"
+            (ended if query.transient or query.inserts else stopped).append(query_id)
+        kept = [f"{several(stopped)} to stop; RESUME goes on from there"] if stopped else []
+        message = "; ".join([*kept, *([f"{several(ended)} gone"] if ended else [])]) or "there is no query"
         return StatementResult(statement.text, "terminated", message, query_id=ids[0] if len(ids) == 1 else None)
 
     def _pause(self, statement: Pause) -> StatementResult:
@@ -319,8 +323,8 @@ class StatementExecutor:
             ids = [wanted]
         for query_id in ids:
             self.set_wanted(query_id, "running" if statement.resume else "stopped")
-        does = "is to go on" if statement.resume else "is to pause; RESUME goes on where it was"
-        message = f"{', '.join(ids) or 'no query'} {does}"
+        does = "to go on" if statement.resume else "to pause; RESUME goes on from there"
+        message = f"{several(ids)} {does}" if ids else "there is no query"
         kind = "resumed" if statement.resume else "paused"
         return StatementResult(statement.text, kind, message, query_id=ids[0] if len(ids) == 1 else None)
 
