@@ -31,7 +31,7 @@ EVENTS = Source("E", "stream", "e", (Column("K", VARCHAR),), COLUMNS, partitions
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Serving, duckdb.DuckDBPyConnection]]:
     serving = Serving(tmp_path_factory.mktemp("oracle"))
     oracle = duckdb.connect()
-    oracle.execute("SET default_null_order = 'nulls_first'")
+    oracle.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")
     chance = random.Random(11)
     serving.add(*TABLES)
     serving.add(EVENTS, partitions=2)
@@ -102,8 +102,11 @@ class Maker:
     def query(self) -> str:
         relation, aliases = self.relation()
         where = f" WHERE {self.predicate(*aliases)}" if self.chance.random() < 0.6 else ""
-        shape = self.pick("plain", "group", "total", "over", "distinct", "top")
+        shape = self.pick("plain", "group", "total", "over", "range", "distinct", "top")
         one, two = self.pick(*aliases), self.pick(*aliases)
+        if self.chance.random() < 0.2:
+            chosen = f"{two}.A IN (SELECT z.B FROM U z WHERE z.A > 1)"
+            where = f"{where[:7]}({where[7:]}) AND {chosen}" if where else f" WHERE {chosen}"
         match shape:
             case "group":
                 kept = f" WHERE {one}.A IS NOT NULL" + (f" AND ({where[7:]})" if where else "")
@@ -123,6 +126,13 @@ class Maker:
                 )
                 frame = "" if function.startswith("LAG") else frame
                 return f"SELECT {one}.K AS k, {function} OVER ({window}{frame}) AS f FROM {relation}{where}"
+            case "range":
+                window = f"PARTITION BY {one}.A ORDER BY {two}.B{self.pick('', ' DESC')}"
+                start = self.pick("UNBOUNDED PRECEDING", "3 PRECEDING", "CURRENT ROW")
+                end = self.pick("CURRENT ROW", "2 FOLLOWING", "UNBOUNDED FOLLOWING")
+                function = self.pick(f"COUNT({two}.B)", f"MAX({two}.B)", "COUNT(*)")
+                frame = f"RANGE BETWEEN {start} AND {end}"
+                return f"SELECT {one}.K AS k, {function} OVER ({window} {frame}) AS f FROM {relation}{where}"
             case "distinct":
                 return f"SELECT DISTINCT {one}.A AS x, {two}.S AS y FROM {relation}{where}"
             case "top":

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, cast, get_args
+from typing import Literal as Only
 
 from hypothesis import strategies as st
 
@@ -112,10 +113,11 @@ SIMPLE: st.SearchStrategy[DataType] = st.one_of(
     st.builds(TypeName, NAMES).map(lambda name: cast(DataType, name)),
 )
 ROWS_AWAY = st.integers(-9, 9)
+UNITS: st.SearchStrategy[Only["ROWS", "RANGE"]] = st.sampled_from(["ROWS", "RANGE"])
 FRAMES = st.one_of(
     st.none(),
-    st.builds(Frame, st.none(), st.one_of(st.none(), ROWS_AWAY)),
-    st.builds(Frame, st.integers(-9, 0), st.one_of(st.none(), st.integers(0, 9))),
+    st.builds(Frame, st.none(), st.one_of(st.none(), ROWS_AWAY), UNITS),
+    st.builds(Frame, st.integers(-9, 0), st.one_of(st.none(), st.integers(0, 9)), UNITS),
 )
 COMPARISONS = st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"])
 

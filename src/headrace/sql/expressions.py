@@ -78,10 +78,12 @@ class OrderItem:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """`ROWS BETWEEN start AND end`: counted from the row itself, negative before it; None has no bound."""
+    """`ROWS BETWEEN start AND end`: counted from the row itself, negative before it; None has no bound. Of a RANGE they
+    are distances of what the rows are ordered by, and 0 reaches to all that are equal."""
 
     start: int | None
     end: int | None
+    unit: Only["ROWS", "RANGE"] = "ROWS"
 
 
 @dataclass(frozen=True, slots=True)

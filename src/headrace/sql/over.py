@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from headrace.errors import SqlError
 from headrace.sql.calls import Resolver, resolve_call
 from headrace.sql.coerce import is_ordered
-from headrace.sql.expressions import Expression, Literal, Over
+from headrace.sql.expressions import Expression, Literal, OrderItem, Over
 from headrace.sql.functions import FUNCTIONS, function_of, is_aggregate
 from headrace.sql.implicit import convert
 from headrace.sql.script import did_you_mean
@@ -83,7 +83,17 @@ def resolve_over(over: Over, resolver: Resolver) -> Over:
         arguments, result = _arguments(function, over, inside)
     partition = tuple(_comparable(part, inside) for part in over.partition_by)
     order = tuple(replace(one, expression=_comparable(one.expression, inside, True)) for one in over.order_by)
+    _check_range(over, order, inside)
     return replace(over, arguments=arguments, partition_by=partition, order_by=order, type=result)
+
+
+def _check_range(over: Over, order: tuple[OrderItem, ...], inside: Resolver) -> None:
+    """A distance needs one number to be measured by."""
+    if over.frame is None or over.frame.unit == "ROWS" or not (over.frame.start or over.frame.end):
+        return
+    if len(order) != 1 or order[0].expression.type not in (INTEGER, BIGINT):
+        hint = "ORDER BY one INTEGER or BIGINT, such as UNIX_TIMESTAMP(at); ROWS counts rows"
+        raise inside.error("RANGE with a distance needs the order of one whole number", over, hint)
 
 
 def _aggregate(over: Over, inside: Resolver) -> tuple[tuple[Expression, ...], DataType | None]:
@@ -123,7 +133,7 @@ def _check(function: WindowFunction, over: Over, resolver: Resolver) -> None:
         shown = function.takes.replace(" | ", " [").replace(" ", ", ") + ("]" if "|" in function.takes else "")
         raise resolver.error(f"{function.name} does not take {given} arguments", over, f"{function.name}({shown})")
     if over.frame is not None and not function.framed:
-        raise resolver.error(f"{function.name} has no frame", over, "leave out ROWS")
+        raise resolver.error(f"{function.name} has no frame", over, "leave out ROWS or RANGE")
 
 
 def _arguments(

@@ -18,6 +18,7 @@ from headrace.sql.expressions import (
     Comparison,
     Dereference,
     Expression,
+    Frame,
     In,
     IsNull,
     Lambda,
@@ -173,12 +174,14 @@ def _over(node: Over) -> str:
     parts = [
         f"PARTITION BY {_list(node.partition_by)}" if node.partition_by else "",
         print_order_by(node.order_by),
-        ""
-        if node.frame is None
-        else f"ROWS BETWEEN {_bound(node.frame.start, 'PRECEDING')} AND {_bound(node.frame.end, 'FOLLOWING')}",
+        _frame(node.frame) if node.frame is not None else "",
     ]
     call = _call(Call(node.name, node.arguments))
     return f"{call} OVER ({' '.join(part for part in parts if part)})"
+
+
+def _frame(frame: Frame) -> str:
+    return f"{frame.unit} BETWEEN {_bound(frame.start, 'PRECEDING')} AND {_bound(frame.end, 'FOLLOWING')}"
 
 
 def _bound(rows: int | None, unbounded: str) -> str:

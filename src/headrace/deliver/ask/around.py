@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -12,7 +13,7 @@ from headrace.deliver.ask.ordering import sort_key, sort_rows
 from headrace.sql.ask_plan import Around
 from headrace.sql.expressions import Frame, Literal, Over
 from headrace.sql.functions.arrays import hashable
-from headrace.store.rows import names_of, project_rows
+from headrace.store.rows import names_of, over_rows, project_rows
 
 Values: TypeAlias = list[Any]
 
@@ -51,7 +52,7 @@ class _Part:
     """The rows of one partition, in order."""
 
     def __init__(self, over: Over, rows: list[Row], names: Sequence[str], budget: Budget) -> None:
-        self.over, self.rows, self.budget = over, rows, budget
+        self.over, self.rows, self.names, self.budget = over, rows, names, budget
         compute = project_rows(over.arguments, names)
         self.arguments = [compute(row[:-1]) for row in rows]
         key = sort_key(over.order_by, names)
@@ -78,12 +79,39 @@ class _Part:
             start = end
 
     def frames(self) -> list[tuple[int, int]]:
-        """Of each row the first and the one after the last of its frame. Without ROWS it ends with the row's equals, or
+        """Of each row the first and the one after the last of its frame. Without one it ends with the row's equals, or
         if there is no order with the last row."""
-        frame, count = self.over.frame, len(self.rows)
-        if frame is not None:
+        frame, count = self.over.frame or Frame(None, 0, "RANGE"), len(self.rows)
+        if frame.unit == "ROWS":
             return [_frame(frame, place, count) for place in range(count)]
-        return [(0, end) for start, end in self.peers() for _ in range(start, end)]
+        if frame.start or frame.end:
+            return self._ranges(frame)
+        return [
+            (0 if frame.start is None else start, count if frame.end is None else end)
+            for start, end in self.peers()
+            for _ in range(start, end)
+        ]
+
+    def _ranges(self, frame: Frame) -> list[tuple[int, int]]:
+        """Of rows ordered by a number those at most so far away; of a row without one its equals."""
+        [by] = self.over.order_by
+        number = over_rows(by.expression, self.names)
+        values = [number(row[:-1]) for row in self.rows]
+        known = [-value if by.descending else value for value in values if value is not None]
+        # Nulls are first, or if descending last.
+        first = 0 if by.descending else len(values) - len(known)
+        found: list[tuple[int, int]] = []
+        for (start, end), value in zip(self._peers_of_each(), values, strict=True):
+            if value is not None:
+                here = -value if by.descending else value
+                start = start if frame.start is None else first + bisect_left(known, here + frame.start)
+                end = end if frame.end is None else first + bisect_right(known, here + frame.end)
+            start, end = 0 if frame.start is None else start, len(values) if frame.end is None else end
+            found.append((start, max(start, end)))
+        return found
+
+    def _peers_of_each(self) -> list[tuple[int, int]]:
+        return [(start, end) for start, end in self.peers() for _ in range(start, end)]
 
     def _aggregated(self) -> Values:
         make = fold_of(self.over.call)

@@ -36,7 +36,8 @@ def _framed(over: Over) -> WindowSpec:
     if over.frame is not None:
         start = Window.unboundedPreceding if over.frame.start is None else over.frame.start
         end = Window.unboundedFollowing if over.frame.end is None else over.frame.end
-        return _window(over).rowsBetween(start, end)
+        window = _window(over)
+        return window.rowsBetween(start, end) if over.frame.unit == "ROWS" else window.rangeBetween(start, end)
     return _window(over).rangeBetween(Window.unboundedPreceding, Window.currentRow)
 
 

@@ -1,9 +1,9 @@
-"""`… OVER (PARTITION BY … ORDER BY … ROWS …)` after a call."""
+"""`… OVER (PARTITION BY … ORDER BY … ROWS|RANGE …)` after a call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from headrace.sql.expressions import Call, Expression, Frame, OrderItem, Over
 from headrace.sql.parser.cursor import Cursor
@@ -47,19 +47,21 @@ def parse_order_by(cursor: Cursor, parse: Parse) -> tuple[OrderItem, ...]:
 
 
 def _parse_frame(cursor: Cursor) -> Frame | None:
-    if cursor.at_word("RANGE", "GROUPS"):
-        raise cursor.unsupported(f"{cursor.token.value} in OVER", hint="without a frame, rows of equal order count too")
-    if not cursor.accept_word("ROWS"):
+    if cursor.at_word("GROUPS"):
+        raise cursor.unsupported("GROUPS in OVER", hint="ROWS counts rows, RANGE measures what they are ordered by")
+    word = cursor.accept_word("ROWS", "RANGE")
+    if word is None:
         return None
+    unit: Literal["ROWS", "RANGE"] = "RANGE" if word == "RANGE" else "ROWS"
     first = cursor.token
     if not cursor.accept_word("BETWEEN"):
-        return Frame(_parse_bound(cursor, "PRECEDING"), 0)
+        return Frame(_parse_bound(cursor, "PRECEDING"), 0, unit)
     start = _parse_bound(cursor, "PRECEDING")
     cursor.expect_word("AND")
     end = _parse_bound(cursor, "FOLLOWING")
     if start is not None and end is not None and start > end:
         raise cursor.error("the frame ends before it begins", first)
-    return Frame(start, end)
+    return Frame(start, end, unit)
 
 
 def _parse_bound(cursor: Cursor, unbounded: str) -> int | None:
