@@ -37,6 +37,8 @@ PATHOLOGICAL = {
     "struct types": "CREATE STREAM s (a " + "STRUCT<a " * DEEP,
     "alternating": "SELECT " + " OR ".join(["a AND (b"] * DEEP) + " FROM s",
     "between": "SELECT a BETWEEN " * DEEP,
+    "subqueries": "SELECT a FROM s WHERE a IN (" * DEEP,
+    "joins": "SELECT a FROM s" + " JOIN s ON a = a" * DEEP,
 }
 
 

@@ -37,6 +37,9 @@ from headrace.sql.walk import conjunction, conjuncts, rebuild, walk
 from headrace.sql.windows import window_from
 from headrace.types import BIGINT, Column
 
+MOST_SUBQUERIES = 20
+"""Each is a level of the plan, and every walk over it recurses."""
+
 STREAM_TIME = Column("$stream_time", BIGINT)
 """The log's own column: by it a row knows whether it came too late for its window."""
 
@@ -84,7 +87,10 @@ class _Planning:
         """Rows that WHERE lets pass. What is IN a subquery is paired with its values, each of which is there once."""
         parts = conjuncts(where)
         asked = [part for part in parts if is_in_query(part)]
-        plain = conjunction([part for part in parts if part not in asked])
+        if len(asked) > MOST_SUBQUERIES:
+            message = f"too many subqueries: more than {MOST_SUBQUERIES}"
+            raise self.read.scope.error(message, asked[MOST_SUBQUERIES].span, "join what they select in one of them")
+        plain = conjunction([part for part in parts if not is_in_query(part)])
         if plain is not None:
             node = Where(node, resolve_predicate(plain, self.read.scope, "WHERE", "WHERE"))
         for number, part in enumerate(asked):

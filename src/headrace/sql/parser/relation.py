@@ -60,12 +60,19 @@ def parse_common(cursor: Cursor, parse: ParseQuery) -> tuple[CommonTable, ...]:
     return tuple(found)
 
 
+MOST_JOINS = 50
+"""Each is a level of the plan, and every walk over it recurses."""
+
+
 def parse_relation(cursor: Cursor, parse: ParseQuery) -> Relation:
     source, alias, query, range_ = _parse_named(cursor, parse)
     if cursor.at_operator(","):
         raise cursor.unsupported("a join without ON", hint="write a JOIN b ON a.x = b.y, or a CROSS JOIN b")
     joins: list[JoinClause] = []
     while cursor.at_word(*_JOINS):
+        if len(joins) >= MOST_JOINS:
+            hint = "join some of them in a stream or table of its own first"
+            raise cursor.error(f"too many joins: more than {MOST_JOINS}", cursor.token, hint)
         joins.append(_parse_join(cursor, parse))
     return Relation(source, alias, tuple(joins), query, range_)
 
