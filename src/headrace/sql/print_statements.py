@@ -22,12 +22,14 @@ from headrace.sql.clauses import (
     WindowClause,
     WithinClause,
 )
+from headrace.sql.expressions import Subquery
 from headrace.sql.printer import (
     print_expression,
     print_literal,
     print_name,
     print_operand,
     print_order_by,
+    print_part,
     print_string,
     print_type,
 )
@@ -116,6 +118,11 @@ def _insert(statement: InsertValues) -> str:
 @_print.register
 def _select(statement: SelectStatement) -> str:
     return print_query(statement.query)
+
+
+@print_part.register
+def _subquery(node: Subquery) -> str:
+    return print_query(node.query)
 
 
 def print_query(query: Query) -> str:

@@ -33,7 +33,6 @@ from headrace.sql.expressions import (
     OrderItem,
     Over,
     StructLiteral,
-    Subquery,
     Subscript,
 )
 from headrace.sql.tokens import RESERVED
@@ -138,7 +137,11 @@ def _not_word(negated: bool) -> str:
 
 @singledispatch
 def _print(node: Expression) -> str:
+    """A subquery is printed where queries are."""
     raise TypeError(f"not an expression: {node!r}")
+
+
+print_part = _print
 
 
 @_print.register
@@ -159,14 +162,6 @@ def _column(node: ColumnRef) -> str:
 @_print.register
 def _call(node: Call) -> str:
     return f"{node.name}({_list(node.arguments) if node.arguments or node.name != 'COUNT' else '*'})"
-
-
-@_print.register
-def _subquery(node: Subquery) -> str:
-    # Queries are made of expressions, and only here it is the other way round.
-    from headrace.sql.print_statements import print_query
-
-    return print_query(node.query)
 
 
 @_print.register

@@ -11,6 +11,7 @@ from headrace.sql.expressions import Expression, Span
 from headrace.sql.named_types import known_type
 from headrace.sql.parser.cursor import Cursor
 from headrace.sql.parser.expressions import parse_expression as _expression
+from headrace.sql.parser.select import parse_query
 from headrace.sql.parser.statements import parse_element_list, parse_statement
 from headrace.sql.print_statements import print_statement
 from headrace.sql.script import Script
@@ -39,6 +40,7 @@ def parse(
     """
     script = Script(text)
     cursor = Cursor(script, tokenize(script, variables))
+    cursor.parse_query = parse_query
     statements: list[Statement] = []
     known = {name.lower(): value for name, value in (settings or {}).items()}
     try:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from headrace.errors import SqlError
-from headrace.sql.clauses import Identifier
+from headrace.sql.clauses import Identifier, Query
 from headrace.sql.expressions import Span
 from headrace.sql.parser.habits import usual_mistake
 from headrace.sql.script import Script, nearest
@@ -24,6 +24,8 @@ class Cursor:
         self.tokens = tokens
         self.index = 0
         self.lambda_scopes: list[tuple[str, ...]] = []
+        self.parse_query: Callable[[Cursor], Query] | None = None
+        """For subqueries. Handed in: queries are made of expressions, and only there it is the other way round."""
         self._depth = 0
         self._tried: set[str] = set()
         self._implicit_alias: tuple[int, frozenset[str]] | None = None

@@ -201,12 +201,11 @@ def _parse_is(cursor: Cursor, left: Expression) -> Expression:
 
 
 def _parse_subquery(cursor: Cursor) -> Expression:
-    # Queries are made of expressions, and only here it is the other way round.
-    from headrace.sql.parser.select import parse_query
-
+    if cursor.parse_query is None:
+        raise cursor.unsupported("a subquery")
     first = cursor.token
     with cursor.nested():
-        query = parse_query(cursor)
+        query = cursor.parse_query(cursor)
     return Subquery(query, span=cursor.span_since(first))
 
 
