@@ -19,7 +19,7 @@ from headrace.functions.direct import DIRECT
 from headrace.functions.files import FunctionFile
 from headrace.functions.signatures import all_functions
 from headrace.log.base import Append, Log, TopicSpec
-from headrace.log.dead_letters import DEAD_LETTERS_SPEC
+from headrace.log.dead_letters import create_dead_letters
 from headrace.sql.functions.function import Function
 from headrace.sql.source import Source
 from headrace.types import VARCHAR, Column, DataType
@@ -179,4 +179,4 @@ def _is_transient(state: CatalogState, source: Source) -> bool:
 def create_internal_topics(log: Log) -> None:
     """The topics every project has. Does nothing when they are there."""
     log.create_topic(CATALOG_SPEC)
-    log.create_topic(DEAD_LETTERS_SPEC)
+    create_dead_letters(log)

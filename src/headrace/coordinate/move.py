@@ -25,6 +25,7 @@ from headrace.errors import UsageError
 from headrace.log.base import TOMBSTONE, Append, Appended, BatchIdentity, Log, TopicPartition
 from headrace.log.copy.copier import Progress, copy_topics
 from headrace.log.copy.moves import MOVED_TOPIC, Moves, moved_rows
+from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, REDRIVEN_SPEC, mark_redriven, redriven_letters
 from headrace.log.kafka import KafkaLog
 from headrace.log.queues.state import QUEUES_SPEC, QUEUES_TOPIC, append_state
 from headrace.process.kafka.checkpoint import planned_batch
@@ -84,6 +85,7 @@ def move_to_kafka(source: Log, target: Log, progress: Progress) -> Moved:
     if rows:
         write([Append(MOVED_TOPIC, moved_rows(rows), 0)], [None])
     groups = _move_groups(source, target, moves)
+    _move_marks(source, target, moves)
     return Moved(copied.topics, copied.records, len(catalog.queries()), groups, _move_queues(source, target, moves))
 
 
@@ -109,6 +111,7 @@ def move_to_local(source: Log, target: Log, checkpoints: Path, progress: Progres
         write([Append(MOVED_TOPIC, moved_rows(rows), 0)], [None])
     groups = _move_groups(source, target, moves)
     queues = _move_queues(source, target, moves)
+    _move_marks(source, target, moves)
     return Moved(copied.topics, copied.records, len(catalog.queries()), groups, queues, tuple(behind))
 
 
@@ -183,6 +186,19 @@ def _move_queues(source: Log, target: Log, moves: Moves) -> int:
     if entries:
         target.append([append_state(entries)]).result()
     return len(topics)
+
+
+def _move_marks(source: Log, target: Log, moves: Moves) -> None:
+    """Which dead letters were sent again: they have other offsets now."""
+    letters = moves.partitions.get((DEAD_LETTERS_TOPIC, 0))
+    if letters is None:
+        return
+    target.create_topic(REDRIVEN_SPEC)
+    known = redriven_letters(target)
+    marks = {letters.offset(old): mark for old, mark in redriven_letters(source).items()}
+    appends = [mark_redriven([offset], *mark) for offset, mark in marks.items() if offset not in known]
+    if appends:
+        target.append(appends).result()
 
 
 def put_checkpoints_aside(project: Project, target: Log) -> None:

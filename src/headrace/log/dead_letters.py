@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.log.base import ID, Append, Appended, Log, TopicSpec
 from headrace.log.queues.base import Spent
-from headrace.types import BYTES, VARCHAR, Column
+from headrace.types import BIGINT, BYTES, VARCHAR, Column
 
 DEAD_LETTERS_TOPIC = "_dead_letters"
 
@@ -26,6 +26,13 @@ DEAD_LETTERS_SPEC = TopicSpec(
     ),
 )
 
+REDRIVEN_TOPIC = "_redriven"
+
+# Written together with the mended events, so that a letter is sent again once.
+REDRIVEN_SPEC = TopicSpec(
+    REDRIVEN_TOPIC, value=(Column("LETTER", BIGINT), Column("TOPIC", VARCHAR), Column("WHO", VARCHAR))
+)
+
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
@@ -39,8 +46,9 @@ class DeadLetter:
 
 
 def create_dead_letters(log: Log) -> None:
-    """Does nothing when the topic is there."""
+    """Does nothing when the topics are there."""
     log.create_topic(DEAD_LETTERS_SPEC)
+    log.create_topic(REDRIVEN_SPEC)
 
 
 def bury(letters: Sequence[DeadLetter]) -> Append:
@@ -96,3 +104,25 @@ def offsets_of(appended: Appended, letters: int) -> list[int | None]:
         found.append(None if letter in known else offset)
         offset += letter not in known
     return found
+
+
+def mark_redriven(offsets: Sequence[int], topic: str, who: str) -> Append:
+    """That these letters were sent again; belongs into the same call as their events."""
+    columns = {
+        "LETTER": pa.array(offsets, pa.int64()),
+        "TOPIC": pa.array([topic] * len(offsets), pa.string()),
+        "WHO": pa.array([who] * len(offsets), pa.string()),
+    }
+    return Append(REDRIVEN_TOPIC, pa.record_batch(columns))
+
+
+def redriven_letters(log: Log) -> dict[int, tuple[str, str]]:
+    """Offset of each letter that was sent again → its topic, and who did it."""
+    ends = log.snapshot().ends.get(REDRIVEN_TOPIC)
+    if not ends:
+        return {}
+    return {
+        row["LETTER"]: (row["TOPIC"], row["WHO"])
+        for records in log.read(REDRIVEN_TOPIC, 0, ends[0].start, ends[0].end)
+        for row in records.batch.to_pylist()
+    }

@@ -20,6 +20,7 @@ from headrace.server import (
     groups,
     health,
     jobs,
+    letters,
     overview,
     partitions,
     queries,
@@ -55,6 +56,7 @@ async def openapi(request: Request, services: Services) -> Response:
 API: tuple[Endpoint, ...] = (
     *events.ENDPOINTS,
     *topics.ENDPOINTS,
+    *letters.ENDPOINTS,
     *partitions.ENDPOINTS,
     *records.ENDPOINTS,
     *groups.ENDPOINTS,

@@ -11,6 +11,7 @@ from functools import partial
 from headrace.clock import Clock
 from headrace.collect.decode import EventCollector
 from headrace.collect.http.bodies import BodyBudget
+from headrace.collect.redrive import Redriver
 from headrace.config import Project
 from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog, create_internal_topics
@@ -134,6 +135,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             metrics=Metrics(),
             rates=Rates(log, clock),
             dead_letters=DeadLetterIndex(log),
+            redriver=Redriver(log, clock, settings.collect),
             budget=BodyBudget(max(settings.log.max_pending_bytes, settings.server.max_body_bytes)),
             answers=BodyBudget(max(settings.log.max_pending_bytes, 4 * MAX_PAGE_BYTES)),
             queues=Queues(log, clock, bury_spent),

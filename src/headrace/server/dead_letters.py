@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.errors import CorruptFrame, OffsetOutOfRange
 from headrace.log.base import TIME, Log
-from headrace.log.dead_letters import DEAD_LETTERS_TOPIC
+from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, REDRIVEN_TOPIC, redriven_letters
 
 logger = logging.getLogger("headrace.server")
 
@@ -26,6 +26,8 @@ class DeadLetterIndex:
         self._next = 0
         self._counts: Counter[str] = Counter()
         self._newest: dict[str, deque[int]] = {}
+        self._redriven: set[int] = set()
+        self._marks_end = 0
 
     def counts(self) -> Counter[str]:
         """Topic → how many there ever were."""
@@ -34,7 +36,7 @@ class DeadLetterIndex:
             return Counter(self._counts)
 
     def newest(self, topic: str, limit: int) -> list[dict[str, Any]]:
-        """The newest letters as rows, newest first, with their `offset`."""
+        """The newest letters as rows, newest first, with their `offset` and whether they were `redriven`."""
         with self._lock:
             self._catch_up()
             offsets = list(self._newest.get(topic, ()))[-limit:] if limit else []
@@ -43,11 +45,16 @@ class DeadLetterIndex:
             rows += self._read(offset)
         return rows
 
+    def letter(self, offset: int) -> dict[str, Any] | None:
+        with self._lock:
+            self._catch_up()
+        return next(iter(self._read(offset)), None)
+
     def _read(self, offset: int) -> list[dict[str, Any]]:
         columns = [TIME, "TOPIC", "REASON", "SOURCE", "EVENT_ID", "PAYLOAD"]
         try:
             return [
-                row | {"offset": offset}
+                row | {"offset": offset, "redriven": offset in self._redriven}
                 for records in self._log.read(DEAD_LETTERS_TOPIC, 0, offset, offset + 1, columns)
                 for row in records.batch.to_pylist()
             ]
@@ -55,6 +62,7 @@ class DeadLetterIndex:
             return []
 
     def _catch_up(self) -> None:
+        self._read_marks()
         ends = self._log.snapshot().ends.get(DEAD_LETTERS_TOPIC)
         if not ends or ends[0].end <= self._next:
             return
@@ -64,6 +72,11 @@ class DeadLetterIndex:
             # The overview shows these counts: a damaged dead letter must not hide everything else.
             logger.warning("dead letters from offset %d on are not counted: %s", self._next, damage)
         self._next = ends[0].end
+
+    def _read_marks(self) -> None:
+        ends = self._log.snapshot().ends.get(REDRIVEN_TOPIC)
+        if ends and ends[0].end != self._marks_end:
+            self._redriven, self._marks_end = set(redriven_letters(self._log)), ends[0].end
 
     def _read_new(self, start: int, end: int) -> None:
         for records in self._log.read(DEAD_LETTERS_TOPIC, 0, start, end, ["TOPIC"]):

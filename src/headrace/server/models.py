@@ -207,22 +207,6 @@ class RecordsPage(Model, frozen=True):
     cut: bool
 
 
-class DeadLetterModel(Optional, frozen=True, kw_only=True):
-    offset: Count
-    time_ms: Count
-    topic: str
-    reason: str
-    source: str
-    id: str | None
-    bytes: str
-    text: str | None = None
-
-
-class DeadLetters(Model, frozen=True):
-    dead_letters: list[DeadLetterModel]
-    total: Count
-
-
 # SQL
 
 

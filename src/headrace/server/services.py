@@ -11,6 +11,7 @@ from typing import TypeVar
 from headrace.clock import Clock
 from headrace.collect.base import Collector
 from headrace.collect.http.bodies import BodyBudget, BodyLimits
+from headrace.collect.redrive import Redriver
 from headrace.config import Project
 from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog
@@ -75,6 +76,7 @@ class Services(Intake):
     jobs: JobRunner
     rates: Rates
     dead_letters: DeadLetterIndex
+    redriver: Redriver
     answers: BodyBudget
     """The same for large answers on their way out."""
     queues: Queues

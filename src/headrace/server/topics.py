@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -23,15 +22,13 @@ from headrace.deliver.base import FeedEvent
 from headrace.deliver.browse import Page, chosen, offsets_at_time, read_after, read_before
 from headrace.deliver.tail import tail
 from headrace.errors import UsageError
-from headrace.log.base import TIME, Log, Topic
+from headrace.log.base import Log, Topic
 from headrace.log.codecs.json_encode import to_json
 from headrace.server.answers import LargeAnswer, json_list
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint, Parameter
 from headrace.server.errors import json_response
 from headrace.server.models import (
     AlterTopic,
-    DeadLetterModel,
-    DeadLetters,
     DeletedRecords,
     Events,
     KeyedColumn,
@@ -179,35 +176,6 @@ async def tail_topic(request: Request, services: Services) -> Response:
     return stream(await services.run(begin), request, services, "tail")
 
 
-async def list_dead_letters(request: Request, services: Services) -> Response:
-    topic = services.log.topic(request.path_params["topic"])
-    limit = integer(request, "limit", 50, 0, MAX_EVENTS)
-    rows = await services.run(services.dead_letters.newest, topic.name, limit)
-    total = (await services.run(services.dead_letters.counts))[topic.name]
-    return json_response(DeadLetters([_dead_letter(row) for row in rows], total))
-
-
-def _dead_letter(row: dict[str, Any]) -> DeadLetterModel:
-    payload: bytes = row["PAYLOAD"] or b""
-    return DeadLetterModel(
-        offset=row["offset"],
-        time_ms=row[TIME],
-        topic=row["TOPIC"],
-        reason=row["REASON"],
-        source=row["SOURCE"],
-        id=row["EVENT_ID"],
-        bytes=base64.b64encode(payload).decode("ascii"),
-        text=_text(payload),
-    )
-
-
-def _text(payload: bytes) -> str | None:
-    try:
-        return payload.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-
-
 ENDPOINTS = (
     Endpoint(
         method="GET",
@@ -286,13 +254,5 @@ ENDPOINTS = (
             Parameter("from", "newest, or oldest for all that the log holds", {"enum": ["newest", "oldest"]}),
             Parameter("partition", "only this one", {"type": "integer"}),
         ),
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/topics/{topic}/dead-letters",
-        handler=list_dead_letters,
-        summary="Events that did not fit the topic, and messages that a queue gave up, newest first",
-        answers={200: DeadLetters},
-        parameters=(LIMIT,),
     ),
 )

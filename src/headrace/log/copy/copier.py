@@ -28,7 +28,7 @@ CHUNK_ROWS = 20_000
 CHUNK_BYTES = 8 * 1024 * 1024
 PAGES_ROWS, LEAST_PAGE = 200_000, 1_000
 """How many records are at hand while all partitions are copied together, and of one partition at least."""
-NOT_COPIED = frozenset({"_offsets", "_queues", MOVED_TOPIC})
+NOT_COPIED = frozenset({"_offsets", "_queues", "_redriven", MOVED_TOPIC})
 """They hold offsets: groups and queues are translated."""
 
 Progress = Callable[[int, int], None]

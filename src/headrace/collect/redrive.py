@@ -1,0 +1,180 @@
+"""Dead letters, sent again: mended, under their own ids, each once.
+
+A letter is marked in the same atomic append that brings its event into the topic, so whatever is killed whenever, it is
+either a letter still or an event, never both. An event that meanwhile came by itself, under the same id, is not doubled
+either. What does not fit again stays the letter it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pyarrow as pa
+
+from headrace.clock import Clock
+from headrace.collect.mending import Letter, Mending, Unmendable
+from headrace.collect.split import Limits, Sent, read_json
+from headrace.config import CollectSettings
+from headrace.errors import Conflict, Refused, UsageError
+from headrace.log.base import TIME, Append, Log, Topic
+from headrace.log.codecs.json_codec import JsonCodec
+from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, mark_redriven, redriven_letters
+from headrace.sql.functions.function import Function
+from headrace.store.arrivals import addressed
+
+SAMPLES = 50
+AT_ONCE = 500
+"""Letters in one append."""
+ELSEWHERE = ("queue ", "function ")
+"""Where letters come from whose records are in the topic already: nothing is to be sent again."""
+_COLUMNS = [TIME, "TOPIC", "REASON", "SOURCE", "EVENT_ID", "PAYLOAD"]
+
+What = Literal["accepted", "duplicate", "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What somebody asks for. Without `where`, all of the topic's letters that were not sent again yet."""
+
+    topic: str
+    where: str | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+    preview: bool = False
+    limit: int | None = None
+    who: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    letter: Letter
+    event: bytes | None
+    """As it is sent; None if it could not be mended."""
+    outcome: What
+    reason: str | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """With `preview`, what would be."""
+
+    matched: int = 0
+    accepted: int = 0
+    duplicates: int = 0
+    rejected: int = 0
+    samples: list[Sample] = field(default_factory=list)
+    """The first of each outcome, so that no kind hides another."""
+
+    def take(self, sample: Sample) -> None:
+        match sample.outcome:
+            case "accepted":
+                self.accepted += 1
+            case "duplicate":
+                self.duplicates += 1
+            case "rejected":
+                self.rejected += 1
+        if sum(one.outcome == sample.outcome for one in self.samples) < SAMPLES:
+            self.samples.append(sample)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    letter: Letter
+    event: bytes
+    batch: pa.RecordBatch
+
+
+class Redriver:
+    """Safe to use from several threads: one redrive at a time."""
+
+    def __init__(self, log: Log, clock: Clock, settings: CollectSettings) -> None:
+        self._log, self._clock = log, clock
+        self._limits = Limits(settings.max_events, settings.max_event_bytes)
+        self._max_future_ms = int(settings.max_future_seconds * 1000)
+        self._lock = threading.Lock()
+
+    def redrive(self, order: Order, functions: Mapping[str, Function]) -> Report:
+        topic = self._topic(order.topic)
+        mending = Mending(topic, order.where, order.values, functions)
+        report, pending = Report(), list[_Ready]()
+        with self._lock:
+            for letter in self._meant(topic, mending, order.limit):
+                report.matched += 1
+                if (ready := self._prepare(letter, topic, mending, report)) is not None:
+                    pending.append(ready)
+                if len(pending) >= AT_ONCE:
+                    self._send(pending, order, report)
+                    pending = []
+            self._send(pending, order, report)
+        return report
+
+    def _topic(self, name: str) -> Topic:
+        topic = self._log.topic(name)
+        if topic.internal:
+            raise Refused(f"topic `{name}` is Headrace's own: nobody sends events to it")
+        if topic.spec.role != "events":
+            raise Conflict(f"topic `{name}` is written by a query", hint="redrive the letters of the query's inputs")
+        if topic.spec.kind == "raw":
+            raise UsageError(f"topic `{name}` takes any bytes: its letters cannot be mended by column")
+        return topic
+
+    def _meant(self, topic: Topic, mending: Mending, limit: int | None) -> Iterator[Letter]:
+        done = redriven_letters(self._log)
+        found = 0
+        for letter in letters_of(self._log, topic.name):
+            if found == limit:
+                return
+            if letter.offset not in done and not letter.source.startswith(ELSEWHERE) and mending.picks(letter):
+                found += 1
+                yield letter
+
+    def _prepare(self, letter: Letter, topic: Topic, mending: Mending, report: Report) -> _Ready | None:
+        """Decoded as on the day it came: an event without a time of its own keeps that of its first attempt."""
+        event: bytes | None = None
+        codec = JsonCodec(topic)
+        try:
+            event = mending.mended(letter)
+            sent: Sent = read_json(event, codec.decoder, self._limits)
+            if len(sent.events) != 1:
+                raise Unmendable(f"it is {len(sent.events)} events; a letter is one")
+        except Unmendable as misfit:
+            report.take(Sample(letter, event, "rejected", str(misfit)))
+            return None
+        age = max(0, self._clock.now_ms() - letter.time_ms)
+        id_ = letter.event_id or f"dead-letter/{letter.offset}"
+        decoded = codec.decode(
+            sent.events, sent.slices, letter.time_ms, self._max_future_ms + age, default_id=lambda _: id_
+        )
+        if decoded.batch is None:
+            report.take(Sample(letter, event, "rejected", decoded.rejected.get(0)))
+            return None
+        batch = decoded.batch
+        if TIME not in batch.schema.names:
+            batch = batch.append_column(TIME, pa.array([letter.time_ms], pa.int64()))
+        return _Ready(letter, event, batch)
+
+    def _send(self, pending: list[_Ready], order: Order, report: Report) -> None:
+        if order.preview or not pending:
+            for ready in pending:
+                report.take(Sample(ready.letter, ready.event, "accepted"))
+            return
+        appends = [Append(order.topic, ready.batch) for ready in pending]
+        marks = mark_redriven([ready.letter.offset for ready in pending], order.topic, order.who)
+        *appended, _ = self._log.append([*appends, marks]).result()
+        for ready, result in zip(pending, appended, strict=True):
+            report.take(Sample(ready.letter, ready.event, "duplicate" if result.duplicates else "accepted"))
+
+
+def letters_of(log: Log, topic: str) -> Iterator[Letter]:
+    """All there are, oldest first."""
+    ends = log.snapshot().ends.get(DEAD_LETTERS_TOPIC)
+    if not ends:
+        return
+    for records in log.read(DEAD_LETTERS_TOPIC, 0, ends[0].start, ends[0].end, _COLUMNS):
+        for row in addressed(records).to_pylist():
+            if row["TOPIC"] == topic:
+                yield Letter(
+                    row["$offset"], row[TIME], row["REASON"], row["SOURCE"], row["EVENT_ID"], row["PAYLOAD"] or b""
+                )

@@ -1,0 +1,102 @@
+"""Dead letters: looked at, mended, and sent again under their own ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.server.running import Running
+
+
+@pytest.fixture
+def topic(server: Running, request: pytest.FixtureRequest) -> str:
+    """A topic of the test's own."""
+    name = f"letters_{request.node.name[-40:]}"
+    columns = "who VARCHAR KEY, n INT, at TIMESTAMP"
+    answer = server.http.post("/v1/topics", json={"name": name, "columns": columns, "partitions": 2})
+    assert answer.status_code == 201, answer.text
+    return name
+
+
+def send(server: Running, topic: str, *events: Any) -> dict[str, Any]:
+    body: dict[str, Any] = server.http.post(f"/v1/topics/{topic}/events", json=list(events)).json()
+    return body
+
+
+def redrive(server: Running, topic: str, **order: Any) -> dict[str, Any]:
+    answer = server.http.post(f"/v1/topics/{topic}/dead-letters/redrive", json=order)
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def counts(body: dict[str, Any]) -> tuple[int, int, int, int]:
+    return body["matched"], body["accepted"], body["duplicates"], body["rejected"]
+
+
+def values(server: Running, topic: str) -> list[tuple[Any, ...]]:
+    """What is in the topic: who, n, at."""
+    events = server.http.get(f"/v1/topics/{topic}/events", params={"from": "oldest", "limit": 100}).json()["events"]
+    return sorted((one["key"]["who"], one["value"]["n"], one["value"].get("at")) for one in events)
+
+
+def test_a_preview_changes_nothing_and_a_redrive_happens_once(server: Running, topic: str) -> None:
+    send(server, topic, {"who": "ann", "n": "seven"}, {"who": "bob", "n": "8"}, {"who": "eve", "n": 9})
+    mend = {"where": "reason LIKE '%must be%' AND n <> 'seven'", "set": {"n": "CAST(n AS INT)"}}
+    looked = redrive(server, topic, preview=True, **mend)
+    assert counts(looked) == (1, 1, 0, 0)
+    [sample] = looked["samples"]
+    assert (sample["event"], sample["outcome"]) == ('{"who":"bob","n":8}', "accepted")
+    assert len(values(server, topic)) == 1, "a preview sends nothing"
+
+    assert counts(redrive(server, topic, **mend)) == (1, 1, 0, 0)
+    assert [(who, n) for who, n, _ in values(server, topic)] == [("bob", 8), ("eve", 9)]
+    assert counts(redrive(server, topic, **mend)) == (0, 0, 0, 0), "it was sent again once already"
+    listed = server.http.get(f"/v1/topics/{topic}/dead-letters").json()["dead_letters"]
+    assert [letter.get("redriven", False) for letter in listed] == [True, False]
+
+
+def test_what_does_not_fit_again_stays_a_letter(server: Running, topic: str) -> None:
+    send(server, topic, {"who": "ann", "n": "seven"}, "no object")
+    body = redrive(server, topic, set={"n": "CAST(LEN(n) AS DOUBLE) + 0.5"})
+    assert counts(body) == (2, 0, 0, 2)
+    assert "no JSON object" in next(sample["reason"] for sample in body["samples"] if sample["event"] is None)
+    whole = {"payload": '\'{"who": "x", "n": 1}\''}
+    assert counts(redrive(server, topic, set=whole)) == (2, 2, 0, 0)
+    assert [n for _, n, _ in values(server, topic)] == [1, 1], "two letters are two events, also when they are alike"
+
+
+def test_an_event_that_came_meanwhile_is_not_doubled(server: Running, topic: str) -> None:
+    send(server, topic, {"$id": "e1", "who": "ann", "n": "7"})
+    send(server, topic, {"$id": "e1", "who": "ann", "n": 7})
+    assert counts(redrive(server, topic, set={"n": "CAST(n AS INT)"})) == (1, 0, 1, 0)
+    assert len(values(server, topic)) == 1
+
+
+def test_a_time_can_be_put_right(server: Running, topic: str) -> None:
+    [rejected] = send(server, topic, {"who": "ann", "n": 1, "at": "yesterday"})["rejected"]
+    letter = server.http.get(f"/v1/dead-letters/{rejected['dead_letter']}").json()
+    assert (letter["topic"], letter["text"]) == (topic, '{"who":"ann","n":1,"at":"yesterday"}')
+    redrive(server, topic, where="at = 'yesterday'", set={"AT": "ROWTIME"})
+    [(_, _, at)] = values(server, topic)
+    assert at is not None
+
+
+def test_orders_that_cannot_be(server: Running, topic: str) -> None:
+    path = f"/v1/topics/{topic}/dead-letters/redrive"
+
+    def refused(**order: Any) -> str:
+        answer = server.http.post(path, json=order)
+        assert answer.status_code == 400, answer.text
+        error = answer.json()["error"]
+        return f"{error['message']} ({error.get('hint')})"
+
+    assert "no column `nn` (did you mean `n`?" in refused(set={"nn": "1"})
+    assert "does not exist" in refused(where="reson = 'x'")
+    assert "payload is VARCHAR" in refused(set={"payload": "1 + 1"})
+    assert "COUNT" in refused(where="COUNT(*) > 1")
+    assert server.http.post("/v1/topics/nowhere/dead-letters/redrive", json={}).status_code == 404
+    assert server.http.post("/v1/topics/_dead_letters/dead-letters/redrive", json={}).status_code == 403
+    assert server.http.get("/v1/dead-letters/99999999").status_code == 404
+    assert server.http.get("/v1/dead-letters/x").status_code == 404
