@@ -102,7 +102,8 @@ class ViewsSettings(Settings, frozen=True):
     check_rows: int = 50
     """Rows of one such check."""
     check_seconds: float = 1.0
-    """Longest time of one such check; what takes longer is given up and counted."""
+    """Longest time of one such check. What takes longer is given up and counted; the next then takes fewer rows, and
+    up to eight times as long."""
     repair_every_seconds: float = 0
     """How often closed windows are computed again with what came too late; 0 is only when asked to."""
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { careSeries, checkedSays, increases, lateOverTime } from "../src/lib/trust";
-import type { LateRow } from "../src/lib/types";
+import { careSeries, checkedSays, increases, lateOverTime, repaired } from "../src/lib/trust";
+import type { LateRow, Revision } from "../src/lib/types";
 
 const late = (stream_time_ms: number): LateRow => ({
   topic: "t", partition: 0, offset: 0, time_ms: 0, stream_time_ms, window_start_ms: 0, window_end_ms: 0, late_by_ms: 1, row: {},
@@ -17,6 +17,11 @@ describe("late records", () => {
     expect(xs.length).toBeLessThanOrEqual(61);
     expect(ys.reduce((a, b) => a! + b!, 0)).toBe(2);
   });
+});
+
+it("late records that were repaired are counted once a row, by its newest revision", () => {
+  const revision = (key: string, start_ms: number, late: number): Revision => ({ key: { key }, window: { start_ms, end_ms: 9 }, old: null, new: null, late, time_ms: 0 });
+  expect(repaired([revision("a", 0, 3), revision("a", 0, 1), revision("a", 5, 2), revision("b", 0, 1)])).toBe(6);
 });
 
 describe("checks", () => {

@@ -25,6 +25,8 @@ from headrace.views.traced import Bounds
 logger = logging.getLogger("headrace.views")
 
 LOOK_S = 0.5
+MOST_EFFORT = 3
+"""One row, and eight times as long."""
 
 
 class ViewCare:
@@ -72,6 +74,14 @@ class ViewCare:
             _say(one)
         return news
 
+    def _check_within_reach(self, view: ViewDefinition) -> None:
+        """A round that is given up says nothing, so the next takes fewer rows and more time, and one that succeeds
+        takes that back: a view whose rows are made of much is looked at slowly rather than never."""
+        known = self.checked.setdefault((view.name, view.version), Checked())
+        skipped = known.skipped
+        self.check(view, *reach(self._settings, known.effort))
+        known.effort = min(MOST_EFFORT, known.effort + 1) if known.skipped > skipped else max(0, known.effort - 1)
+
     def close(self) -> None:
         self._stop.set()
         self._thread.join()
@@ -97,7 +107,7 @@ class ViewCare:
         """A round over one view, the views in turns."""
         views = [view for view in self._catalog.views() if view.query_id is not None]
         if views:
-            self._guarded("checked", lambda view: self.check(view), views[turn % len(views)])
+            self._guarded("checked", self._check_within_reach, views[turn % len(views)])
 
     def _repair_all(self) -> None:
         for view in self._catalog.views():
@@ -121,6 +131,15 @@ class ViewCare:
             logger.warning("view `%s` could not be %s: %s", display_name(view.name), what, error)
         except Exception:
             logger.exception("view `%s` could not be %s", display_name(view.name), what)
+
+
+def reach(settings: ViewsSettings, effort: int) -> tuple[int, float]:
+    """Rows of a round, and its seconds.
+
+    >>> [reach(ViewsSettings(), effort) for effort in range(MOST_EFFORT + 1)]
+    [(50, 1.0), (12, 2.0), (3, 4.0), (1, 8.0)]
+    """
+    return max(1, settings.check_rows >> (2 * effort)), settings.check_seconds * 2**effort
 
 
 def _say(drift: Drift) -> None:

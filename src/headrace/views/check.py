@@ -77,6 +77,8 @@ class Checked:
     cursor: Any = None
     passes: int = 0
     """How often all rows have been looked at."""
+    effort: int = 0
+    """How often the rounds were made smaller and longer, because one was given up."""
 
 
 def check_round(

@@ -156,7 +156,7 @@ export const api = {
   checkNow: (name: string) => call<Check>(`/v1/views/${part(name)}/check?rows=500`, post({})),
   care: (name: string) => call<CareHistory>(`/v1/views/${part(name)}/check/history`),
   repair: (name: string, dry_run: boolean) => call<Repaired>(`/v1/views/${part(name)}/repair`, post({ dry_run })),
-  revisions: (name: string) => call<{ revisions: Revision[]; total: number }>(`/v1/views/${part(name)}/revisions?limit=200`),
+  revisions: (name: string) => call<{ revisions: Revision[]; total: number }>(`/v1/views/${part(name)}/revisions?limit=1000`),
   rows: (name: string, parameters: Record<string, string>) =>
     call<Answer>(`/v1/views/${part(name)}/rows?${new URLSearchParams(parameters)}`),
   versions: (name: string) => call<{ versions: Version[] }>(`/v1/views/${part(name)}/versions`).then((answer) => answer.versions),

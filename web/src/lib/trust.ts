@@ -1,7 +1,8 @@
 /** Late records and drift, as numbers over time. */
 
 import type { Points } from "./series";
-import type { CareHistory, LateRow } from "./types";
+import { json } from "./format";
+import type { CareHistory, LateRow, Revision } from "./types";
 
 /** How many came too late in each stretch of time, by when they arrived (the stream's time); empty stretches are 0. */
 export function lateOverTime(late: LateRow[], most = 60): Points {
@@ -20,6 +21,16 @@ export function lateOverTime(late: LateRow[], most = 60): Points {
 }
 
 const STEPS = [10, 60, 300, 900, 3600, 6 * 3600, 86_400, 7 * 86_400].map((s) => s * 1000);
+
+/** Late records that a repair has counted: of each row what its newest revision says. */
+export function repaired(newestFirst: Revision[]): number {
+  const rows = new Map<string, number>();
+  for (const one of newestFirst) {
+    const row = json([one.key, one.window.start_ms, one.window.end_ms]);
+    if (!rows.has(row)) rows.set(row, one.late);
+  }
+  return [...rows.values()].reduce((sum, late) => sum + late, 0);
+}
 
 /** From totals to how many came between two samples. A total that fell begins anew. */
 export function increases(totals: number[]): number[] {
