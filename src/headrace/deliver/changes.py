@@ -14,10 +14,10 @@ from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Log, Sn
 from headrace.log.codecs.json_encode import to_json
 from headrace.sql.source import WINDOW_COLUMNS, Source
 from headrace.store.arrivals import merge, read_stretch
-from headrace.store.base import Position
+from headrace.store.base import Position, ViewStore
 from headrace.store.columns import source_rows
-from headrace.store.decode import SourceDecoder
 from headrace.store.json_rows import to_json_rows
+from headrace.store.layers import changelog_decoder
 from headrace.store.revisions import Revisions, parse_row
 from headrace.types import BIGINT, Column, display_name
 
@@ -34,15 +34,14 @@ class Changes:
 
 def read_changes(
     log: Log,
-    source: Source,
-    version: int,
+    view: ViewStore,
     after: Position,
     snapshot: Snapshot,
     max_rows: int,
     revisions: Revisions | None = None,
 ) -> Changes:
     """The next changes of a view, in order of arrival. Those that a repair made say what was there before."""
-    decoder = SourceDecoder(log.topic(source.topic), source, log.schemas)
+    source, version, decoder = view.source, view.version, changelog_decoder(log, view)
     stretch = read_stretch(log, source.topic, after, snapshot, decoder.columns, max_rows)
     batch = merge([decoder.decode(records) for records in stretch.records], after)
     events = () if batch is None else tuple(change_events(batch, source, ids_of(batch, version, after)))

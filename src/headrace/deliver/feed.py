@@ -195,7 +195,7 @@ async def _changes(
     bound = None if until is None else tuple(until.offsets.items())
     return await delivery.tails.share(
         ("changes", source.name, version, tuple(position.offsets.items()), bound),
-        partial(read_changes, delivery.log, source, version, position, now, ROWS_PER_READ, delivery.revisions),
+        partial(read_changes, delivery.log, view, position, now, ROWS_PER_READ, delivery.revisions),
     )
 
 

@@ -15,15 +15,16 @@ import pyarrow as pa
 
 from headrace.deliver.base import Delivery, FeedEvent
 from headrace.errors import NotFound, OffsetOutOfRange, UsageError
-from headrace.log.base import TIME, TOMBSTONE, Log, Snapshot
+from headrace.log.base import TIME, TOMBSTONE, Snapshot
 from headrace.sql.expressions import ColumnRef
 from headrace.sql.plan import Filter, Named, PlanNode, Project, PushQuery, Scan
 from headrace.sql.source import Source
 from headrace.store.arrivals import behind, merge, position_at_end, position_at_start, read_stretch
-from headrace.store.base import Position
+from headrace.store.base import Decoder, Position
 from headrace.store.columns import source_rows
 from headrace.store.decode import SourceDecoder
 from headrace.store.json_rows import to_json_rows
+from headrace.store.layers import changelog_decoder
 from headrace.store.rows import names_of, over_rows, project_rows
 from headrace.types import Column, display_name
 
@@ -102,7 +103,7 @@ async def _push(
             yield FeedEvent("heartbeat", {})
             continue
         try:
-            pushed = await asyncio.to_thread(read_rows, delivery.log, source, columns, evaluate, position, now)
+            pushed = await asyncio.to_thread(read_rows, delivery, source, columns, evaluate, position, now)
         except NotFound:
             continue  # gone since we looked; the next look says so
         except OffsetOutOfRange:
@@ -125,9 +126,14 @@ def end(reason: str) -> FeedEvent:
 
 
 def read_rows(
-    log: Log, source: Source, columns: tuple[Column, ...], evaluate: Evaluate, after: Position, until: Snapshot
+    delivery: Delivery,
+    source: Source,
+    columns: tuple[Column, ...],
+    evaluate: Evaluate,
+    after: Position,
+    until: Snapshot,
 ) -> Pushed:
-    decoder = SourceDecoder(log.topic(source.topic), source, log.schemas)
+    log, decoder = delivery.log, _decoder(delivery, source)
     stretch = read_stretch(log, source.topic, after, until, decoder.columns, ROWS_PER_READ)
     batch = merge([decoder.decode(records) for records in stretch.records], after)
     if batch is None:
@@ -150,6 +156,15 @@ def read_rows(
         for row, (_, time_ms, dead) in zip(shown, kept, strict=True)
     )
     return Pushed(tuple(events), stretch.position)
+
+
+def _decoder(delivery: Delivery, source: Source) -> Decoder:
+    """A table that is served may have layers."""
+    if source.kind == "table" and source.name in delivery.views.names():
+        view = delivery.views.of_source(source)
+        if view.source.topic == source.topic:
+            return changelog_decoder(delivery.log, view)
+    return SourceDecoder(delivery.log.topic(source.topic), source, delivery.log.schemas)
 
 
 def keyless_rows(batch: pa.RecordBatch, source: Source) -> list[bool]:

@@ -28,11 +28,11 @@ from headrace.sql.expressions import Call
 from headrace.sql.expressions import Literal as LiteralExpression
 from headrace.sql.functions import function_of, sketches
 from headrace.sql.plan import Named
-from headrace.types import BIGINT, BigInt, DataType, Decimal, Integer
+from headrace.types import BIGINT, BYTES, BigInt, DataType, Decimal, Integer
 
 # 2^12 hashes: up to 4,096 different values are counted exactly, more within about 1.6 %
 # (docs/decisions/count-distinct.md).
-SKETCH_LOG_SIZE = 12
+SKETCH_LOG_SIZE = sketches.HASHES_LOG_SIZE
 # ksqlDB's limit of COLLECT_LIST and COLLECT_SET.
 MOST_COLLECTED = 1000
 MORE_ITEMS = 16
@@ -162,14 +162,14 @@ def _count(of: Aggregated) -> Decomposed:
 def _count_distinct(of: Aggregated) -> Decomposed:
     """A theta sketch: the 2^12 smallest hashes, which depend only on which values there were. A hash of 64 bits makes
     any type a number; two values sharing one is less likely than a disk lying. A session, which is short, keeps them
-    all."""
+    all. Asked for as BYTES it is the sketch itself, for a layer of a Lambda view."""
     value = of.value()
     hashed = F.when(value.isNotNull(), F.xxhash64(comparable(value, of.type())))
     sketch = F.theta_sketch_agg(hashed, F.lit(SKETCH_LOG_SIZE))
     each = F.when(hashed.isNotNull(), F.array(hashed))
     return Decomposed(
         (Partial("set", each, sketch),),
-        F.theta_sketch_estimate,
+        (lambda kept: kept) if of.call.type == BYTES else F.theta_sketch_estimate,
         lambda hashes: F.when(hashes.isNull(), 0).otherwise(F.size(hashes)),
     )
 

@@ -9,12 +9,12 @@ block the writer and see a whole number of batches.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
-from headrace.log.base import Records
+from headrace.log.base import Log, Records, Topic
 from headrace.sql.expressions import Expression
 from headrace.sql.source import Source
 
@@ -28,6 +28,10 @@ class Position:
     arrival: int
     offsets: Mapping[int, int]
     """By partition: the next offset to apply."""
+
+
+Key: TypeAlias = tuple[Any, ...]
+"""A row's key and window, as `store.changes` has them: hashable, in the form SQLite keeps them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,17 @@ class Scan:
     residual: Expression | None = None
 
 
+class Decoder(Protocol):
+    """How records of a view's changelog become its rows."""
+
+    topic: Topic
+    columns: list[str]
+    """What to ask the log for."""
+
+    def decode(self, records: Records) -> Records:
+        """The same records with the view's own columns instead of the topic's."""
+
+
 class ViewStore(ABC):
     """One version of one view. Columns are those of `source.all_columns`.
 
@@ -60,6 +75,8 @@ class ViewStore(ABC):
     damaged: bool = False
     """Somebody found that the rows cannot be read: whoever follows the log for this view throws it away and fills it
     again."""
+    layers: Callable[[Log, Source], Decoder] | None = None
+    """How its changelog is read if that has two layers (`store.layers`); None if it has plain rows."""
 
     @abstractmethod
     def position(self) -> Position: ...
@@ -103,6 +120,10 @@ class ViewStore(ABC):
         """A scan as a list: for few rows."""
         with self.scan(columns, predicate, order, limit, deadline) as scan:
             return Rows(tuple(columns), list(scan.rows), scan.position), scan.residual
+
+    @abstractmethod
+    def find(self, keys: Sequence[Key], columns: Sequence[str]) -> dict[Key, tuple[Any, ...]]:
+        """The rows with these keys; those that are not there are left out."""
 
     @abstractmethod
     def count(self) -> int: ...

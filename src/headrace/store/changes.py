@@ -6,17 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
 from headrace.log.base import TOMBSTONE
 from headrace.sql.source import Source
+from headrace.store.base import Key
 from headrace.store.columns import batch_column, python_values
 from headrace.store.sqlite_values import encoder
 from headrace.types import Column
-
-Key: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class NetChanges:
 
 def net_changes(batch: pa.RecordBatch, source: Source, key: Sequence[Column]) -> NetChanges:
     """`batch` is in order of arrival."""
-    keys = list(zip(*(encoded_values(batch, source, column) for column in key), strict=True))
+    keys = keys_of(batch, source, key)
     last = dict(zip(keys, range(len(keys)), strict=True))
     if len(last) < len(keys):
         batch, keys = batch.take(pa.array(last.values(), pa.int64())), list(last)
@@ -47,6 +46,10 @@ def net_changes(batch: pa.RecordBatch, source: Source, key: Sequence[Column]) ->
         batch.filter(pa.array([not gone for gone in dead])),
         [key for key, gone in zip(keys, dead, strict=True) if gone],
     )
+
+
+def keys_of(batch: pa.RecordBatch, source: Source, key: Sequence[Column]) -> list[Key]:
+    return list(zip(*(encoded_values(batch, source, column) for column in key), strict=True))
 
 
 def encoded_values(batch: pa.RecordBatch, source: Source, column: Column) -> list[Any]:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import HeadraceError, NotFound, StoreDamaged
-from headrace.log.base import Log, Snapshot
+from headrace.log.base import Log, PartitionEnds, Snapshot
 from headrace.log.copy.moves import Moves
 from headrace.sql.source import Source
 from headrace.store.arrivals import behind, has_arrivals, position_of, read_stretch
-from headrace.store.base import Position, Store, ViewStore
-from headrace.store.decode import SourceDecoder
+from headrace.store.base import Decoder, Position, Store, ViewStore
+from headrace.store.layers import Merging, changelog_decoder, merging_decoder
 from headrace.types import display_name
 
 ROWS_PER_TURN = 10_000
@@ -47,19 +47,43 @@ class ViewLike(Protocol):
     def topic(self) -> str: ...
 
 
-class Follower:
-    """One view and how it is doing. Used by the follower's thread; `lock` keeps it from being closed under it."""
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What is to be followed: a version of a view, or the batch layer of one, which ends somewhere in its topic."""
 
-    def __init__(self, store: Store, source: Source, version: int, clock: Clock) -> None:
-        self.source, self.version = source, version
+    source: Source | None
+    merging: Merging | None = None
+    until: Mapping[int, int] | None = None
+
+
+class Follower:
+    """One view and how it is doing. Used by the follower's thread; `lock` keeps it from being closed under it. With
+    `batch` it has two layers, and this gives the rows of the one that its changes are merged with."""
+
+    def __init__(
+        self,
+        store: Store,
+        what: Following,
+        version: int,
+        clock: Clock,
+        batch: Callable[[], ViewStore] | None = None,
+    ) -> None:
+        assert what.source is not None
+        self.what, self.source, self.version = what, what.source, version
         self.lock = threading.Lock()
-        self.view = store.open_view(source, version)
+        self._store, self._clock, self._batch = store, clock, batch
+        self.view = self._opened()
         self.error: str | None = None
-        self._store, self._clock = store, clock
-        self._decoder: SourceDecoder | None = None
+        self._decoder: Decoder | None = None
         self._trusted = self._gone = False
         self._failures, self._retry_at = 0, 0.0
         self._applied: deque[tuple[float, int]] = deque()
+
+    def _opened(self) -> ViewStore:
+        view = self._store.open_view(self.source, self.version)
+        if self.what.merging is not None and self._batch is not None:
+            view.layers = merging_decoder(self.what.merging, self._batch)
+        return view
 
     @property
     def rate(self) -> float:
@@ -85,6 +109,9 @@ class Follower:
         if topic not in snapshot.ends:
             raise NotFound(f"topic `{topic}` does not exist")
         self.verify(log, snapshot)
+        if self._batch is not None and self.what.merging is not None and not self.what.merging.filled(self._batch()):
+            return False
+        snapshot = snapshot if self.what.until is None else bounded(snapshot, topic, self.what.until)
         position = _from_start(self.view.position(), snapshot, topic)
         if not behind(snapshot, topic, position):
             return False
@@ -94,10 +121,9 @@ class Follower:
         self._count(changed)
         return behind(snapshot, topic, stretch.position) > 0
 
-    def _decoder_for(self, log: Log) -> SourceDecoder:
-        topic = log.topic(self.source.topic)
-        if self._decoder is None or self._decoder.topic != topic:
-            self._decoder = SourceDecoder(topic, self.source, log.schemas)
+    def _decoder_for(self, log: Log) -> Decoder:
+        if self._decoder is None or self._decoder.topic != log.topic(self.source.topic):
+            self._decoder = changelog_decoder(log, self.view)
         return self._decoder
 
     def verify(self, log: Log, snapshot: Snapshot) -> None:
@@ -122,7 +148,7 @@ class Follower:
     def _refill(self, reason: str) -> None:
         logger.warning("view `%s` v%d is filled again from the log: %s", self.source.name, self.version, reason)
         self._store.drop_view(self.source.name, self.version)
-        self.view = self._store.open_view(self.source, self.version)
+        self.view = self._opened()
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, StoreDamaged):
@@ -190,9 +216,18 @@ def _from_start(position: Position, snapshot: Snapshot, topic: str) -> Position:
     return Position(position.arrival, offsets)
 
 
+def bounded(snapshot: Snapshot, topic: str, until: Mapping[int, int]) -> Snapshot:
+    """The log as if the topic ended there."""
+    ends = tuple(
+        PartitionEnds(end.start, min(end.end, until.get(number, end.end)))
+        for number, end in enumerate(snapshot.ends[topic])
+    )
+    return replace(snapshot, ends={**snapshot.ends, topic: ends})
+
+
 @dataclass(frozen=True, slots=True)
 class Unopened:
-    source: Source | None
+    what: Following
     reason: str
 
 
@@ -218,32 +253,38 @@ class Followers:
         views: Iterable[ViewLike],
         sources: Callable[[str], Source | None],
         beside: Iterable[tuple[int, Source]] = (),
+        layers: Mapping[Address, Merging] | None = None,
     ) -> None:
         """Follow exactly these: `views` serve, those `beside` them (a version's number and source) do not. What is no
-        longer among them is closed and its rows are removed, also those another process left."""
+        longer among them is closed and its rows are removed, also those another process left. `layers` are of those
+        that have two."""
         serving = {view.name: view.version for view in views}
-        wanted = {(name, version): sources(name) for name, version in serving.items()}
-        wanted |= {(source.name, version): source for version, source in beside}
+        found = {(name, version): sources(name) for name, version in serving.items()}
+        found |= {(source.name, version): source for version, source in beside}
+        merged = {at: merging for at, merging in (layers or {}).items() if at in found}
+        wanted = {(m.batch.name, number): Following(m.batch, until=m.ends) for (_, number), m in merged.items()}
+        wanted |= {at: Following(source, merged.get(at)) for at, source in found.items()}
         with self._lock:
             before = self._followers
-            kept = {at: follower for at, follower in before.items() if at in wanted and follower.source == wanted[at]}
+            kept = {at: follower for at, follower in before.items() if at in wanted and follower.what == wanted[at]}
             for at, follower in before.items():
                 if at not in kept:
                     follower.close(drop=True)
             self._store.keep_only(wanted)
             self._unopened = {}
             self._followers = kept
-            for (name, version), source in wanted.items():
+            for (name, version), what in wanted.items():
                 if (name, version) not in kept:
-                    self._open(name, version, source)
+                    self._open(name, version, what)
             self._serving = serving
 
-    def _open(self, name: str, version: int, source: Source | None) -> None:
+    def _open(self, name: str, version: int, what: Following) -> None:
         at = (name, version)
         try:
-            if source is None:
+            if what.source is None:
                 raise NotFound(f"view `{display_name(name)}` has no definition")
-            follower = Follower(self._store, source, version, self._clock)
+            layer = None if what.merging is None else self._layer(what.merging, version)
+            follower = Follower(self._store, what, version, self._clock, layer)
             follower.verify(self._log, self._log.snapshot())
             self._followers = {**self._followers, at: follower}
             self._unopened.pop(at, None)
@@ -251,14 +292,18 @@ class Followers:
             # One view that cannot be opened must not keep the others from being served. It is tried again.
             if at not in self._unopened:
                 logger.error("view `%s` v%d cannot be opened: %s", name, version, error)
-            self._unopened[at] = Unopened(source, str(error))
+            self._unopened[at] = Unopened(what, str(error))
             self._next_try = self._clock.monotonic() + OPEN_AGAIN_SECONDS
+
+    def _layer(self, merging: Merging, version: int) -> Callable[[], ViewStore]:
+        name = merging.batch.name
+        return lambda: self._follower(name, version).view
 
     def _open_again(self) -> None:
         if self._unopened and self._clock.monotonic() >= self._next_try:
             with self._lock:
                 for (name, version), waiting in list(self._unopened.items()):
-                    self._open(name, version, waiting.source)
+                    self._open(name, version, waiting.what)
 
     def view(self, name: str) -> ViewStore:
         return self._follower(name).view

@@ -12,8 +12,8 @@ from headrace.log.base import Records
 from headrace.sql.expressions import Expression
 from headrace.sql.source import Source
 from headrace.store.arrivals import BEGINNING, merge
-from headrace.store.base import Position, Scan, Store, ViewStore
-from headrace.store.changes import Key, net_changes
+from headrace.store.base import Key, Position, Scan, Store, ViewStore
+from headrace.store.changes import net_changes
 from headrace.store.columns import source_rows
 from headrace.store.expiry import NEVER, expiry_of, newest_time
 from headrace.store.readers import too_late
@@ -116,6 +116,12 @@ class MemoryView(ViewStore):
         wanted = [place[name] for name in columns]
         picked = (tuple(row[at] for at in wanted) for row in rows)
         yield Scan(position, picked if limit is None else (row for row, _ in zip(picked, range(limit), strict=False)))
+
+    def find(self, keys: Sequence[Key], columns: Sequence[str]) -> dict[Key, tuple[Any, ...]]:
+        held, _ = self._state
+        names = [column.name for column in self._columns]
+        places = [names.index(name) for name in columns]
+        return {key: tuple(held[key][place] for place in places) for key in keys if key in held}
 
     def _in_time(self, rows: dict[Key, tuple[Any, ...]], seconds: float) -> Iterator[tuple[Any, ...]]:
         end = time.monotonic() + seconds

@@ -27,7 +27,7 @@ from headrace.log.base import Records
 from headrace.sql.expressions import Expression
 from headrace.sql.source import Source
 from headrace.store.arrivals import BEGINNING, merge
-from headrace.store.base import Position, Scan, Store, ViewStore
+from headrace.store.base import Key, Position, Scan, Store, ViewStore
 from headrace.store.changes import NetChanges, encoded_values, net_changes
 from headrace.store.expiry import NEVER, expiry_of, newest_time
 from headrace.store.pushdown import push
@@ -42,6 +42,7 @@ WAL_BYTES = 32 * 1024 * 1024
 """Above this the write-ahead log is brought into the file even if readers have to be waited for, a moment."""
 
 CHECKPOINT_SECONDS = 1.0
+FIND_SECONDS = 30.0
 
 logger = logging.getLogger("headrace.store")
 
@@ -212,6 +213,15 @@ class SqliteView(ViewStore):
                 yield Scan(position, self._decoded(cursor, columns), pushed.residual)
             finally:
                 cursor.close()
+
+    def find(self, keys: Sequence[Key], columns: Sequence[str]) -> dict[Key, tuple[Any, ...]]:
+        statement, found = self._layout.find(columns), {}
+        with self._noticing_damage(), self._readers.lend(FIND_SECONDS) as connection:
+            for key in keys:
+                row = connection.execute(statement, key).fetchone()
+                if row is not None:
+                    found[key] = row
+        return dict(zip(found, self._decoded(iter(found.values()), columns), strict=True))
 
     @contextmanager
     def _noticing_damage(self) -> Iterator[None]:

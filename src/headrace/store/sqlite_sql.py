@@ -93,6 +93,11 @@ class Layout:
         """By key. `IS`, because a key column may be null; an index serves it as well as `=`."""
         return "DELETE FROM rows WHERE " + " AND ".join(f"{self._sql(name)} IS ?" for name in self.key)
 
+    def find(self, columns: Sequence[str]) -> str:
+        """By key, as `delete`."""
+        wanted = ", ".join(map(self._sql, columns))
+        return f"SELECT {wanted} FROM rows WHERE " + " AND ".join(f"{self._sql(name)} IS ?" for name in self.key)
+
     def select(
         self, columns: Sequence[str], condition: Condition | None, order: Sequence[tuple[str, bool]], limited: bool
     ) -> str:

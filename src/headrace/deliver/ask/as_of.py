@@ -14,7 +14,7 @@ from headrace.log.base import ARRIVAL, Log, PartitionEnds, Snapshot
 from headrace.sql.clauses import AsOf
 from headrace.store.arrivals import behind, has_arrivals, position_at_start, read_stretch, topic_ends
 from headrace.store.base import ViewStore
-from headrace.store.decode import SourceDecoder
+from headrace.store.layers import changelog_decoder
 from headrace.store.memory import MemoryView
 from headrace.types import display_name
 
@@ -30,7 +30,7 @@ def view_as_of(log: Log, serving: ViewStore, as_of: AsOf, budget: Budget) -> Vie
     _check_whole(log, now, source.topic, display_name(source.name))
     until = _until(log, now, source.topic, as_of)
     view = MemoryView(source, serving.version)
-    decoder = SourceDecoder(log.topic(source.topic), source, log.schemas)
+    decoder = changelog_decoder(log, serving)
     position = position_at_start(log, until, source.topic)
     while behind(until, source.topic, position):
         stretch = read_stretch(log, source.topic, position, until, decoder.columns, ROWS_PER_STRETCH)

@@ -24,10 +24,10 @@ from headrace.sql.expressions import ColumnRef, Expression
 from headrace.sql.source import Source
 from headrace.sql.walk import walk
 from headrace.store.arrivals import behind, has_arrivals, merge, position_at_end, read_stretch
-from headrace.store.base import ViewStore
-from headrace.store.changes import Key, net_changes
+from headrace.store.base import Key, ViewStore
+from headrace.store.changes import net_changes
 from headrace.store.columns import source_rows
-from headrace.store.decode import SourceDecoder
+from headrace.store.layers import changelog_decoder
 from headrace.store.ranges import clip
 from headrace.store.rows import names_of, over_rows
 from headrace.store.sqlite_sql import Layout
@@ -154,7 +154,7 @@ class _OpenView:
     """One view's rows, read once. With `keyed` they can be brought up to a later moment."""
 
     def __init__(self, view: ViewStore, reads: list[Read], budget: Budget, stack: ExitStack, keyed: bool) -> None:
-        self.version, self._budget = view.version, budget
+        self.version, self._view, self._budget = view.version, view, budget
         self._source = source = view.source
         predicates = {read.predicate for read in reads}
         self._predicate = predicates.pop() if len(predicates) == 1 else None
@@ -175,7 +175,7 @@ class _OpenView:
         if behind(until, source.topic, position) > MOST_BEHIND:
             message = f"table `{display_name(source.name)}` is being filled"
             raise Overloaded(message, retry_after=1.0, detail="it cannot be read together with others yet")
-        decoder = SourceDecoder(log.topic(source.topic), source, log.schemas)
+        decoder = changelog_decoder(log, self._view)
         while position.arrival < until.arrival:
             stretch = read_stretch(log, source.topic, position, until, decoder.columns)
             position = stretch.position

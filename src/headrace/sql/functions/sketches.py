@@ -22,6 +22,8 @@ QUANTILE_SIZE = 200
 # 2^14 counters: a count is too high by at most 0.02 % of all rows.
 TOP_LOG_SIZE = 14
 MOST_ITEMS = 10_000
+# Of COUNT_DISTINCT: 2^12 hashes, exact up to 4,096 different values.
+HASHES_LOG_SIZE = 12
 
 Kind = Literal["distinct", "quantiles", "top"]
 COUNTED = Array(Struct((("ITEM", VARCHAR), ("COUNT", BIGINT))))
@@ -125,6 +127,41 @@ def _estimate_top(held: Sketch, count: int) -> list[dict[str, Any]]:
     return [{"ITEM": item, "COUNT": int(estimate)} for item, estimate, *_ in ordered[: max(count, 0)]]
 
 
+def merge_bytes(kind: Kind, left: bytes, right: bytes) -> bytes:
+    """Two sketches, of rows that were seen apart, as one."""
+    return to_bytes(_add_sketch(_read(kind, left), right))
+
+
+def distinct_estimate(data: bytes) -> int:
+    return _estimate_distinct(_read("distinct", data))
+
+
+def quantile_estimate(data: bytes, fraction: Any) -> float | None:
+    return _estimate_quantile(_read("quantiles", data), float(fraction))
+
+
+def top_estimate(data: bytes, count: int) -> list[dict[str, Any]]:
+    return _estimate_top(_read("top", data), count)
+
+
+# What Spark's COUNT_DISTINCT counts with: a theta sketch of hashes.
+
+
+def merge_hashes(left: bytes, right: bytes) -> bytes:
+    import datasketches as made
+
+    union = made.theta_union(HASHES_LOG_SIZE)
+    for data in (left, right):
+        union.update(made.compact_theta_sketch.deserialize(data))
+    return bytes(union.get_result().serialize())
+
+
+def estimate_hashes(data: bytes) -> int:
+    import datasketches as made
+
+    return int(made.compact_theta_sketch.deserialize(data).get_estimate() + 0.5)
+
+
 def _sketch_steps(kind: Kind) -> Steps:
     return Steps(init=lambda: _new(kind), add=_add_value, merge=_merged, result=to_bytes)
 
@@ -223,14 +260,14 @@ ESTIMATES: tuple[Function, ...] = (
     scalar(
         "DISTINCT_ESTIMATE",
         "(BYTES) -> BIGINT",
-        lambda data: _estimate_distinct(_read("distinct", data)),
+        distinct_estimate,
         "What a sketch of DISTINCT_SKETCH counts; null if it is none.",
         "DISTINCT_ESTIMATE(X'0201070C030802082F823B040AFF8004')",
     ),
     scalar(
         "QUANTILE_ESTIMATE",
         "(BYTES, DOUBLE) -> DOUBLE",
-        lambda data, fraction: _estimate_quantile(_read("quantiles", data), fraction),
+        quantile_estimate,
         "The value at a fraction, from a sketch of QUANTILE_SKETCH; null if it is none.",
         "QUANTILE_ESTIMATE(X'05010F00C80008000300000000000000C8000100C5000000000000000000F03F"
         "000000000000084000000000000008400000000000000040000000000000F03F', 0.5)",
@@ -238,7 +275,7 @@ ESTIMATES: tuple[Function, ...] = (
     scalar(
         "TOP_K_ESTIMATE",
         "(BYTES, INTEGER) -> ARRAY<VARCHAR>",
-        lambda data, count: _estimate_top(_read("top", data), count),
+        top_estimate,
         "The most frequent values with their counts, from a sketch of TOP_K_SKETCH; null if it is none.",
         "TOP_K_ESTIMATE(X'04010A0E03000000020000000000000003000000000000000000000000"
         "0000000100000000000000020000000000000001000000620100000061', 3)",
