@@ -20,6 +20,7 @@ from headrace.coordinate.reconcile import Reconciler
 from headrace.coordinate.status import EngineReport
 from headrace.deliver.pull import pull
 from headrace.log.local.open import LocalClient
+from headrace.process.ask.jobs import Jobs
 from headrace.process.runner import SparkQueryRunner
 from headrace.server.assemble import open_services
 from headrace.server.services import Services
@@ -104,7 +105,8 @@ def engine(services: Services, spark: SparkSession) -> Iterator[None]:
     client, stop = LocalClient(folder), threading.Event()
     runner = SparkQueryRunner(spark, folder, SparkSettings(shuffle_partitions=1), services.clock, client)
     catalog = Catalog(client)
-    reconciler = Reconciler(catalog, runner, services.project.checkpoints_folder, services.clock)
+    jobs = Jobs(spark, folder, client, services.clock)
+    reconciler = Reconciler(catalog, runner, services.project.checkpoints_folder, services.clock, jobs)
 
     def work() -> None:
         reconciler.reconcile()
@@ -121,5 +123,6 @@ def engine(services: Services, spark: SparkSession) -> Iterator[None]:
     finally:
         stop.set()
         thread.join(60)
+        jobs.close()
         runner.close()
         client.close()

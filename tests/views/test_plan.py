@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from headrace.sql.api import Draft, parse, plan_query, source_from
 from headrace.sql.statements import CreateAsSelect, CreateSource
@@ -33,7 +34,7 @@ def running(*texts: str) -> dict[str, Runs]:
     return found
 
 
-def planned(now: dict[str, Runs], *texts: str, figures: Figures = FIGURES, **options: bool) -> Plan:
+def planned(now: dict[str, Runs], *texts: str, figures: Figures = FIGURES, **options: Any) -> Plan:
     draft = Draft()
     for runs in now.values():
         draft.add(runs.source)

@@ -45,7 +45,7 @@ class Catalog:
 
     def __init__(self, log: Log, runtime: Runtime = DIRECT) -> None:
         """`runtime`: where Python functions are called by whoever plans with this catalog."""
-        self._log = log
+        self.log = log
         self.runtime = runtime
         self._functions: tuple[Mapping[str, FunctionFile], dict[str, Function]] | None = None
         self._lock = threading.RLock()
@@ -62,7 +62,7 @@ class Catalog:
     def refresh(self) -> bool:
         """Apply what is new on the topic; true if anything was. Cheap when nothing is."""
         with self._lock:
-            ends = self._log.snapshot().ends.get(CATALOG_TOPIC)
+            ends = self.log.snapshot().ends.get(CATALOG_TOPIC)
             if not ends or ends[0].end <= self._next:
                 return False
             state = fold_all(self._state, self._read(self._next, ends[0].end))
@@ -77,7 +77,7 @@ class Catalog:
     def append(self, events: Sequence[Event]) -> None:
         """Write events as one atomic append, and apply them. Only the server does this."""
         batch = pa.record_batch({EVENT_COLUMN: pa.array([encode_event(event) for event in events], pa.string())})
-        self._log.append([Append(CATALOG_TOPIC, batch)]).result()
+        self.log.append([Append(CATALOG_TOPIC, batch)]).result()
         self.refresh()
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -166,7 +166,7 @@ class Catalog:
         return [self._state.deployments[number] for number in sorted(self._state.deployments)]
 
     def _read(self, start: int, end: int) -> Iterable[Event]:
-        for records in self._log.read(CATALOG_TOPIC, 0, start, end, [EVENT_COLUMN]):
+        for records in self.log.read(CATALOG_TOPIC, 0, start, end, [EVENT_COLUMN]):
             for text in records.batch.column(EVENT_COLUMN).to_pylist():
                 yield decode_event(text)
 

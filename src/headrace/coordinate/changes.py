@@ -15,6 +15,7 @@ from headrace.coordinate.functions import (
     function_texts,
     of_folder,
 )
+from headrace.coordinate.layers import is_layered
 from headrace.coordinate.planning import plan_definition
 from headrace.errors import SqlError, UsageError
 from headrace.fluent.pipeline import pipeline_text
@@ -28,6 +29,7 @@ from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect, CreateSource
 from headrace.types import DataType, display_name
 from headrace.views.plan import Change, Figures, FunctionChange, Plan, Runs, Wanted, plan_changes
+from headrace.views.versions import Strategy
 
 
 def project_files(project: Project) -> dict[str, str]:
@@ -104,6 +106,7 @@ def plan_files(
     in_place: bool = False,
     drop: bool = True,
     functions: FunctionChanges | None = None,
+    strategy: Strategy = "kappa",
 ) -> Plan:
     """`drop`: what these files no longer define is to go; otherwise they are only some of the definitions."""
     before = catalog.state.function_files
@@ -115,6 +118,7 @@ def plan_files(
         lambda name: catalog.state.view_versions.get(name, 0) + 1,
         catalog.state.filed if drop else frozenset(),
         in_place,
+        strategy,
     )
     return plan if functions is None else replace(plan, functions=tuple(_functions(plan, functions, before)))
 
@@ -152,6 +156,7 @@ def _runs(log: Log, catalog: Catalog, source: Source) -> Runs:
         inserted_by=tuple(q.id for q in catalog.writers(source) if q.id != source.query),
         inserts=tuple(q.id for q in reading if q.inserts),
         offsets=parse_offsets(identity.offsets) if identity else {},
+        strategy="lambda" if is_layered(catalog, source) else "kappa",
     )
 
 

@@ -44,7 +44,9 @@ class NotComparable(HeadraceError):
 def cut_of(log: Log, query: QueryDefinition) -> int:
     """The arrival number below which the query has read everything, by what it last committed."""
     identity = log.last_identity(query.id, query.version)
-    return (parse_arrival(identity.offsets) or 0) if identity is not None else 0
+    if identity is None:
+        return query.cut if query.layer == "speed" else 0
+    return parse_arrival(identity.offsets) or 0
 
 
 def offsets_at(log: Log, topic: str, arrival: int) -> Offsets:

@@ -83,6 +83,8 @@ class Deployer:
         if failed := self._failure(deployment):
             self._deployments.update(deployment.id, stage="failed", detail=failed)
             return
+        if deployment.stage == "building":
+            self._deployments.begin_speed(deployment)
         match deployment.stage:
             case "building" if self._caught_up(deployment):
                 self._built(deployment)

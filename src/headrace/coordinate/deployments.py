@@ -29,6 +29,7 @@ from headrace.coordinate.events import (
     VersionsSwitched,
 )
 from headrace.coordinate.functions import DescribeFile, FunctionChanges, used_files
+from headrace.coordinate.layers import batch_events, check_lambda, partial_sink, speed_events
 from headrace.coordinate.replace import apply_in_place
 from headrace.coordinate.result import StatementResult
 from headrace.coordinate.schemas import register_schemas
@@ -41,7 +42,7 @@ from headrace.sql.plan import may_be_late
 from headrace.sql.statements import CreateAsSelect
 from headrace.types import display_name
 from headrace.views.plan import Change, Plan
-from headrace.views.versions import NONE, Deployment, Item, Stage, Strategy, Version
+from headrace.views.versions import NONE, Deployment, Item, Stage, Strategy, Version, query_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +68,12 @@ class Deployments:
 
     def plan(self, files: Mapping[str, str], options: Options | None = None) -> Plan:
         options = options or Options()
+        if options.strategy == "lambda":
+            check_lambda(self._log, options.start)
         return self._plan(files, options, self._functions(files, options))
 
     def _plan(self, files: Mapping[str, str], options: Options, functions: FunctionChanges | None) -> Plan:
-        return plan_files(files, self._log, self._catalog, options.in_place, options.drop, functions)
+        return plan_files(files, self._log, self._catalog, options.in_place, options.drop, functions, options.strategy)
 
     def _functions(self, files: Mapping[str, str], options: Options) -> FunctionChanges | None:
         """Files that are not all of the project say nothing about its functions."""
@@ -83,7 +86,7 @@ class Deployments:
         with self._executor.lock:
             functions = self._functions(files, options)
             plan = self._plan(files, options, functions)
-            _check(plan, options)
+            _check(plan, options.approve)
             if plan.pending:
                 self._refuse_second()
             # What runs keeps the functions it was made with.
@@ -160,13 +163,13 @@ class Deployments:
         last = self._catalog.state.last_query_number
         built = [change for change in changes if change.verdict != "drops"]
         new_topics = {change.source.topic for change in built if change.source is not None}
-        for count, change in enumerate(built, 1):
+        for change in built:
             assert change.query is not None
-            prefix = "CSAS" if change.kind == "stream" else "CTAS"
-            id_ = new_query_id(prefix, change.name, last + count)
+            prefix, last = "CSAS" if change.kind == "stream" else "CTAS", last + 1
+            id_ = new_query_id(prefix, change.name, last)
             sink = replace(change.query.sink, query=id_, statement=change.statement)
             register_schemas(self._log, self._catalog, sink)
-            ensure_sink(self._log, sink)
+            ensure_sink(self._log, partial_sink(change.query) if change.strategy == "lambda" else sink)
             if may_be_late(change.query.root):
                 self._log.create_topic(late_spec(id_))
             inputs = {source.name: source.topic for source in change.query.inputs}
@@ -185,7 +188,11 @@ class Deployments:
                 functions=used_files(change.query),
             )
             version = Version(sink.name, change.number, sink, "building", deployment.id, deployment.started_ms)
-            events += [VersionCreated(version), QueryCreated(query)]
+            if change.strategy == "lambda":
+                last += 1
+                events += batch_events(self._log, version, query, new_query_id("BATCH", change.name, last))
+            else:
+                events += [VersionCreated(version), QueryCreated(query)]
         return events
 
     def _item(self, change: Change, done: bool) -> Item:
@@ -208,10 +215,21 @@ class Deployments:
         found = []
         for item in deployment.items:
             version = self._catalog.state.versions.get(item.name, {}).get(item.number)
-            query = self._catalog.query(version.source.query or "") if version else None
-            if version is not None and version.deployment == deployment.id and query is not None:
-                found.append(query)
+            if version is not None and version.deployment == deployment.id:
+                found += [query for id_ in query_ids(version) if (query := self._catalog.query(id_)) is not None]
         return found
+
+    def begin_speed(self, deployment: Deployment) -> None:
+        """Let the stream go on from the cut where a batch layer is computed."""
+        with self._executor.lock:
+            for item in deployment.items:
+                version = self._catalog.state.versions.get(item.name, {}).get(item.number)
+                if version is None or version.layers is None or version.layers.ends is not None:
+                    continue
+                rate = self.get(deployment.id).rows_per_second
+                events = speed_events(self._log, self._catalog, version, self._clock.now_ms(), rate)
+                if events is not None:
+                    self._catalog.append(events)
 
     def update(self, number: int, *before: Event, **changes: Any) -> Deployment:
         """The deployment as it is now, with these changes, after these events."""
@@ -352,16 +370,14 @@ class Deployments:
             self._executor.sweep()
 
 
-def _check(plan: Plan, options: Options) -> None:
-    if options.strategy == "lambda":
-        raise Refused("the strategy `lambda` is not there yet", hint="--strategy kappa")
+def _check(plan: Plan, approve: bool) -> None:
     if plan.refused:
         first = plan.refused[0]
         others = f" (and {len(plan.refused) - 1} more)" if len(plan.refused) > 1 else ""
         message = f"`{display_name(first.name)}` cannot be deployed: {first.reason}{others}"
         raise Conflict(message, hint=first.hint or "headrace plan shows all")
     dropped = [display_name(change.name) for change in plan.pending if change.verdict == "drops"]
-    if dropped and not options.approve:
+    if dropped and not approve:
         raise Refused(
             f"no file defines `{'`, `'.join(dropped)}` any more: to drop it needs your word",
             hint="headrace deploy --approve",
@@ -375,7 +391,8 @@ def _split(plan: Plan) -> tuple[list[Change], list[Change]]:
     new: set[str] = set()
     for change in plan.pending:
         inputs = {source.name for source in change.query.inputs} if change.query else set()
-        waits = change.verdict in ("rebuilds", "drops") or (change.verdict == "creates" and inputs & new)
+        built = change.verdict == "creates" and (inputs & new or change.strategy == "lambda")
+        waits = change.verdict in ("rebuilds", "drops") or built
         (later if waits else at_once).append(change)
         if waits:
             new.add(change.name)

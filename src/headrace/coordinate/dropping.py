@@ -13,15 +13,15 @@ from headrace.sql.script import did_you_mean
 from headrace.sql.source import Source
 from headrace.sql.statements import Drop
 from headrace.types import display_name
-from headrace.views.versions import Version
+from headrace.views.versions import Version, query_ids
 
 LATE_PREFIX = late_topic("")
 
 
 def dropped_version(version: Version) -> list[Event]:
     """A version that does not serve, its query and its topic, which is its own."""
-    query = [QueryDropped(version.source.query)] if version.source.query else []
-    return [*query, VersionDropped(version.name, version.number, version.source.topic)]
+    queries = [QueryDropped(id_) for id_ in query_ids(version)]
+    return [*queries, VersionDropped(version.name, version.number, version.source.topic)]
 
 
 def dropped_query(query: QueryDefinition) -> list[Event]:
@@ -119,7 +119,8 @@ def sweep(log: Log, catalog: Catalog) -> None:
         if find_topic(log, name):
             log.delete_topic(name)
         catalog.append([TopicDeleted(name)])
-    alive = {query.id for query in catalog.queries()}
+    versions = (version for known in catalog.state.versions.values() for version in known.values())
+    alive = {query.id for query in catalog.queries()} | {id_ for version in versions for id_ in query_ids(version)}
     for topic in log.topics():
         for prefix in (LATE_PREFIX, TRANSIENT_PREFIX):
             if topic.name.startswith(prefix) and topic.name.removeprefix(prefix) not in alive:

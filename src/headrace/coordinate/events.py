@@ -18,7 +18,7 @@ from headrace.errors import LogError
 from headrace.functions.files import FunctionFile
 from headrace.sql.source import Header, Source, Window
 from headrace.types import Column, DataType, type_from_json, type_to_json
-from headrace.views.versions import Deployment, Version
+from headrace.views.versions import Deployment, Layers, Version
 
 EVENT_VERSION = 1
 
@@ -213,7 +213,16 @@ def _body(event: Event) -> tuple[str, dict[str, Any]]:
             return "files_applied", {"names": list(names)}
 
 
-_QUERY_SINCE = {"sink_topic": "", "reads": {}, "starts": {}, "rows_per_second": 0, "until": None, "functions": []}
+_QUERY_SINCE = {
+    "sink_topic": "",
+    "reads": {},
+    "starts": {},
+    "rows_per_second": 0,
+    "until": None,
+    "functions": [],
+    "layer": "",
+    "cut": 0,
+}
 """Fields that came later, and what they are where an older catalog has none."""
 
 
@@ -236,13 +245,16 @@ def _files_from_json(body: Any) -> tuple[FunctionFile, ...]:
 
 
 def _version_to_json(version: Version) -> dict[str, Any]:
-    return {name: getattr(version, name) for name in _VERSION_FIELDS} | {"source": source_to_json(version.source)}
+    body = {name: getattr(version, name) for name in _VERSION_FIELDS if name != "layers"}
+    layers = {} if version.layers is None else {"layers": msgspec.to_builtins(version.layers, str_keys=True)}
+    return body | {"source": source_to_json(version.source)} | layers
 
 
 def _version_from_json(body: dict[str, Any]) -> Version:
     served = tuple((begun, ended) for begun, ended in body.get("served", ()))
+    layers = msgspec.convert(body["layers"], Layers, strict=False) if "layers" in body else None
     known = {name: value for name, value in body.items() if name in _VERSION_FIELDS}
-    return Version(**known | {"source": source_from_json(body["source"]), "served": served})
+    return Version(**known | {"source": source_from_json(body["source"]), "served": served, "layers": layers})
 
 
 _VERSION_FIELDS = [field.name for field in fields(Version)]

@@ -9,7 +9,7 @@ from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.comparing import cut_of, offsets_at
 from headrace.errors import Conflict
 from headrace.log.base import Log
-from headrace.views.versions import Deployment
+from headrace.views.versions import Deployment, query_ids
 
 
 def needed_offsets(log: Log, catalog: Catalog, topic: str) -> dict[int, int]:
@@ -43,9 +43,9 @@ def _builds(catalog: Catalog) -> Iterator[tuple[Deployment, QueryDefinition]]:
             continue
         for item in deployment.items:
             version = catalog.state.versions.get(item.name, {}).get(item.number)
-            query = catalog.query(version.source.query or "") if version is not None else None
-            if query is not None:
-                yield deployment, query
+            for id_ in query_ids(version) if version is not None else ():
+                if (query := catalog.query(id_)) is not None:
+                    yield deployment, query
 
 
 def _next(log: Log, query: QueryDefinition, topic: str) -> dict[int, int]:

@@ -11,9 +11,11 @@ from headrace.coordinate.catalog import Catalog
 from headrace.errors import HeadraceError, QueryFailed
 from headrace.functions.files import FunctionFile
 from headrace.functions.signatures import all_functions
-from headrace.process.base import JobSpec, QuerySpec
+from headrace.log.base import Log
+from headrace.process.base import JobSpec, LayerSpec, QuerySpec
 from headrace.sql.api import function_versions, parse, plan_insert_select, plan_query, plan_select
 from headrace.sql.functions.function import Function
+from headrace.sql.layered import layered_query
 from headrace.sql.plan import PersistentQuery, Project, PushQuery, may_be_late
 from headrace.sql.planner import plan_as_question
 from headrace.sql.source import Source
@@ -93,6 +95,8 @@ def _fitted(root: Project, sink: Source) -> Project:
 
 def query_spec(query: QueryDefinition, catalog: Catalog, checkpoints: Path) -> QuerySpec:
     plan = plan_definition(query, catalog)
+    if query.layer:
+        plan = layered_query(plan).partial
     return QuerySpec(
         id=query.id,
         version=query.version,
@@ -112,6 +116,21 @@ def question_spec(query: QueryDefinition, catalog: Catalog, limit: int) -> JobSp
     if sink is None or not isinstance(statement, SelectStatement):
         raise QueryFailed(f"question `{query.id}` is gone")
     return JobSpec(query.id, plan_as_question(statement, pinned_sources(query, catalog)), sink, limit)
+
+
+def layer_spec(query: QueryDefinition, catalog: Catalog, log: Log) -> LayerSpec:
+    """The job of a batch layer: what it computes, and up to where."""
+    plan = layered_query(plan_definition(query, catalog)).partial
+    ends = {topic: cut_offsets(log, topic, query.cut) for topic in query.reads.values()}
+    version = catalog.version_of(query)
+    speed = version.layers.speed if version is not None and version.layers is not None else ""
+    return LayerSpec(query.id, plan, ends, query.cut, late_topic(speed) if may_be_late(plan.root) else None)
+
+
+def cut_offsets(log: Log, topic: str, arrival: int) -> dict[int, int]:
+    """By partition: the first record that did not arrive before that number."""
+    parts = len(log.snapshot().ends.get(topic, ()))
+    return {number: log.offset_at_arrival(topic, number, arrival) for number in range(parts)}
 
 
 def checkpoint_name(query: QueryDefinition) -> str:

@@ -12,9 +12,9 @@ from typing import Protocol
 from headrace.clock import Clock
 from headrace.coordinate.base import QueryDefinition, is_question
 from headrace.coordinate.catalog import Catalog, query_number
-from headrace.coordinate.planning import checkpoint_name, query_spec, question_spec
+from headrace.coordinate.planning import checkpoint_name, layer_spec, query_spec, question_spec
 from headrace.errors import HeadraceError
-from headrace.process.base import JobSpec, QueryError, QueryRunner, QueryStatus
+from headrace.process.base import JobSpec, LayerSpec, QueryError, QueryRunner, QueryStatus
 
 logger = logging.getLogger("headrace.engine")
 
@@ -25,7 +25,7 @@ MOST_ANSWERED = 1_000_001
 class Answering(Protocol):
     """Who answers questions: `process.ask.jobs.Jobs`."""
 
-    def start(self, spec: JobSpec) -> None: ...
+    def start(self, spec: JobSpec | LayerSpec) -> None: ...
 
     def forget(self, query_id: str) -> None: ...
 
@@ -52,8 +52,8 @@ class Reconciler:
 
     def reconcile(self) -> bool:
         """Start what is missing, stop what is not wanted, forget what is gone. True if anything was done."""
-        wanted = {query.id: query for query in self._catalog.queries() if not is_question(query.id)}
-        done = self._reconcile_questions()
+        wanted = {query.id: query for query in self._catalog.queries() if not _ends(query)}
+        done = self._reconcile_jobs()
         for query_id, known in list(self._known.items()):
             query = wanted.get(query_id)
             if query is None:
@@ -73,11 +73,11 @@ class Reconciler:
                 done = True
         return done
 
-    def _reconcile_questions(self) -> bool:
-        """A question that is dropped is cancelled, whether it is answered or not."""
+    def _reconcile_jobs(self) -> bool:
+        """A question or a batch layer that is dropped, or not wanted for now, is cancelled."""
         if self._jobs is None:
             return False
-        asked = {query.id: query for query in self._catalog.queries() if is_question(query.id)}
+        asked = {query.id: query for query in self._catalog.queries() if _ends(query) and query.wanted == "running"}
         gone = [query_id for query_id in self._asked if query_id not in asked]
         new = [query for query_id, query in asked.items() if query_id not in self._asked]
         for query_id in gone:
@@ -88,10 +88,15 @@ class Reconciler:
         for query in new:
             self._asked.add(query.id)
             try:
-                self._jobs.start(question_spec(query, self._catalog, MOST_ANSWERED))
+                self._jobs.start(self._job_spec(query))
             except HeadraceError as error:
                 self._refuse(query, error)
         return bool(gone or new)
+
+    def _job_spec(self, query: QueryDefinition) -> JobSpec | LayerSpec:
+        if query.layer == "batch":
+            return layer_spec(query, self._catalog, self._catalog.log)
+        return question_spec(query, self._catalog, MOST_ANSWERED)
 
     def statuses(self) -> list[QueryStatus]:
         with self._lock:
@@ -138,6 +143,10 @@ class Reconciler:
         failed = QueryStatus(query.id, "failed", last_error=QueryError(error.message, now, detail), updated_ms=now)
         with self._lock:
             self._refused[query.id] = failed
+
+
+def _ends(query: QueryDefinition) -> bool:
+    return query.layer == "batch" or is_question(query.id)
 
 
 def _runs_differently(query: QueryDefinition, known: QueryDefinition) -> bool:

@@ -40,6 +40,7 @@ from headrace.coordinate.functions import (
     drop_function,
 )
 from headrace.coordinate.insert import insert_rows
+from headrace.coordinate.layers import refuse_layered
 from headrace.coordinate.other import run_other
 from headrace.coordinate.planning import changed_functions
 from headrace.coordinate.replace import alter_definition, replace_definition
@@ -184,6 +185,7 @@ class StatementExecutor:
         if found := self._existing(statement):
             return found
         plan = plan_query(statement, self._catalog)
+        refuse_layered(self._catalog, plan.inputs)
         query_id = self._next_id("CSAS" if statement.kind == "stream" else "CTAS", plan.sink.name)
         self._refuse_shared_topic(plan.sink)
         register_schemas(self._log, self._catalog, plan.sink)
@@ -195,6 +197,7 @@ class StatementExecutor:
 
     def _insert_select(self, statement: InsertSelect) -> StatementResult:
         plan = plan_insert_select(statement, self._catalog)
+        refuse_layered(self._catalog, plan.inputs)
         # With a number whatever it is called: an id that was used before would find what the other one left.
         query_id = f"{insert_query_name(statement)}_{self._catalog.state.last_query_number + 1}"
         query = query_definition(plan, plan.sink, query_id, statement.text, self._clock.now_ms())
@@ -265,6 +268,7 @@ class StatementExecutor:
         """Run a push query that needs state in the engine, for as long as somebody listens. Its rows are on the topic
         of the source `definition.sink`."""
         with self._lock:
+            refuse_layered(self._catalog, push.inputs)
             query_id = self._next_id("TRANSIENT", "_".join(source.name for source in push.inputs))
             return self._start(created_for_push(push, query_id, sql_text, self._clock.now_ms()))
 

@@ -41,4 +41,6 @@ def _written(catalog: Catalog, version: Version) -> Subject | None:
     query = catalog.query(source.query) if source.query is not None else None
     if query is None or len(catalog.writers(source)) != 1:
         return None
-    return Subject(source, version.number, plan_definition(query, catalog), query.id, query.version, query.starts)
+    # A stream that goes on from a cut shows what came before it too.
+    starts, plan = {} if query.layer else query.starts, plan_definition(query, catalog)
+    return Subject(source, version.number, plan, query.id, query.version, starts, query.cut)

@@ -66,6 +66,18 @@ class JobSpec:
     limit: int
 
 
+@dataclass(frozen=True, slots=True)
+class LayerSpec:
+    """The batch layer of a Lambda view: a plan over everything before `cut`, which is `ends` by topic and partition.
+    Its rows go to the plan's sink, as one transaction that is known by `id`: run again, it changes nothing."""
+
+    id: str
+    plan: PersistentQuery
+    ends: Mapping[str, Mapping[int, int]]
+    cut: int
+    late_topic: str | None = None
+
+
 class QueryError(msgspec.Struct, frozen=True):
     message: str
     time_ms: int

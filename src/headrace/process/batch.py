@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.log.base import ARRIVAL, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, TopicSpec
-from headrace.process.lower.lower import lower_node
+from headrace.process.base import LayerSpec
+from headrace.process.letters import box_for, writing_letters
+from headrace.process.lower.lower import lower_late_branch, lower_node
 from headrace.process.lower.rows import LATE_ROW, column
 from headrace.process.lower.scan import Inputs
+from headrace.process.lower.sink import route_rows
 from headrace.process.session import query_session
-from headrace.process.streaming import FORMAT, columns_option, offsets_json
+from headrace.process.streaming import FORMAT, columns_option, offsets_json, routes_json
 from headrace.sql.plan import Aggregate, PersistentQuery, walk
 from headrace.sql.source import WINDOW_COLUMNS, Source
 
@@ -87,6 +90,29 @@ def run_batch(
     windows = [column(name) for name in (WINDOW_START, WINDOW_END)] if query.sink.window else []
     bounds = [bound.alias(c.name) for bound, c in zip(windows, WINDOW_COLUMNS, strict=False)]
     return frame.select(*keys, *bounds, *values, column(TIME))
+
+
+def write_layer(
+    spark: SparkSession, log: Path | KafkaPlace, topics: Callable[[str], TopicSpec], spec: LayerSpec
+) -> None:
+    """Compute what a table holds after exactly the records before the cut, and append it as one transaction, together
+    with what came too late. Identified by the job's id: a repeat changes nothing."""
+    query = spec.plan
+    inputs = range_inputs(query_session(spark), log, topics, {}, spec.ends)
+    with writing_letters(box_for(log, spec.id, query.inputs[0].topic)):
+        rows = lower_node(query.root, inputs)
+        late = lower_late_branch(query.root, inputs) if spec.late_topic is not None else None
+        rows = replace(rows, frame=_last_by_key(query, rows.frame).filter(~column(TOMBSTONE)))
+        routed = route_rows(query, rows, late, spec.late_topic)
+    (
+        routed.frame.write.format(FORMAT)
+        .mode("append")
+        .option("path", str(log))
+        .option("routes", routes_json(routed.routes))
+        .option("query", spec.id)
+        .option("offsets", json.dumps({"arrival": spec.cut}))
+        .save()
+    )
 
 
 def range_inputs(

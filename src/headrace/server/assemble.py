@@ -18,6 +18,7 @@ from headrace.coordinate.catalog import Catalog, create_internal_topics
 from headrace.coordinate.deployer import Deployer, Surroundings
 from headrace.coordinate.deployments import Deployments
 from headrace.coordinate.job_runner import JobRunner
+from headrace.coordinate.layers import merging_of
 from headrace.coordinate.needed import needed_offsets
 from headrace.coordinate.project import apply_project
 from headrace.coordinate.reports import REPORT_FILE, ReportReader
@@ -150,8 +151,15 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
 
 def follow_catalog(catalog: Catalog, followers: Followers) -> None:
     """Serve what the catalog says, and fill what it has beside."""
-    beside = [(version.number, version.source) for version in catalog.beside() if version.source.kind == "table"]
-    followers.sync(catalog.views(), catalog.source, beside)
+    layers, unready = merging_of(catalog)
+    beside = [
+        (version.number, version.source)
+        for version in catalog.beside()
+        if version.source.kind == "table" and (version.name, version.number) not in unready
+    ]
+    views = catalog.views()
+    unreadable = {view.name for view in views if (view.name, view.version) in unready}
+    followers.sync(views, lambda name: None if name in unreadable else catalog.source(name), beside, layers)
 
 
 def serves(catalog: Catalog, source: Source) -> bool:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from headrace.coordinate.base import QueryDefinition
+from headrace.coordinate.layers import is_layered
 from headrace.deliver.base import Address
 from headrace.deliver.pull import Pulled, pull_rows
 from headrace.errors import DeadlineExceeded, NotRunning, QueryFailed
@@ -37,8 +38,9 @@ async def is_for_engine(services: Services, query: object) -> bool:
     """Without an engine the server tries itself, as far as its deadline allows."""
     if not isinstance(query, AskQuery) or services.engine.state()["state"] != "running":
         return False
-    # How a table was is known here only.
-    if any(isinstance(node, Read) and isinstance(node.range, AsOf) for node in walk_nodes(query.root)):
+    # How a table was is known here only, and so is what the layers of a Lambda view are together.
+    reads = [node for node in walk_nodes(query.root) if isinstance(node, Read)]
+    if any(isinstance(node.range, AsOf) or is_layered(services.catalog, node.source) for node in reads):
         return False
     return await services.run(records_to_read, services.log, query) > services.project.settings.server.engine_records
 

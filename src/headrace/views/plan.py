@@ -30,14 +30,17 @@ from headrace.sql.api import (
     same_results,
     source_from,
 )
+from headrace.sql.layered import NotMergeable, layered_query
 from headrace.sql.plan import PersistentQuery
 from headrace.sql.source import Source, Sources
 from headrace.sql.statements import CreateAsSelect, CreateSource
 from headrace.types import display_name
-from headrace.views.versions import NONE, version_topic
+from headrace.views.versions import NONE, Strategy, version_topic
 
 Verdict = Literal["nothing", "creates", "keeps its state", "continues", "rebuilds", "drops", "refused"]
 Definition = CreateSource | CreateAsSelect
+
+CORRECT = "correct the statement, or take it out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class Runs:
     """Queries of INSERT INTO that read it."""
     offsets: Mapping[int, int] = field(default_factory=dict)
     """How far its query has read its first input."""
+    strategy: Strategy = "kappa"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,8 @@ class Change:
     warnings: tuple[str, ...] = ()
     functions: frozenset[str] = frozenset()
     """Python functions that it calls, now or as it would be."""
+    strategy: Strategy = "kappa"
+    """How it is computed, or runs."""
 
     @property
     def statement(self) -> str:
@@ -150,9 +156,11 @@ def plan_changes(
     next_number: Callable[[str], int],
     ours: frozenset[str] = frozenset(),
     in_place: bool = False,
+    strategy: Strategy = "kappa",
 ) -> Plan:
-    """`ours`: names that files have defined before; those that no file defines now are dropped."""
-    planner = _Planner(running, Draft(sources), figures, next_number, in_place)
+    """`ours`: names that files have defined before; those that no file defines now are dropped. `strategy`: how tables
+    are computed that have to be."""
+    planner = _Planner(running, Draft(sources), figures, next_number, in_place, strategy)
     named = {one.statement.name for one in wanted}
     dropped = {name for name in ours if name in running and name not in named}
     # What somebody made by a statement has no file, but may read what is rebuilt.
@@ -176,10 +184,11 @@ class _Planner:
         figures: Figures,
         next_number: Callable[[str], int],
         in_place: bool,
+        strategy: Strategy,
     ) -> None:
         self.changes: list[Change] = []
         self._running, self._draft, self._figures = running, draft, figures
-        self._next_number, self._in_place = next_number, in_place
+        self._next_number, self._in_place, self._strategy = next_number, in_place, strategy
         self._by_name: dict[str, Change] = {}
 
     def consider(self, wanted: Wanted) -> None:
@@ -191,7 +200,8 @@ class _Planner:
             else:
                 change = self._computed(wanted, statement, runs)
         except HeadraceError as error:
-            change = self._refused(wanted, runs, error.message, error.hint or "correct the statement, or take it out")
+            hint = "--strategy kappa replays it instead" if isinstance(error, NotMergeable) else CORRECT
+            change = self._refused(wanted, runs, error.message, error.hint or hint)
             if isinstance(error, SqlError) and error.line and wanted.file:
                 change = replace(change, wanted=replace(wanted, line=error.line, column=error.column))
         called = [plan for plan in (runs.query if runs else None, change.query) if plan is not None]
@@ -238,20 +248,24 @@ class _Planner:
                     f"it reads `{display_name(name)}`, which cannot be changed", hint=broken.hint or None
                 )
         query = plan_query(statement, self._draft)
+        self._refuse_layers(statement)
         if runs is None:
             change = Change(query.sink.name, query.sink.kind, "creates", wanted=wanted, source=query.sink, query=query)
-            return self._costed(replace(change, number=self._next_number(change.name)))
+            change = replace(change, number=self._next_number(change.name), strategy=self._strategy_of(query))
+            return self._costed(self._checked(change))
         base = self._base(wanted, runs)
         if runs.query is None:
             return self._refused(wanted, runs, "it is declared, and now a query is to write it", _anew(runs))
         rebuilt = [name for name in _reads(statement) if self._rebuilt(name)]
         same_text = same_definition(runs.source.statement, statement)
         same = same_results(runs.query, query)
-        if not rebuilt and same_text and same:
+        strategy = self._strategy_of(query, runs)
+        if not rebuilt and same_text and same and strategy == runs.strategy:
             return base
         query = replace(query, sink=replace(query.sink, partitions=runs.source.partitions))
         problem = replaced_query_problem(runs.query, query)
-        if not rebuilt and problem is None and (same or self._in_place):
+        in_place = self._in_place and runs.strategy == "kappa"
+        if not rebuilt and problem is None and (same or in_place) and strategy == runs.strategy:
             return self._kept(base, runs, query, same)
         why = (
             f"it reads {', '.join(f'`{display_name(name)}`' for name in rebuilt)}, which is rebuilt" if rebuilt else ""
@@ -260,7 +274,44 @@ class _Planner:
             why = problem or "what it has written would be different"
         elif not rebuilt:
             why = _other_functions(runs.query, query) or "what it reads is declared differently"
-        return self._rebuilds(base, runs, query, why)
+        if strategy != runs.strategy and same:
+            why = "it is to be made of two layers" if strategy == "lambda" else "it is not to have layers any more"
+        return self._rebuilds(replace(base, strategy=strategy), runs, query, why)
+
+    def _strategy_of(self, query: PersistentQuery, runs: Runs | None = None) -> Strategy:
+        """What was asked for is for tables that are computed anew; what runs stays as it is."""
+        if query.sink.kind != "table":
+            return "kappa"
+        if runs is not None and runs.query is not None and same_results(runs.query, query):
+            return runs.strategy
+        return self._strategy
+
+    def _refuse_layers(self, statement: CreateAsSelect) -> None:
+        for name in _reads(statement):
+            change = self._by_name.get(name)
+            if change is not None and change.strategy == "lambda":
+                raise HeadraceError(
+                    f"it reads `{display_name(name)}`, whose layers are merged when it is read: no query can follow it",
+                    hint=f"read what `{display_name(name)}` reads, or deploy that with --strategy kappa",
+                )
+
+    def _checked(self, change: Change) -> Change:
+        """A Lambda view can be one. `NotMergeable` says why not."""
+        if change.strategy == "kappa":
+            return change
+        assert change.query is not None
+        layered_query(change.query)
+        new = [source.name for source in change.query.inputs if self._waits(source.name)]
+        if new:
+            raise NotMergeable(f"it reads `{display_name(new[0])}`, which is being built itself")
+        return change
+
+    def _waits(self, name: str) -> bool:
+        """Whether its records are there only once the deployment is over."""
+        change = self._by_name.get(name)
+        return change is not None and (
+            change.verdict == "rebuilds" or (change.verdict == "creates" and change.query is not None)
+        )
 
     def _kept(self, base: Change, runs: Runs, query: PersistentQuery, same: bool) -> Change:
         sink = replace(query.sink, query=runs.source.query, statement=base.statement, topic=runs.source.topic)
@@ -286,7 +337,7 @@ class _Planner:
         sink = replace(query.sink, topic=version_topic(query.sink.topic, number))
         query = replace(query, sink=sink)
         change = replace(base, verdict="rebuilds", reason=why, number=number, source=sink, query=query)
-        return self._costed(change)
+        return self._costed(self._checked(change))
 
     def _costed(self, change: Change) -> Change:
         """With what it reads again, and what it can no longer read."""
@@ -314,7 +365,13 @@ class _Planner:
     def _base(self, wanted: Wanted, runs: Runs) -> Change:
         source = runs.source
         return Change(
-            source.name, source.kind, "nothing", wanted=wanted, old_statement=source.statement, before=runs.number
+            source.name,
+            source.kind,
+            "nothing",
+            wanted=wanted,
+            old_statement=source.statement,
+            before=runs.number,
+            strategy=runs.strategy,
         )
 
     def _refused(self, wanted: Wanted, runs: Runs | None, reason: str, hint: str) -> Change:

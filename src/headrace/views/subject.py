@@ -35,6 +35,8 @@ class Subject:
     query_version: int = 1
     starts: Mapping[str, Mapping[int, int]] = field(default_factory=dict, compare=False, hash=False)
     """Where the query began to read, if not at the beginning."""
+    cut: int = 0
+    """The arrival number that its batch layer ends at, if it has one."""
 
     @property
     def late_topic(self) -> str | None:
@@ -100,7 +102,7 @@ def committed_cut(log: Log, subject: Subject) -> int | None:
         return None
     identity = log.last_identity(subject.query_id, subject.query_version)
     if identity is None:
-        return 0
+        return subject.cut
     body = msgspec.json.decode(identity.offsets)
     if "arrival" in body:
         return int(body["arrival"])

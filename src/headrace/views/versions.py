@@ -28,6 +28,25 @@ NONE = 0
 """The number of no version: what a name is switched from when it is new, and to when it is dropped."""
 
 
+class Layers(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a Lambda version is made of: a batch over what arrived before `cut`, and a stream of what came after."""
+
+    cut: int
+    """An arrival number: it says which records of every topic."""
+    batch: str
+    """The id of the job that computes the batch layer."""
+    speed: str
+    """The id of the query that goes on from the cut."""
+    begins: dict[str, list[int]] = {}
+    """By topic and partition: the first record that was still there. What is gone cannot be computed again."""
+    ends: dict[int, int] | None = None
+    """By partition of the version's topic: where the batch layer ends; None while it is computed."""
+    made_ms: int = 0
+    """When the batch layer was there."""
+    refresh_ms: int = 0
+    """How often it is to be computed again; 0 for when somebody says so."""
+
+
 @dataclass(frozen=True, slots=True)
 class Version:
     """One version of a stream or table. `source` has its topic and its query."""
@@ -42,6 +61,8 @@ class Version:
     """When it came into its state, as far as that is known."""
     served: tuple[tuple[int, int], ...] = ()
     """From when to when it served, as far as that is known: 0 if it is not, or has not ended yet."""
+    layers: Layers | None = None
+    """Of a Lambda version."""
 
     def begins_to_serve(self, time_ms: int) -> Version:
         return replace(self, state="serving", since_ms=time_ms, served=(*self.served[-MOST_SERVED:], (time_ms, 0)))
@@ -101,6 +122,12 @@ class Deployment(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def switches_back(self) -> dict[str, int]:
         return {item.name: item.before for item in self.items}
+
+
+def query_ids(version: Version) -> list[str]:
+    """Those that write a version, whether they are there already, or still: of a Lambda one two."""
+    batch = [version.layers.batch] if version.layers is not None else []
+    return [*batch, version.source.query] if version.source.query else batch
 
 
 def version_topic(topic: str, number: int) -> str:

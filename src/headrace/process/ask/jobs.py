@@ -1,7 +1,8 @@
-"""Questions that the engine answers: one thread and one group of Spark jobs each, the rows appended to a topic.
+"""Work of the engine that ends: questions, and batch layers of Lambda views. One thread and one group of Spark jobs
+each, the rows appended to a topic.
 
 What reads a bounded range needs no checkpoint and no second try: a question that fails says why, and one whose asker
-has gone is cancelled.
+has gone is cancelled. A batch layer that was cut short is computed again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from headrace.errors import HeadraceError
 from headrace.log.base import Append, Log
 from headrace.log.schema import arrow_type
 from headrace.process.ask.frame import ask_frame
-from headrace.process.base import JobSpec, QueryError, QueryState, QueryStatus
+from headrace.process.base import JobSpec, LayerSpec, QueryError, QueryState, QueryStatus
+from headrace.process.batch import write_layer
 from headrace.process.session import query_session
 from headrace.sql.source import Source
 
@@ -35,7 +37,7 @@ ROWS_PER_APPEND = 50_000
 
 @dataclass(slots=True)
 class _Job:
-    spec: JobSpec
+    spec: JobSpec | LayerSpec
     started_ms: int
     state: QueryState = "starting"
     rows: int = 0
@@ -52,8 +54,9 @@ class Jobs:
         self._jobs: dict[str, _Job] = {}
         self._lock = threading.Lock()
         self._turn = threading.Semaphore(AT_ONCE)
+        self._layer_turn = threading.Semaphore(1)
 
-    def start(self, spec: JobSpec) -> None:
+    def start(self, spec: JobSpec | LayerSpec) -> None:
         job = _Job(spec, self._clock.now_ms())
         with self._lock:
             self._jobs[spec.id] = job
@@ -110,22 +113,33 @@ class Jobs:
     def _run(self, job: _Job) -> None:
         spec = job.spec
         try:
-            with self._turn:
+            with self._turn if isinstance(spec, JobSpec) else self._layer_turn:
                 if job.cancelled:
                     return
                 job.state = "running"
                 self._spark.sparkContext.setJobGroup(spec.id, spec.id, interruptOnCancel=True)
                 self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", spec.id)
-                answer = ask_frame(self._spark, self._where, self._log, spec.query).limit(spec.limit).toArrow()
-                for batch in _batches(answer, spec.sink):
-                    self._log.append([Append(spec.sink.topic, batch, 0)]).result()
-                    job.rows += batch.num_rows
+                if isinstance(spec, JobSpec):
+                    self._answer(job, spec)
+                else:
+                    self._compute(spec)
             job.state = "stopped"
         except Exception as error:
             message = error.message if isinstance(error, HeadraceError) else f"Spark says: {str(error).splitlines()[0]}"
             job.error, job.state = QueryError(message, self._clock.now_ms()), "failed"
         finally:
             job.done = True
+
+    def _answer(self, job: _Job, spec: JobSpec) -> None:
+        answer = ask_frame(self._spark, self._where, self._log, spec.query).limit(spec.limit).toArrow()
+        for batch in _batches(answer, spec.sink):
+            self._log.append([Append(spec.sink.topic, batch, 0)]).result()
+            job.rows += batch.num_rows
+
+    def _compute(self, spec: LayerSpec) -> None:
+        """Once: what was killed after it had committed is not computed again."""
+        if self._log.last_identity(spec.id, 1) is None:
+            write_layer(self._spark, self._where, lambda name: self._log.topic(name).spec, spec)
 
 
 def _batches(answer: pa.Table, sink: Source) -> Iterator[pa.RecordBatch]:

@@ -147,6 +147,24 @@ def top_estimate(data: bytes, count: int) -> list[dict[str, Any]]:
 # What Spark's COUNT_DISTINCT counts with: a theta sketch of hashes.
 
 
+def _hashed(texts: frozenset[str]) -> bytes:
+    import datasketches as made
+
+    sketch = made.update_theta_sketch(HASHES_LOG_SIZE)
+    for text in texts:
+        sketch.update(text)
+    return bytes(sketch.compact().serialize())
+
+
+HASHES = Steps(
+    init=frozenset,
+    add=lambda state, value: state | {value_text(value)},
+    merge=lambda left, right: left | right,
+    result=_hashed,
+)
+"""Such a sketch by our own hashes: it merges with others of its kind, not with Spark's."""
+
+
 def merge_hashes(left: bytes, right: bytes) -> bytes:
     import datasketches as made
 

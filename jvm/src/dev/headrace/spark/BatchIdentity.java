@@ -28,6 +28,14 @@ record BatchIdentity(String query, int version, String checkpoint, long batch, S
     }
   }
 
+  /** Of a batch that is the only one of its query; null if it was not said which. */
+  static BatchIdentity ofBatch(WriteOptions options) {
+    if (options.query() == null || options.offsets() == null) {
+      return null;
+    }
+    return new BatchIdentity(options.query(), options.version(), "batch", 0, options.offsets());
+  }
+
   /**
    * A digest of all that Spark wrote; for people and for `headrace query list`, where the first source ended; and the
    * arrival number that all sources were read up to, which is what the batch's rows include.

@@ -7,7 +7,10 @@ import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.types.StructType;
 
-/** A batch as one transaction. It has no identity: written twice, it is there twice. */
+/**
+ * A batch as one transaction. Without the options `query` and `offsets` it has no identity: written twice, it is there
+ * twice. With them it is the only batch of that query, and a repeat changes nothing.
+ */
 final class TopicBatchWrite implements BatchWrite {
   private final WriteOptions options;
   private final StructType schema;
@@ -31,7 +34,7 @@ final class TopicBatchWrite implements BatchWrite {
 
   @Override
   public void commit(WriterCommitMessage[] messages) {
-    Transaction.commit(options.path(), transaction, messages, null);
+    Transaction.commit(options.path(), transaction, messages, BatchIdentity.ofBatch(options));
   }
 
   @Override

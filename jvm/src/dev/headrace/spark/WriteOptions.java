@@ -10,17 +10,20 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * What a writer was told.
  *
  * @param routes which columns go to which topic, in the owner's words (docs/log-format.md, `stage`)
- * @param query whose batches these are, with `version`; a stream needs it, a batch has none
+ * @param query whose batches these are, with `version`; a stream needs it, a batch may have it
+ * @param offsets of a batch with a query: what it reads, as JSON
  * @param knownUntil what arrived before this number has its results in the log already: such batches are for the state
  * @param checkpoint the folder of the stream's checkpoint; where Spark was told it is, unless said otherwise
  */
-record WriteOptions(Path path, JsonNode routes, String query, int version, long knownUntil, Path checkpoint) {
+record WriteOptions(
+    Path path, JsonNode routes, String query, String offsets, int version, long knownUntil, Path checkpoint) {
   static WriteOptions parse(CaseInsensitiveStringMap options) {
     String checkpoint = options.getOrDefault("checkpoint", options.get("checkpointLocation"));
     return new WriteOptions(
         Path.of(required(options, "path")),
         routes(required(options, "routes")),
         options.get("query"),
+        options.get("offsets"),
         options.getInt("version", 1),
         options.getLong("knownUntil", 0),
         checkpoint == null ? null : Path.of(new org.apache.hadoop.fs.Path(checkpoint).toUri().getPath()));
