@@ -10,7 +10,7 @@ import typer
 
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, in_terminal, open_api
 from headrace.cli.output import local_time, print_json, print_table
-from headrace.cli.plan import InPlaceOption, definition_diff, duration, files_of
+from headrace.cli.plan import InPlaceOption, StrategyOption, definition_diff, duration, files_of
 
 if TYPE_CHECKING:
     from headrace.cli.api import Api
@@ -30,7 +30,7 @@ NumberArgument = Annotated[int, typer.Argument(metavar="NUMBER", help="A deploym
 @app.callback(invoke_without_command=True)
 def deploy(
     context: typer.Context,
-    strategy: Annotated[str, typer.Option(help="kappa: replay the log into a second version.")] = "kappa",
+    strategy: StrategyOption = "kappa",
     gate: Annotated[
         str | None,
         typer.Option(help="Switch by itself if no more rows differ, such as max_changed=0.1%.", metavar="GATE"),
@@ -60,7 +60,7 @@ def deploy(
         "in_place": in_place,
         "from": start,
         "rows_per_second": rows_per_second,
-        "who": _who(),
+        "who": who(),
     }
     with open_api(project, url, key) as api:
         started = api.post("/v1/deployments", request)["deployment"]
@@ -68,10 +68,10 @@ def deploy(
             print_json({"deployment": None}) if as_json else print("nothing to do: what runs is what the files say")
             return
         end = started if detach else follow(api, started, as_json)
-    _finish(end, as_json)
+    finish(end, as_json)
 
 
-def _who() -> str:
+def who() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -113,7 +113,7 @@ def progress_line(deployment: dict[str, Any]) -> str:
     return f"{text}: {'; '.join(parts)}" if parts else text
 
 
-def _finish(deployment: dict[str, Any], as_json: bool) -> None:
+def finish(deployment: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(deployment)
     else:
@@ -218,14 +218,14 @@ def restore(
     as_json: JsonOption = False,
 ) -> None:
     """Deploy again what a deployment defined. The files are left as they are."""
-    request = {"before": before, "gate": gate, "approve": approve, "who": _who()}
+    request = {"before": before, "gate": gate, "approve": approve, "who": who()}
     with open_api(project, url, key) as api:
         started = api.post(f"/v1/deployments/{number}/restore", request)["deployment"]
         if started is None:
             print_json({"deployment": None}) if as_json else print("nothing to do: that is what runs")
             return
         end = follow(api, started, as_json)
-    _finish(end, as_json)
+    finish(end, as_json)
 
 
 def register(parent: typer.Typer) -> None:

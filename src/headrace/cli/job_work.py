@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ import msgspec
 
 from headrace.cli.api import Api
 from headrace.cli.backend import ServerBackend
+from headrace.cli.deploy import POLL_S, RUNNING, progress_line
 from headrace.cli.export_files import export_query, export_topic
 from headrace.cli.import_files import bring_in
 from headrace.cli.options import project_key
@@ -65,6 +67,21 @@ def check(work: Workplace, job: Job) -> str:
     return f"{body['rows']:,} rows checked so far, all as the log says"
 
 
+def refresh(work: Workplace, job: Job) -> str:
+    """A refresh that was under way when this job was last killed is followed, not begun again."""
+    name = f"job {job.name}"
+    running = [one for one in work.api.get("/v1/deployments")["deployments"] if one["stage"] in RUNNING]
+    ours = [one for one in running if one["who"] == name]
+    deployment = ours[0] if ours else work.api.post(f"{_view(job)}/refresh", {"who": name})
+    while deployment["stage"] in RUNNING:
+        work.say(progress_line(deployment))
+        time.sleep(POLL_S)
+        deployment = work.api.get(f"/v1/deployments/{deployment['id']}")
+    if deployment["stage"] != "switched":
+        raise HeadraceError(f"deployment {deployment['id']} is {deployment['stage']}: {deployment['detail']}")
+    return f"version {deployment['items'][0]['version']} of {job.view} serves"
+
+
 def export(work: Workplace, job: Job) -> str:
     if job.topic:
         return export_topic(work.project, job.topic, work.project.folder / job.to, job.format, work.say)
@@ -80,6 +97,7 @@ WORK: dict[str, Callable[[Workplace, Job], str]] = {
     "import": import_files,
     "repair": repair,
     "check": check,
+    "refresh": refresh,
     "export": export,
 }
 """By the kinds of `coordinate.jobs`."""

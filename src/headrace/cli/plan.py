@@ -21,12 +21,22 @@ InPlaceOption = Annotated[
 ]
 
 
+StrategyOption = Annotated[
+    str,
+    typer.Option(
+        help="kappa: replay the log into a second version. lambda: compute a batch up to now, stream from there, and "
+        "merge both when the view is read.",
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     app.command(epilog="Example:  headrace plan --json")(plan)
 
 
 def plan(
     in_place: InPlaceOption = False,
+    strategy: StrategyOption = "kappa",
     whole: Annotated[bool, typer.Option("--all", help="Also what stays as it is.")] = False,
     project: ProjectOption = None,
     url: UrlOption = None,
@@ -35,7 +45,7 @@ def plan(
 ) -> None:
     """What the project's files would change, statement by statement. Exit code 0: nothing, 2: changes, 1: refused."""
     with open_api(project, url, key) as api:
-        body = api.post("/v1/plan", {"files": files_of(project, url), "in_place": in_place})
+        body = api.post("/v1/plan", {"files": files_of(project, url), "in_place": in_place, "strategy": strategy})
     if as_json:
         print_json(body)
     else:
@@ -93,6 +103,8 @@ def _headline(change: dict[str, Any]) -> str:
         verdict = f"continues from offset {offsets or 0}"
     elif verdict == "creates" and change["replays"]:
         verdict = f"creates, {cost(change)}"
+    if change["strategy"] == "lambda" and change["verdict"] in ("creates", "rebuilds"):
+        verdict = verdict.replace("replaying", "as a batch over") + ", then a stream from there"
     return f"  {MARKS.get(change['verdict'], '~')} {change['kind']} {change['name']}: {verdict}{place}"
 
 

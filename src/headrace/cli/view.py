@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.deploy import print_comparison
+from headrace.cli.deploy import finish, follow, print_comparison, who
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
 from headrace.cli.output import data_text, local_time, print_json, print_rows, print_table
+from headrace.cli.plan import duration
 from headrace.errors import HeadraceError, NotRunning, UsageError
 
 if TYPE_CHECKING:
@@ -95,8 +96,41 @@ def show_view(
         ],
     )
     for version in body["versions"]:
+        if version["layers"] is not None:
+            print(f"\nversion {version['version']}: {layers_line(version['layers'], time.time() * 1000)}")
+    for version in body["versions"]:
         if version["state"] == "serving":
             print(f"\n{version['statement']}")
+
+
+def layers_line(layers: dict[str, Any], now_ms: float) -> str:
+    """
+    >>> made = {"cut": 40, "batch_rows": 1200, "made_ms": 1000, "refresh_ms": 3_600_000, "speed_query": "CTAS_A_2"}
+    >>> layers_line(made, 91_000)
+    'a batch layer of 1,200 rows up to arrival 40, 2 minutes old, refreshed every 1.0 hours; then CTAS_A_2'
+    """
+    if layers["made_ms"] is None:
+        return f"its batch layer, up to arrival {layers['cut']}, is being computed by {layers['batch_query']}"
+    age = duration(max(0.0, now_ms - layers["made_ms"]) / 1000)
+    every = f", refreshed every {duration(layers['refresh_ms'] / 1000)}" if layers["refresh_ms"] else ""
+    rows = f"a batch layer of {layers['batch_rows']:,} rows up to arrival {layers['cut']}"
+    return f"{rows}, {age} old{every}; then {layers['speed_query']}"
+
+
+@app.command("refresh", epilog="Example:  headrace view refresh views_by_page")
+def refresh_view(
+    view: ViewArgument,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Start it and return.")] = False,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compute the batch layer of a Lambda view again, up to now; both layers take over in one step."""
+    with open_api(project, url, key) as api:
+        started = api.post(f"/v1/views/{view}/refresh", {"who": who()})
+        end = started if detach else follow(api, started, as_json)
+    finish(end, as_json)
 
 
 @app.command("diff", epilog="Example:  headrace view diff views_by_page")

@@ -11,6 +11,7 @@ from headrace.clock import Clock
 from headrace.config import ViewsSettings
 from headrace.coordinate.base import ViewDefinition
 from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.layers import is_layered
 from headrace.coordinate.subjects import view_subject
 from headrace.errors import HeadraceError, UsageError
 from headrace.log.base import Log
@@ -48,6 +49,11 @@ class ViewCare:
     def repair(self, view: ViewDefinition, only: Bounds | None = None, dry_run: bool = False) -> Repaired:
         """One repair at a time: two at once would write the same rows twice."""
         subject = view_subject(self._catalog, view)
+        if is_layered(self._catalog, subject.source):
+            raise UsageError(
+                f"`{display_name(view.name)}` is a Lambda view: its topic has parts of rows, which cannot be revised",
+                hint="what came too late stays in its ledger; deploy it with --strategy kappa to have it repaired",
+            )
         with self._repairing:
             store = self._store_of(view.name)
             return repair(self._log, subject, store, self._clock, self.revisions, only, dry_run)

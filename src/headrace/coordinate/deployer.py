@@ -15,9 +15,10 @@ import msgspec
 from headrace.clock import Clock
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
-from headrace.coordinate.comparing import Comparer, NotComparable, lag_of, read_by, sweep_scratch
+from headrace.coordinate.comparing import Comparer, NotComparable, cut_of, lag_of, read_by, sweep_scratch
 from headrace.coordinate.deployments import Deployments
 from headrace.coordinate.events import QueryPaced
+from headrace.coordinate.refreshing import KEPT_MS, due_refreshes, is_refresh, refreshed_versions
 from headrace.coordinate.status import EngineStatus
 from headrace.errors import HeadraceError, NotFound, QueryFailed
 from headrace.log.base import Log
@@ -27,6 +28,7 @@ from headrace.views.versions import Deployment
 
 LOOK_S = 0.1
 SWEEP_S = 10.0
+PATIENCE_MS = 30_000
 CLOSE = 20_000
 """Records behind the end at which a build counts as caught up; what follows is a matter of seconds."""
 
@@ -51,6 +53,8 @@ class Deployer:
         self._deployments, self._around = deployments, around
         self._stop = threading.Event()
         self._swept = 0.0
+        self._untold: set[str] = set()
+        """Views that could not be refreshed, and that this was said of."""
         self._thread = threading.Thread(target=self._run, name="headrace-deployer", daemon=True)
 
     def start(self) -> None:
@@ -78,10 +82,13 @@ class Deployer:
         if self._around.clock.monotonic() >= self._swept + SWEEP_S:
             self._swept = self._around.clock.monotonic()
             self._let_go()
+            self._refresh()
 
     def _advance(self, deployment: Deployment) -> None:
         if failed := self._failure(deployment):
-            self._deployments.update(deployment.id, stage="failed", detail=failed)
+            # Nobody is to look at what a refresh could not do; the next one begins anew.
+            dropped = self._deployments.dropped(deployment.id) if is_refresh(deployment) else []
+            self._deployments.update(deployment.id, *dropped, stage="failed", detail=failed)
             return
         if deployment.stage == "building":
             self._deployments.begin_speed(deployment)
@@ -90,7 +97,7 @@ class Deployer:
                 self._built(deployment)
             case "comparing":
                 self._compare(deployment)
-            case "switching" if self._caught_up(deployment):
+            case "switching" if self._caught_up(deployment) and self._abreast(deployment):
                 self._deployments.switch(deployment)
                 logger.info("deployment %d is switched", deployment.id)
 
@@ -132,7 +139,7 @@ class Deployer:
     def _built(self, deployment: Deployment) -> None:
         rows = sum(read_by(self._around.log, query) for query in self._deployments.queries(deployment))
         took = max(1, self._around.clock.now_ms() - deployment.started_ms)
-        stage = "comparing" if _has_before(deployment) else "switching"
+        stage = "comparing" if _has_before(deployment) and not is_refresh(deployment) else "switching"
         self._deployments.update(deployment.id, stage=stage, rows_read=rows, build_ms=took)
 
     def _compare(self, deployment: Deployment) -> None:
@@ -167,11 +174,36 @@ class Deployer:
         """Versions that were kept long enough."""
         old = self._around.clock.now_ms() - self._around.keep_ms
         due = [v for v in self._around.catalog.beside() if v.state == "retired" and v.since_ms <= old]
+        crossed = self._around.clock.now_ms() - KEPT_MS
+        due += [v for v in refreshed_versions(self._around.catalog) if v.since_ms <= crossed and v not in due]
         if due:
             try:
                 self._deployments.drop_versions(due)
             except HeadraceError as error:
                 logger.warning("versions that were kept long enough cannot be removed: %s", error)
+
+    def _refresh(self) -> None:
+        """Batch layers whose time has come, one after the other."""
+        if any(not deployment.over for deployment in self._around.catalog.deployments()):
+            return
+        for name in due_refreshes(self._around.catalog, self._around.clock.now_ms())[:1]:
+            try:
+                self._deployments.refresh(name, "schedule")
+                self._untold.discard(name)
+            except HeadraceError as error:
+                if name not in self._untold:
+                    logger.warning("view `%s` cannot be refreshed: %s", name, error)
+                self._untold.add(name)
+
+    def _abreast(self, deployment: Deployment) -> bool:
+        """A refresh takes over once it shows no less than the version before; under traffic that never ends, soon."""
+        if not is_refresh(deployment) or self._around.clock.now_ms() - deployment.changed_ms > PATIENCE_MS:
+            return True
+        around, [item] = self._around, deployment.items
+        old, new = (around.catalog.state.versions.get(item.name, {}).get(n) for n in (item.before, item.number))
+        queries = [around.catalog.query(version.source.query or "") if version else None for version in (old, new)]
+        cuts = [cut_of(around.log, query) if query else 0 for query in queries]
+        return cuts[1] >= cuts[0] and around.followers.lag(item.name, item.number) == 0
 
 
 def decide(deployment: Deployment, comparisons: list[Comparison]) -> tuple[str, str]:

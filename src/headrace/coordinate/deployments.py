@@ -30,6 +30,7 @@ from headrace.coordinate.events import (
 )
 from headrace.coordinate.functions import DescribeFile, FunctionChanges, used_files
 from headrace.coordinate.layers import batch_events, check_lambda, partial_sink, speed_events
+from headrace.coordinate.refreshing import origin_of, refresh_change, refresh_item
 from headrace.coordinate.replace import apply_in_place
 from headrace.coordinate.result import StatementResult
 from headrace.coordinate.schemas import register_schemas
@@ -121,6 +122,19 @@ class Deployments:
             else:
                 events += self._switched(deployment, deployment.switches(), "switched")
             self._catalog.append(events)
+            return self.get(number)
+
+    def refresh(self, name: str, who: str = "") -> Deployment:
+        """Compute the batch layer of a view again, up to now, and let both layers take over in one step."""
+        with self._executor.lock:
+            check_lambda(self._log)
+            change = refresh_change(self._log, self._catalog, name)
+            self._refuse_second()
+            number, now = max(self._catalog.state.deployments, default=0) + 1, self._clock.now_ms()
+            item = refresh_item(self._catalog, change)
+            deployment = Deployment(number, [item], now, who, "lambda", approved=True, changed_ms=now)
+            events = self._versions([change], deployment, Options(strategy="lambda"))
+            self._catalog.append([DeploymentSaved(deployment), *events])
             return self.get(number)
 
     def replace(self, statement: CreateAsSelect) -> StatementResult:
@@ -268,15 +282,14 @@ class Deployments:
             deployment = self.get(number)
             if deployment.over and deployment.stage != "failed":
                 raise Conflict(f"deployment {number} is {deployment.stage}", hint="roll back:  headrace view rollback")
-            dropped = [
-                event
-                for version in self._catalog.beside()
-                if version.deployment == number
-                for event in dropped_version(version)
-            ]
-            saved = self.update(number, *dropped, stage="cancelled", detail="")
+            saved = self.update(number, *self.dropped(number), stage="cancelled", detail="")
             self._executor.sweep()
             return saved
+
+    def dropped(self, number: int) -> list[Event]:
+        """Without the versions that a deployment made and that do not serve."""
+        made = [version for version in self._catalog.beside() if version.deployment == number]
+        return [event for version in made for event in dropped_version(version)]
 
     def _running(self, number: int) -> Deployment:
         deployment = self.get(number)
@@ -309,8 +322,7 @@ class Deployments:
             return self.get(deployment.id)
 
     def _made_by(self, name: str) -> Deployment:
-        version = self._catalog.state.versions.get(name, {}).get(self._catalog.state.serving.get(name, NONE))
-        serving = version.number if version else NONE
+        serving = origin_of(self._catalog.deployments(), name, self._catalog.state.serving.get(name, NONE))
         for deployment in reversed(self._catalog.deployments()):
             for item in deployment.items:
                 changed = item.name == name and item.number != item.before

@@ -206,7 +206,8 @@ def _switched(state: CatalogState, name: str, number: int, time_ms: int) -> Cata
 
 def _deployment_saved(state: CatalogState, deployment: Deployment) -> CatalogState:
     """Versions it is making share its stage, until they serve."""
-    state = replace(state, deployments={**state.deployments, deployment.id: deployment})
+    kept = {n: known for n, known in state.deployments.items() if not _superseded(known, deployment)}
+    state = replace(state, deployments={**kept, deployment.id: deployment})
     if deployment.over and deployment.stage != "failed":
         return state
     for item in deployment.items:
@@ -215,6 +216,21 @@ def _deployment_saved(state: CatalogState, deployment: Deployment) -> CatalogSta
             changed = replace(version, state=version_state(deployment.stage), since_ms=deployment.changed_ms)
             state = _with_version(state, changed)
     return state
+
+
+def _superseded(known: Deployment, saved: Deployment) -> bool:
+    """Of a view's refreshes only the newest is remembered: there may be one every minute, for years."""
+
+    def refreshed(deployment: Deployment) -> list[str]:
+        return [item.name for item in deployment.items if item.origin]
+
+    return (
+        saved.stage == "switched"
+        and known.over
+        and known.id < saved.id
+        and bool(refreshed(saved))
+        and (refreshed(known) == refreshed(saved))
+    )
 
 
 def _doom(state: CatalogState, topic: str | None) -> CatalogState:

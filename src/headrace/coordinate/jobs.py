@@ -18,12 +18,13 @@ from headrace.config import Project
 from headrace.coordinate.job_schedule import Schedule, parse_schedule, seconds_of
 from headrace.errors import ConfigError
 
-Kind = Literal["import", "repair", "check", "export"]
+Kind = Literal["import", "repair", "check", "refresh", "export"]
 
 NEEDS: dict[Kind, tuple[tuple[str, ...], ...]] = {
     "import": (("topic",), ("files",)),
     "repair": (("view",),),
     "check": (("view",),),
+    "refresh": (("view",),),
     "export": (("query", "view", "topic"), ("to",)),
 }
 """Of each kind of job the fields it needs; of several in one place exactly one. `cli.job_work` does the work."""

@@ -18,6 +18,7 @@ from headrace.sql.api import (
     print_statement,
     replaced_query_problem,
     replaced_source_problem,
+    same_results,
     source_from,
 )
 from headrace.sql.source import Source
@@ -74,9 +75,13 @@ def _replace_query(statement: CreateAsSelect, old: Source, log: Log, catalog: Ca
     plan = plan_query(statement, catalog)
     # A later version's topic is its own.
     plan = replace(plan, sink=replace(plan.sink, partitions=old.partitions, topic=_topic(plan.sink, old, catalog)))
-    if problem := replaced_query_problem(plan_definition(query, catalog), plan):
+    runs = plan_definition(query, catalog)
+    if problem := replaced_query_problem(runs, plan):
         raise _refused(old, problem)
-    _extend_topic(plan.sink, log)
+    if (runs.refresh_ms is None) != (plan.refresh_ms is None) or (query.layer and not same_results(runs, plan)):
+        raise _refused(old, "its layers would be others")
+    if not query.layer:
+        _extend_topic(plan.sink, log)
     sink = replace(plan.sink, query=query.id, statement=statement.text)
     goes_on = replace(query, statement=statement.text, functions=used_files(plan))
     catalog.append([SourceCreated(sink), QueryCreated(goes_on)])

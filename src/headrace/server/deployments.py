@@ -12,8 +12,10 @@ from headrace.coordinate.changes import project_files
 from headrace.coordinate.comparing import lag_of, read_by
 from headrace.coordinate.deployments import Options
 from headrace.coordinate.functions import function_texts, of_folder
+from headrace.coordinate.refreshing import refresh_ms
 from headrace.errors import NotFound, UsageError
 from headrace.functions.files import FunctionFile, Problem
+from headrace.process.base import QueryStatus
 from headrace.server.endpoint import Endpoint, Handler
 from headrace.server.errors import json_response
 from headrace.server.models_deploy import (
@@ -26,8 +28,10 @@ from headrace.server.models_deploy import (
     DiffAnswer,
     FunctionChangeModel,
     ItemModel,
+    LayersModel,
     PlanAnswer,
     PlanRequest,
+    RefreshRequest,
     RestoreRequest,
     ThrottleRequest,
     VersionModel,
@@ -52,7 +56,8 @@ async def make_plan(request: Request, services: Services) -> Response:
 
     def run() -> PlanAnswer:
         files = _files(wanted.files, services)
-        return plan_model(services.deployments.plan(files, Options(in_place=wanted.in_place, describe=describe)))
+        options = Options(in_place=wanted.in_place, describe=describe, strategy=wanted.strategy)
+        return plan_model(services.deployments.plan(files, options))
 
     return json_response(await services.run(run))
 
@@ -100,6 +105,7 @@ def _change_model(plan: Plan, change: Change) -> ChangeModel:
         serving=change.before,
         statement=change.statement,
         old_statement=change.old_statement,
+        strategy=change.strategy,
     )
 
 
@@ -172,15 +178,24 @@ def deployment_model(deployment: Deployment, services: Services) -> DeploymentMo
 def _build_model(query: QueryDefinition, services: Services) -> BuildModel:
     status = services.engine.status(query.id)
     left, rate = lag_of(services.log, query), status.rows_per_second if status else 0.0
+    read = read_by(services.log, query)
+    if query.layer == "batch" and status is not None:
+        read, left, rate = _batch_progress(status, left, services.clock.now_ms())
     return BuildModel(
         name=display_name(query.sink),
         query_id=query.id,
         state=status.state if status else ("stopped" if query.wanted == "stopped" else "starting"),
-        read=read_by(services.log, query),
+        read=read,
         left=left,
         rows_per_second=round(rate, 1),
         seconds_left=round(left / rate, 1) if rate and left else (0.0 if not left else None),
     )
+
+
+def _batch_progress(status: QueryStatus, records: int, now_ms: int) -> tuple[int, int, float]:
+    """Records read and left, and how fast: a job tells how many of its tasks are done."""
+    read = records * status.rows // max(1, status.rows + status.lag)
+    return read, records - read, read * 1000 / max(1, now_ms - status.started_ms)
 
 
 async def list_deployments(request: Request, services: Services) -> Response:
@@ -275,7 +290,29 @@ def _version_model(version: Version, services: Services) -> VersionModel:
         rows=rows,
         lag=lag,
         statement=version.source.statement,
+        strategy="kappa" if version.layers is None else "lambda",
+        layers=_layers_model(version),
     )
+
+
+def _layers_model(version: Version) -> LayersModel | None:
+    layers = version.layers
+    if layers is None:
+        return None
+    return LayersModel(
+        cut=layers.cut,
+        batch_query=layers.batch,
+        speed_query=layers.speed,
+        batch_rows=None if layers.ends is None else sum(layers.ends.values()),
+        made_ms=layers.made_ms or None,
+        refresh_ms=refresh_ms(version.source.statement),
+    )
+
+
+async def refresh_view(request: Request, services: Services) -> Response:
+    name = _name(request, services)
+    wanted = await body_of(request, services, RefreshRequest)
+    return await _answer(services, lambda: services.deployments.refresh(name, wanted.who[:100]))
 
 
 async def show_view_diff(request: Request, services: Services) -> Response:
@@ -371,6 +408,15 @@ ENDPOINTS = (
         handler=roll_back_view,
         summary="Let the versions serve again that did before the deployment which made this one's",
         role="admin",
+        answers={200: DeploymentModel},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/views/{view}/refresh",
+        handler=refresh_view,
+        summary="Compute the batch layer of a Lambda view again, up to now, and let both layers take over",
+        role="admin",
+        body=RefreshRequest,
         answers={200: DeploymentModel},
     ),
     Endpoint(

@@ -14,6 +14,7 @@ class PlanRequest(Model, frozen=True):
 
     files: dict[str, str] | None = None
     in_place: bool = False
+    strategy: Literal["kappa", "lambda"] = "kappa"
 
 
 class ChangeModel(Model, frozen=True):
@@ -37,6 +38,8 @@ class ChangeModel(Model, frozen=True):
     """The version that serves; 0 if none does."""
     statement: str
     old_statement: str
+    strategy: Literal["kappa", "lambda"]
+    """How it is computed: by a replay, or as a batch layer and a stream from its cut."""
 
 
 class FunctionChangeModel(Model, frozen=True):
@@ -78,6 +81,10 @@ class RestoreRequest(Model, frozen=True):
     gate: str | None = None
     approve: bool = False
     rows_per_second: Annotated[int, msgspec.Meta(ge=0)] = 0
+    who: str = ""
+
+
+class RefreshRequest(Model, frozen=True):
     who: str = ""
 
 
@@ -139,6 +146,20 @@ class DeploymentsAnswer(Model, frozen=True):
     deployments: list[DeploymentModel]
 
 
+class LayersModel(Model, frozen=True):
+    """What a Lambda version is made of."""
+
+    cut: Count
+    """The arrival number that the batch layer ends at, and the stream begins at."""
+    batch_query: str
+    speed_query: str
+    batch_rows: Count | None
+    """Null while the batch layer is computed; so is `made_ms`."""
+    made_ms: Count | None
+    refresh_ms: Count | None
+    """How often it is computed again; null for when somebody says so."""
+
+
 class VersionModel(Model, frozen=True):
     version: Count
     state: str
@@ -153,6 +174,8 @@ class VersionModel(Model, frozen=True):
     rows: Count | None
     lag: Count | None
     statement: str
+    strategy: Literal["kappa", "lambda"]
+    layers: LayersModel | None
 
 
 class VersionsAnswer(Model, frozen=True):

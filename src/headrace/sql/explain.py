@@ -135,7 +135,8 @@ def _sink(plan: PersistentQuery) -> list[str]:
     sink = plan.sink
     into = "INSERT INTO " if plan.insert else ""
     return [
-        f"{into}{sink.kind.upper()} {print_name(sink.name)}  emits {plan.emit}{_every(plan.every_ms)}",
+        f"{into}{sink.kind.upper()} {print_name(sink.name)}  emits {plan.emit}{_every(plan.every_ms)}"
+        + ("" if plan.refresh_ms is None else f", refreshed every {duration_text(plan.refresh_ms)}"),
         *_source_details(sink),
     ]
 

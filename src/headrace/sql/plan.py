@@ -231,6 +231,8 @@ class PersistentQuery:
     limits: Limits = Limits()
     every_ms: int | None = None
     """EMIT CHANGES EVERY: the least time between two batches, each of which has one change of a group."""
+    refresh_ms: int | None = None
+    """REFRESH EVERY: how often its batch layer is computed again. None if it need not have one."""
 
     @property
     def inputs(self) -> tuple[Source, ...]:

@@ -27,6 +27,7 @@ from headrace.sql.plan import (
     PushQuery,
 )
 from headrace.sql.projection import Item, expand_items
+from headrace.sql.refresh import refuse_refresh, with_refresh
 from headrace.sql.refuse import refuse_pull_only
 from headrace.sql.relation import Input, read_relation
 from headrace.sql.resolve import resolve, resolve_predicate
@@ -49,18 +50,20 @@ def plan_query(statement: CreateAsSelect, sources: Sources) -> PersistentQuery:
     if problem := _wrong_kind(statement, source):
         raise problem
     root, window = _plan_persistent(statement.query, source)
-    return PersistentQuery(
+    planned = PersistentQuery(
         sink_from(statement, source, root, window),
         root,
         statement.query.emit or "changes",
         limits=limits_from(statement),
         every_ms=every_of_table(statement.query, source.scope, _is_grouped(statement.query)),
     )
+    return with_refresh(planned, statement.query, source.scope)
 
 
 def plan_insert_select(statement: InsertSelect, sources: Sources) -> PersistentQuery:
     """INSERT INTO … SELECT: one more query that writes to a stream which is there."""
     refuse_pull_only(statement.query, statement.script)
+    refuse_refresh(statement.query, statement.script)
     statement = bind(statement.script, statement, sources.functions())
     insert_query_name(statement)
     sink = insert_target(statement, sources)
@@ -77,6 +80,7 @@ def plan_insert_select(statement: InsertSelect, sources: Sources) -> PersistentQ
 def plan_select(statement: SelectStatement, sources: Sources) -> PullQuery | AskQuery | PushQuery:
     """EMIT CHANGES makes it a push query. Without it, one look at one stream or table is a `PullQuery`, and anything
     beyond that an `AskQuery`."""
+    refuse_refresh(statement.query, statement.script)
     statement = bind(statement.script, statement, sources.functions())
     query = statement.query
     if statement.push:

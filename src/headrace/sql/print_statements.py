@@ -142,6 +142,7 @@ def print_query(query: Query) -> str:
         f"EVERY {_duration(query.every)}" if query.every else "",
         f"LIMIT {query.limit}" if query.limit is not None else "",
         f"OFFSET {query.offset}" if query.offset is not None else "",
+        f"REFRESH EVERY {_duration(query.refresh)}" if query.refresh else "",
     ]
     return " ".join(part for part in parts if part)
 

@@ -22,7 +22,17 @@ RESERVED = frozenset([
 ])
 # fmt: on
 # Words that may be names, but not an alias without AS: what they begin may follow there.
-NOT_AN_ALIAS = RESERVED | {"ORDER", "EMIT", "PARTITION", "GRACE", "ESCAPE", "ASC", "DESC", "MATCH_RECOGNIZE"}
+NOT_AN_ALIAS = RESERVED | {
+    "ORDER",
+    "EMIT",
+    "PARTITION",
+    "GRACE",
+    "ESCAPE",
+    "ASC",
+    "DESC",
+    "MATCH_RECOGNIZE",
+    "REFRESH",
+}
 
 LONGEST_INTEGER = 19
 MOST_DIGITS = 38

@@ -260,7 +260,7 @@ class _Planner:
         same_text = same_definition(runs.source.statement, statement)
         same = same_results(runs.query, query)
         strategy = self._strategy_of(query, runs)
-        if not rebuilt and same_text and same and strategy == runs.strategy:
+        if not rebuilt and same_text and same:
             return base
         query = replace(query, sink=replace(query.sink, partitions=runs.source.partitions))
         problem = replaced_query_problem(runs.query, query)
@@ -282,8 +282,10 @@ class _Planner:
         """What was asked for is for tables that are computed anew; what runs stays as it is."""
         if query.sink.kind != "table":
             return "kappa"
+        if query.refresh_ms is not None:
+            return "lambda"
         if runs is not None and runs.query is not None and same_results(runs.query, query):
-            return runs.strategy
+            return "kappa" if runs.query.refresh_ms is not None else runs.strategy
         return self._strategy
 
     def _refuse_layers(self, statement: CreateAsSelect) -> None:

@@ -43,8 +43,6 @@ class Layers(msgspec.Struct, frozen=True, omit_defaults=True):
     """By partition of the version's topic: where the batch layer ends; None while it is computed."""
     made_ms: int = 0
     """When the batch layer was there."""
-    refresh_ms: int = 0
-    """How often it is to be computed again; 0 for when somebody says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +82,8 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of the version that served when it began; 0 if there was none."""
     statement: str = ""
     old_statement: str = ""
+    origin: int = NONE
+    """Of a refresh: the version that the first of several in a row began with."""
 
 
 class Deployment(msgspec.Struct, frozen=True, omit_defaults=True):

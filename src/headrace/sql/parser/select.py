@@ -41,6 +41,7 @@ def parse_query(cursor: Cursor) -> Query:
     # ksqlDB wants EMIT before LIMIT; either order is plain enough.
     if emit is None:
         emit, every = _parse_emit(cursor)
+    refresh = _parse_refresh(cursor)
     return Query(
         items=items,
         relation=relation,
@@ -55,6 +56,7 @@ def parse_query(cursor: Cursor) -> Query:
         distinct=distinct,
         offset=offset,
         every=every,
+        refresh=refresh,
         common=common,
         span=cursor.span_since(first),
         group_span=group_span,
@@ -125,6 +127,14 @@ def _parse_emit(cursor: Cursor) -> tuple[Literal["changes", "final"] | None, Dur
     if cursor.expect_word("CHANGES", "FINAL") == "FINAL":
         return "final", None
     return "changes", parse_duration(cursor) if cursor.accept_word("EVERY") else None
+
+
+def _parse_refresh(cursor: Cursor) -> Duration | None:
+    """`REFRESH EVERY duration`."""
+    if not cursor.accept_word("REFRESH"):
+        return None
+    cursor.expect_word("EVERY")
+    return parse_duration(cursor)
 
 
 def _parse_limit(cursor: Cursor) -> tuple[int | None, int | None]:
