@@ -12,6 +12,8 @@ from tests.process.oracle.run import compare
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("seed", [1, 21])
-def test_twenty_random_queries_give_what_duckdb_says(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    assert not compare(spark, tmp_path, seed, queries=20)
+@pytest.mark.parametrize(("seed", "layers"), [(1, False), (21, True)])
+def test_twenty_random_queries_give_what_duckdb_says(
+    spark: SparkSession, tmp_path: Path, seed: int, layers: bool
+) -> None:
+    assert not compare(spark, tmp_path, seed, queries=20, layers=layers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.errors import UsageError
 from tests.support import wait_for
 from tests.views.live import Live, live
 
@@ -73,15 +75,74 @@ def test_every_aggregate_that_merges_is_what_a_replay_gives(project: Live) -> No
     agree(project)
 
 
-def agree(project: Live) -> None:
+def agree(project: Live, merged: str = "everything", replayed: str = "kappa") -> None:
     """Both views, at the same records."""
 
-    def both() -> tuple[list[list[Any]], list[list[Any]]]:
-        merged, replayed = (rounded(project.rows(f"SELECT * FROM {view};")) for view in ("everything", "kappa"))
-        return merged, replayed
+    def differing() -> list[Any]:
+        one, other = (rounded(project.rows(f"SELECT * FROM {view};")) for view in (merged, replayed))
+        if len(one) != len(other) or not one:
+            return [len(one), len(other)]
+        cells = [cell for x, y in zip(one, other, strict=True) for cell in zip(itertools.count(), x, y, strict=False)]
+        return [cell for cell in cells if cell[1] != cell[2]]
 
     try:
-        wait_for(lambda: both()[0] == both()[1] != [], 60, "the views to agree")
+        wait_for(lambda: not differing(), 60, "the views to agree")
     except TimeoutError:
-        assert both()[0] == both()[1]
+        assert not differing()
         raise
+
+
+TIMED = EVENTS.replace("s VARCHAR)", "s VARCHAR, ts BIGINT)").replace("PARTITIONS=2", "PARTITIONS=2, TIMESTAMP='ts'")
+PER_MINUTE = """CREATE TABLE per_minute AS SELECT k, COUNT(*) AS n, SUM(x) AS total FROM events
+  WINDOW TUMBLING (SIZE 1 MINUTE, GRACE PERIOD 30 SECONDS) GROUP BY k;"""
+NAMES = "CREATE TABLE names (k VARCHAR PRIMARY KEY, name VARCHAR) WITH (KAFKA_TOPIC='names', PARTITIONS=1);"
+SHORT = "CREATE TABLE short AS SELECT k, name FROM names WHERE LEN(name) < 4;"
+NAMED = """CREATE TABLE named AS SELECT n.name AS name, COUNT(*) AS n FROM events e JOIN names n ON e.k = n.k
+  GROUP BY n.name;"""
+
+
+def test_a_refresh_moves_the_cut_while_events_arrive(tmp_path: Path, spark: SparkSession) -> None:
+    tables = (PER_MINUTE, SHORT, NAMED)
+    replayed = [text.replace("CREATE TABLE ", "CREATE TABLE kappa_", 1) for text in tables]
+    with live(tmp_path, spark, "\n".join((TIMED, NAMES, *replayed)), "[views]\ncheck_every_seconds = 0\n") as project:
+        at = 1_700_000_000_000
+
+        def send(seed: int, count: int = 20) -> None:
+            """Some late, some out of order."""
+            nonlocal at
+            chance = random.Random(seed)
+            for event in events(seed, count):
+                at += 7_000
+                project.send("events", event | {"ts": at - chance.choice((0, 0, 9_000, 70_000, 200_000))})
+
+        project.send("names", {"k": "a", "name": "ann"}, {"k": "b", "name": "bob"}, {"k": "c", "name": "cecilia"})
+        send(1)
+        project.write("\n".join((project.files["pipelines/all.sql"], *tables)))
+        project.reaches(project.deploy(strategy="lambda"), "switched")
+        # Names that change, and go, on the other side of the cut.
+        project.send("names", {"k": "c", "name": "cy"}, {"k": "a", "name": "anneliese"}, {"k": "d", "name": "dan"})
+        send(2)
+        pairs = [(name, f"kappa_{name}") for name in ("per_minute", "short", "named")]
+        for merged, other in pairs:
+            agree(project, merged, other)
+        before = project.services.catalog.versions("PER_MINUTE")[0].layers
+        started, seed = project.services.deployments.refresh("PER_MINUTE", "ann"), 3
+        while project.services.deployments.get(started.id).stage not in ("switched", "failed"):
+            send(seed, 2)
+            seed += 1
+        done = project.reaches(started, "switched")
+        assert [(item.verdict, item.before, item.number) for item in done.items] == [("refreshes", 1, 2)]
+        for merged, other in pairs:
+            agree(project, merged, other)
+        after = project.services.catalog.versions("PER_MINUTE")[-1].layers
+        assert before is not None
+        assert after is not None
+        assert before.cut < after.cut
+        assert project.serving("PER_MINUTE") == 2
+        assert not project.services.deployments.plan(project.files).pending
+        with pytest.raises(UsageError, match="Lambda view"):
+            project.services.statements.execute("CREATE TABLE more AS SELECT k, n FROM per_minute;")
+        why = project.services.catalog.view("NAMED")
+        assert why is not None
+        checked = project.services.care.check(why, rows=100)
+        assert not checked

@@ -13,6 +13,7 @@ import duckdb
 from pyspark.sql import SparkSession
 
 from headrace.process.batch import run_batch
+from tests.process.oracle.layers import layered_rows
 from tests.process.oracle.queries import RandomQuery, random_query
 from tests.process.oracle.relations import SOURCES
 from tests.process.pipeline import Pipeline, Records, Row
@@ -72,9 +73,15 @@ def connect(log: Records) -> duckdb.DuckDBPyConnection:
 
 
 def compare(
-    spark: SparkSession, folder: Path, seed: int, queries: int, events: int = 30, make: Make = random_query
+    spark: SparkSession,
+    folder: Path,
+    seed: int,
+    queries: int,
+    events: int = 30,
+    make: Make = random_query,
+    layers: bool = False,
 ) -> list[str]:
-    """What differs, in words; nothing if all agree."""
+    """What differs, in words; nothing if all agree. With `layers`, of those that can be Lambda views too."""
     chance = random.Random(seed)
     found = [make(chance) for _ in range(queries)]
     cuts = [chance.choice(CUTS) for _ in found]
@@ -83,23 +90,31 @@ def compare(
         appends = random_events(chance, events)
         half = chance.randint(1, len(appends) - 1)
         # Every query continues once from its checkpoint.
+        cut = 0
         for part in (appends[:half], appends[half:]):
+            cut = pipeline.log.snapshot().arrival
             for topic, rows in part:
                 pipeline.put(topic, rows)
             runs = _side_by_side(lambda number: pipeline.run(spark, f"q{number}", max_rows=cuts[number]), queries)
         batches = _side_by_side(lambda number: _batch(spark, pipeline, found[number], f"q{number}"), queries)
+        merged: list[Any] = [None] * queries
+        if layers:
+            merged = _side_by_side(lambda n: _layers(spark, pipeline, found[n], f"q{n}", cut, cuts[n]), queries)
         connection = connect(pipeline)
         found_wrong = []
         for number, query in enumerate(found):
             expected = bag(query.expected(connection))
             streamed = bag(pipeline.result(query.names, f"Q{number}", query.table))
             where = f"seed {seed}, cut at {cuts[number]}: {statements[number]}"
-            failed = [result for result in (runs[number], batches[number]) if isinstance(result, Exception)]
+            ways = (runs[number], batches[number], merged[number])
+            failed = [result for result in ways if isinstance(result, Exception)]
             if failed:
                 found_wrong.append(f"failed, {where}\n    {str(failed[0])[:1500]}")
                 continue
             found_wrong += differences(f"streamed, {where}", streamed, expected)
             found_wrong += differences(f"in one batch, {where}", bag(batches[number]), expected)
+            if merged[number] is not None:
+                found_wrong += differences(f"in two layers, {where}", bag(merged[number]), expected)
         return found_wrong
 
 
@@ -114,6 +129,12 @@ def _side_by_side(work: Callable[[int], Any], count: int) -> list[Any]:
 
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         return list(pool.map(tried, range(count)))
+
+
+def _layers(
+    spark: SparkSession, pipeline: Pipeline, query: RandomQuery, sink: str, cut: int, max_rows: int
+) -> list[tuple[Any, ...]] | None:
+    return layered_rows(spark, pipeline, sink, query.names, cut, max_rows) if query.table else None
 
 
 def _batch(spark: SparkSession, pipeline: Pipeline, query: RandomQuery, sink: str) -> list[tuple[Any, ...]]:

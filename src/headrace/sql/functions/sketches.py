@@ -116,7 +116,8 @@ def _estimate_distinct(held: Sketch) -> int:
 def _estimate_quantile(held: Sketch, fraction: float) -> float | None:
     if held.sketch.is_empty() or not 0 <= fraction <= 1:
         return None
-    return float(held.sketch.get_quantile(fraction))
+    # Inclusive, as Spark asks it.
+    return float(held.sketch.get_quantile(fraction, True))
 
 
 def _estimate_top(held: Sketch, count: int) -> list[dict[str, Any]]:
