@@ -49,8 +49,9 @@ chaos: setup-tests ## hundreds of kill -9 under load, then every fault of the lo
 	@$(VENV)/python -m tests.chaos.producers --kills $(or $(KILLS),200)
 	@$(VENV)/python -m tests.chaos.log --scale $(or $(SCALE),1)
 
-oracle: setup-tests ## random queries as streams, as batches and in DuckDB, and mutated SQL; QUERIES=2000 MUTATIONS=100000
+oracle: setup-tests ## random queries as streams, as batches and in DuckDB, and mutated SQL; QUERIES=2000 LAYERS=500 MUTATIONS=100000
 	@$(VENV)/python -m tests.process.oracle --queries $(or $(QUERIES),2000)
+	@$(VENV)/python -m tests.process.oracle --queries $(or $(LAYERS),500) --layers
 	@$(VENV)/python -m tests.sql.mutations --count $(or $(MUTATIONS),100000)
 
 chaos-kafka: setup-tests ## three brokers killed and paused under load; KILLS=30 PAUSES=10

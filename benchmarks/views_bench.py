@@ -1,5 +1,5 @@
 """Changing a view: replaying the log into a second version, against the same job as a Spark batch written by hand;
-comparing two versions; the switch itself."""
+comparing two versions; the switch itself; reading a Lambda view."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from benchmarks.layers_bench import merged_reads
 from benchmarks.measure import Measure, percentile
 from benchmarks.process_bench import COUNT, TUMBLING, Bench, by_hand_batch, planned
 from benchmarks.spark_bench import QUICK_ROWS, ROWS, fill
@@ -44,7 +45,7 @@ def run(quick: bool = False) -> list[Measure]:
         measures = _replays(session, QUICK_ROWS if quick else ROWS)
     finally:
         session.stop()
-    return [*measures, *_versions(20_000 if quick else 1_000_000)]
+    return [*measures, *_versions(20_000 if quick else 1_000_000), *merged_reads(20_000 if quick else 500_000)]
 
 
 def _replays(spark: SparkSession, rows: int) -> list[Measure]:
