@@ -129,7 +129,7 @@ def test_what_cannot_be_is_refused_and_says_why(server: Running) -> None:
     )
     assert post(CHANGED, gate="max_rows=3") == (400, "`max_rows=3` is not a gate")
     assert post(CHANGED, **{"from": "yesterday"}) == (400, "`yesterday` is no place to start")
-    assert post(CHANGED, strategy="lambda")[0] == 403
+    assert post(CHANGED, strategy="lambda")[0] == 409
     assert refusal(server.http.post("/v1/views/top/rollback"))[0] == 409
     assert refusal(server.http.get("/v1/deployments/99")) == (404, "deployment 99 does not exist")
     assert refusal(server.http.post("/v1/deployments/99/pause"))[0] == 404
@@ -224,3 +224,36 @@ def test_another_server_goes_on_with_what_was_begun(tmp_path: Path) -> None:
         act(server, number, "cancel")
     with running_server(tmp_path, sql=ALL) as server:
         assert versions(server, "by_page") == [(1, "serving")]
+
+
+def test_a_lambda_view_says_what_it_is_made_of(server: Running) -> None:
+    """Its batch layer waits for Spark; then it is refreshed by whoever says so."""
+    hits = "CREATE TABLE hits AS SELECT userid, COUNT(*) AS n FROM clicks GROUP BY userid"
+    found = plan(server, f"{ALL}\n{hits};", strategy="lambda").changes[-1]
+    assert (found.name, found.verdict, found.strategy) == ("hits", "creates", "lambda")
+    refused = plan(server, ALL.replace("AS n FROM", "AS n, HISTOGRAM(userid) AS h FROM"), strategy="lambda").changes[1]
+    assert refused.verdict == "refused"
+    assert refused.reason == "HISTOGRAM keeps nothing that can be merged"
+    assert refused.hint == "--strategy kappa replays it instead"
+    chained = plan(server, CHANGED, strategy="lambda").changes[-1]
+    assert chained.verdict == "refused"
+    assert chained.reason == "it reads `by_page`, whose layers are merged when it is read: no query can follow it"
+
+    started = deploy(server, f"{ALL}\n{hits};", strategy="lambda")
+    answer = server.http.get("/v1/views/hits/versions")
+    [version] = msgspec.json.decode(answer.content, type=VersionsAnswer).versions
+    assert (version.strategy, version.state) == ("lambda", "building")
+    assert version.layers is not None
+    assert version.layers.batch_rows is None
+    assert [build.query_id for build in started.builds] == [version.layers.batch_query]
+    act(server, started.id, "cancel")
+
+    assert refusal(server.http.post("/v1/views/by_page/refresh", json={})) == (
+        400,
+        "`by_page` has no batch layer that could be computed again",
+    )
+    server.http.post("/v1/statements", json={"sql": f"{hits} REFRESH EVERY 1 HOUR;"})
+    refreshed = server.http.post("/v1/views/hits/refresh", json={"who": "ann"})
+    assert refreshed.status_code in (200, 409), refreshed.text  # the schedule may have been faster
+    deployments = server.http.get("/v1/deployments").json()["deployments"]
+    assert deployments[0]["items"][0]["verdict"] == "refreshes"
