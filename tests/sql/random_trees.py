@@ -261,6 +261,7 @@ QUERIES = st.builds(
         st.just(query),
         offset=st.none() if query.limit is None else COUNTS,
         every=MAYBE_DURATIONS if query.emit == "changes" else st.none(),
+        refresh=MAYBE_DURATIONS,
     )
 )
 PROPERTIES = st.lists(

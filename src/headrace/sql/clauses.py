@@ -196,9 +196,9 @@ class Query:
     offset: int | None = None
     every: Duration | None = None
     """EMIT CHANGES EVERY …: of each key's changes the newest, that often."""
+    common: tuple[CommonTable, ...] = ()
     refresh: Duration | None = None
     """REFRESH EVERY …: how often a Lambda view's batch layer is computed again."""
-    common: tuple[CommonTable, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
     group_span: Span | None = field(default=None, compare=False, repr=False)
     """Where GROUP BY or PARTITION BY stands."""
