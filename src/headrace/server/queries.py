@@ -81,12 +81,12 @@ def _detail(query: QueryDefinition, services: Services) -> QueryDetail:
     status = services.engine.status(query.id)
     return QueryDetail(
         **query_fields(query, services),
-        plan=_plan_text(query, services),
+        plan=plan_text(query, services),
         spark_plan=status.spark_plan if status else None,
     )
 
 
-def _plan_text(query: QueryDefinition, services: Services) -> str:
+def plan_text(query: QueryDefinition, services: Services) -> str:
     try:
         return explain(plan_definition(query, services.catalog))
     except HeadraceError as error:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from headrace.coordinate.base import QueryDefinition
-from headrace.coordinate.planning import plan_definition
 from headrace.coordinate.result import StatementResult
 from headrace.coordinate.show import properties
-from headrace.errors import HeadraceError
 from headrace.log.base import Topic
 from headrace.server.ksql.descriptions import Entity, description, query_description, query_entity
 from headrace.server.ksql.schemas import schema_json
+from headrace.server.queries import plan_text
 from headrace.server.services import Services
-from headrace.sql.api import FUNCTIONS, explain
+from headrace.sql.api import FUNCTIONS
 from headrace.sql.source import Source
 from headrace.sql.statements import Show
 
@@ -58,17 +56,9 @@ def _sources(subject: str, extended: bool, services: Services) -> Entity:
 def _queries(extended: bool, services: Services) -> Entity:
     queries = services.catalog.queries()
     if extended:
-        described = [query_description(query, services, _plan_text(query, services)) for query in queries]
+        described = [query_description(query, services, plan_text(query, services)) for query in queries]
         return {"@type": "queryDescriptions", "queryDescriptions": described}
     return {"@type": "queries", "queries": [query_entity(query, services) for query in queries]}
-
-
-def _plan_text(query: QueryDefinition, services: Services) -> str:
-    try:
-        return explain(plan_definition(query, services.catalog))
-    except HeadraceError as error:
-        # Seeing a query must not depend on its being all right.
-        return f"cannot be planned: {error.message}"
 
 
 def _topic(topic: Topic, extended: bool) -> Entity:
