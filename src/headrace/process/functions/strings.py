@@ -55,7 +55,8 @@ def _quoted(text: str) -> str:
 
 
 def _instr(of: Arguments) -> Column | None:
-    return F.call_function("instr", of[0], of[1]) if len(of) == 2 else None
+    # Of a null there is nothing anywhere.
+    return F.coalesce(F.call_function("instr", of[0], of[1]), F.lit(0)) if len(of) == 2 else None
 
 
 def _pad(pad: str) -> Lowering:

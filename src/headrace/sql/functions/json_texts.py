@@ -61,6 +61,8 @@ def _same(value: Any, wanted: Any) -> bool:
 def _concat(*texts: str) -> str:
     """Objects become one object, the later field counting; with arrays among them, one array."""
     values = [json.loads(text) for text in texts]
+    if len(values) == 1:
+        return _compact(values[0])
     if all(isinstance(value, dict) for value in values):
         return _compact({key: field for value in values for key, field in value.items()})
     return _compact([part for value in values for part in (value if isinstance(value, list) else [value])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 from headrace.sql.functions.arrays import distinct, hashable
@@ -102,8 +103,8 @@ FUNCTIONS = (
     scalar(
         "AS_MAP",
         "(ARRAY<T>, ARRAY<U>) -> MAP<T, U>",
-        lambda keys, values: dict(zip(keys, values, strict=False)),
-        "A map of an array of keys and one of values.",
+        lambda keys, values: dict(zip_longest(keys, values[: len(keys)])),
+        "A map of an array of keys and one of values; where there are fewer values, the others are null.",
         "AS_MAP(ARRAY['a', 'b'], ARRAY[1, 2])",
     ),
     scalar(

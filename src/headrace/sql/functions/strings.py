@@ -32,9 +32,12 @@ def split(text: Any, delimiter: Any) -> list[Any]:
     return text.split(delimiter) if delimiter else [text[at : at + 1] for at in range(len(text))]
 
 
-def instr(text: str, wanted: str, position: int = 1, occurrence: int = 1) -> int:
-    """The place of the n-th occurrence from `position` on, backwards if that is negative; 0 if there is none."""
-    if occurrence < 1 or position == 0:
+def instr(text: str | None, wanted: str | None, position: int | None = 1, occurrence: int | None = 1) -> int | None:
+    """The place of the n-th occurrence from `position` on, backwards if that is negative; 0 if there is none, as there
+    is none of a null."""
+    if position is None or occurrence is None:
+        return None
+    if text is None or wanted is None or occurrence < 1 or position == 0:
         return 0
     backwards = position < 0
     at = len(text) + position if backwards else position - 1
@@ -149,6 +152,7 @@ FUNCTIONS = (
         instr,
         "Where the second text is in the first, counted from 1; from a position on; its n-th occurrence. 0 if nowhere.",
         "INSTR('headrace', 'race')",
+        nulls=True,
     ),
     scalar(
         "INITCAP", "(VARCHAR) -> VARCHAR", initcap, "Every word with a capital first letter.", "INITCAP('page views')"
