@@ -52,6 +52,13 @@ def shop(tmp_path: Path) -> Iterator[Serving]:
 
 
 QUESTIONS = [
+    "SELECT ms, COUNT(*) OVER (PARTITION BY page ORDER BY ms RANGE BETWEEN 5 PRECEDING AND 2 FOLLOWING) AS n "
+    "FROM clicks",
+    "SELECT id, SUM(age) OVER (ORDER BY age DESC RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) AS s FROM users",
+    "SELECT id FROM users WHERE region IN (SELECT id FROM regions WHERE title IS NOT NULL) AND id NOT IN "
+    "(SELECT userid FROM clicks WHERE page = '/a')",
+    "SELECT page, COUNT(*) AS n FROM clicks WINDOW TUMBLING (SIZE 10 SECONDS) WHERE userid IN (SELECT id FROM users) "
+    "GROUP BY page",
     "SELECT id, name FROM users WHERE age > 2",
     "SELECT region, COUNT(*) AS n, SUM(age) AS s, AVG(age) AS m, COUNT(DISTINCT name) AS d FROM users GROUP BY region",
     "SELECT COUNT(*) AS n, MAX(ms) AS most FROM clicks BETWEEN 5000 AND 20000",
