@@ -1,17 +1,18 @@
-"""kill -9 in the middle of a deployment. `make chaos` does it around every record it writes, and with Spark."""
+"""kill -9 in the middle of a deployment. `make chaos` does it around every record it writes, with Spark and without."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.chaos import layers
 from tests.chaos.deploy import survive
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", ["before 1", "after 1", "after 3", "after 7"])
+@pytest.mark.parametrize("point", ["before 1", "after 7"])
 def test_killed_there_it_goes_on(tmp_path: Path, point: str) -> None:
     assert survive(tmp_path, point)
 
@@ -21,3 +22,9 @@ def test_killed_there_it_goes_on(tmp_path: Path, point: str) -> None:
 def test_a_lambda_view_killed_there_has_one_pair_of_layers(tmp_path: Path, point: str) -> None:
     assert layers.die(tmp_path, point)
     layers.recover(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_killed_while_spark_builds_and_compares_it_goes_on(tmp_path: Path, spark: SparkSession) -> None:
+    assert survive(tmp_path, "after 3", spark)
