@@ -95,6 +95,16 @@ def test_the_window_is_part_of_the_key(store: Store) -> None:
     assert everything(view) == [("/a", 60_000, 120_000, 7)]
 
 
+def test_rows_are_found_by_their_keys(store: Store) -> None:
+    view = store.open_view(PER_MINUTE, 1)
+    window = {WINDOW_START: 0, WINDOW_END: 60_000}
+    apply(view, *({"PAGE": f"/{page}", "VIEWS": page, **window} for page in range(1200)))
+    found = view.find([(f"/{page}", 0, 60_000) for page in range(0, 1300, 2)], ["VIEWS", "PAGE"])
+    assert found == {(f"/{page}", 0, 60_000): (page, f"/{page}") for page in range(0, 1200, 2)}
+    assert view.find([("/1", 0, 60_001)], ["VIEWS"]) == {}
+    assert view.find([], ["VIEWS"]) == {}
+
+
 def test_a_null_key_is_one_key(store: Store) -> None:
     source = Source("N", "table", "n", (Column("A", VARCHAR), Column("B", BIGINT)), (Column("V", BIGINT),))
     view = store.open_view(source, 1)

@@ -253,6 +253,8 @@ def test_a_lambda_view_says_what_it_is_made_of(server: Running) -> None:
         "`by_page` has no batch layer that could be computed again",
     )
     server.http.post("/v1/statements", json={"sql": f"{hits} REFRESH EVERY 1 HOUR;"})
+    follows = server.http.post("/v1/statements", json={"sql": "CREATE TABLE more AS SELECT userid, n FROM hits;"})
+    assert "`hits` is a Lambda view" in refusal(follows)[1]
     refreshed = server.http.post("/v1/views/hits/refresh", json={"who": "ann"})
     assert refreshed.status_code in (200, 409), refreshed.text  # the schedule may have been faster
     deployments = server.http.get("/v1/deployments").json()["deployments"]

@@ -18,9 +18,11 @@ from headrace.coordinate.events import Event, QueryCreated, QueryDropped, Versio
 from headrace.coordinate.planning import cut_offsets, plan_definition
 from headrace.errors import Conflict, HeadraceError, Refused, UsageError
 from headrace.log.base import Log
+from headrace.sql.api import parse
 from headrace.sql.layered import LayeredQuery, layered_query
 from headrace.sql.plan import PersistentQuery
 from headrace.sql.source import Source
+from headrace.sql.statements import CreateAsSelect
 from headrace.store.arrivals import has_arrivals
 from headrace.store.follow import Address
 from headrace.store.layers import Merging
@@ -113,9 +115,18 @@ def _plan(catalog: Catalog, layers: Layers) -> LayeredQuery | None:
 
 
 def is_layered(catalog: Catalog, source: Source) -> bool:
-    """Whether a version's topic has layers instead of rows."""
+    """Whether a version's topic has layers instead of rows, or will have with its first refresh."""
     versions = catalog.versions(source.name)
-    return any(v.layers is not None and v.source.topic == source.topic for v in versions)
+    layered = any(v.layers is not None and v.source.topic == source.topic for v in versions)
+    return layered or refresh_ms(source.statement) is not None
+
+
+def refresh_ms(text: str) -> int | None:
+    if "REFRESH" not in text.upper():
+        return None
+    [statement] = parse(text)
+    query = statement.query if isinstance(statement, CreateAsSelect) else None
+    return None if query is None or query.refresh is None else query.refresh.milliseconds
 
 
 def refuse_layered(catalog: Catalog, inputs: Iterable[Source]) -> None:

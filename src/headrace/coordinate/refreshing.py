@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.coordinate.catalog import Catalog
-from headrace.coordinate.layers import check_whole
+from headrace.coordinate.layers import check_whole, refresh_ms
 from headrace.coordinate.planning import pinned_sources
 from headrace.errors import NotFound, UsageError
 from headrace.log.base import Log
@@ -91,14 +91,6 @@ def _last_try(catalog: Catalog, name: str) -> int:
         d.started_ms for d in catalog.deployments() if any((i.name, i.verdict) == (name, REFRESHES) for i in d.items)
     ]
     return max(tries, default=0)
-
-
-def refresh_ms(text: str) -> int | None:
-    if "REFRESH" not in text.upper():
-        return None
-    [statement] = parse(text)
-    query = statement.query if isinstance(statement, CreateAsSelect) else None
-    return None if query is None or query.refresh is None else query.refresh.milliseconds
 
 
 def serving_version(catalog: Catalog, name: str) -> Version | None:

@@ -12,7 +12,7 @@ from headrace.coordinate.changes import project_files
 from headrace.coordinate.comparing import lag_of, read_by
 from headrace.coordinate.deployments import Options
 from headrace.coordinate.functions import function_texts, of_folder
-from headrace.coordinate.refreshing import refresh_ms
+from headrace.coordinate.layers import refresh_ms
 from headrace.errors import NotFound, UsageError
 from headrace.functions.files import FunctionFile, Problem
 from headrace.process.base import QueryStatus

@@ -123,7 +123,7 @@ class ViewStore(ABC):
 
     @abstractmethod
     def find(self, keys: Sequence[Key], columns: Sequence[str]) -> dict[Key, tuple[Any, ...]]:
-        """The rows with these keys; those that are not there are left out."""
+        """The rows with these keys; those that are not there are left out. A key with a null in it is not found."""
 
     @abstractmethod
     def count(self) -> int: ...

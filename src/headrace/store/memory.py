@@ -121,7 +121,7 @@ class MemoryView(ViewStore):
         held, _ = self._state
         names = [column.name for column in self._columns]
         places = [names.index(name) for name in columns]
-        return {key: tuple(held[key][place] for place in places) for key in keys if key in held}
+        return {key: tuple(held[key][place] for place in places) for key in keys if key in held and None not in key}
 
     def _in_time(self, rows: dict[Key, tuple[Any, ...]], seconds: float) -> Iterator[tuple[Any, ...]]:
         end = time.monotonic() + seconds

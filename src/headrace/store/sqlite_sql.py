@@ -93,10 +93,11 @@ class Layout:
         """By key. `IS`, because a key column may be null; an index serves it as well as `=`."""
         return "DELETE FROM rows WHERE " + " AND ".join(f"{self._sql(name)} IS ?" for name in self.key)
 
-    def find(self, columns: Sequence[str]) -> str:
-        """By key, as `delete`."""
-        wanted = ", ".join(map(self._sql, columns))
-        return f"SELECT {wanted} FROM rows WHERE " + " AND ".join(f"{self._sql(name)} IS ?" for name in self.key)
+    def find(self, columns: Sequence[str], keys: int) -> str:
+        """Keys and columns of the rows with so many keys, none of which has a null."""
+        wanted = ", ".join(map(self._sql, (*self.key, *columns)))
+        key, one = ", ".join(map(self._sql, self.key)), ", ".join("?" * len(self.key))
+        return f"SELECT {wanted} FROM rows WHERE ({key}) IN (VALUES {', '.join([f'({one})'] * keys)})"
 
     def select(
         self, columns: Sequence[str], condition: Condition | None, order: Sequence[tuple[str, bool]], limited: bool
