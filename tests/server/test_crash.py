@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,13 +10,15 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from headrace import Client
 from tests.server.running import write_project
 from tests.server.test_process import process
-from tests.support import free_port
+from tests.support import free_port, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -112,3 +115,34 @@ def test_a_group_goes_on_where_it_committed(tmp_path: Path) -> None:
             while len(again) < 40 - committed:
                 again |= {record.fields["n"] for record in consumer.poll(wait=10)}
         assert (committed, seen | again, seen & again) == (len(seen), set(range(40)), set())
+
+
+def test_a_job_is_killed_with_its_server_and_run_once_more(tmp_path: Path) -> None:
+    rows = 20_000
+    (tmp_path / "jobs").mkdir(parents=True)
+    (tmp_path / "jobs" / "all.toml").write_text(
+        '[[job]]\nname = "old"\nrun = "import"\ntopic = "sales"\nfiles = ["old.csv"]\n'
+        '[[job]]\nname = "out"\nrun = "export"\ntopic = "sales"\nto = "out"\nformat = "json"\nafter = ["old"]\n'
+    )
+    (tmp_path / "old.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(rows)))
+    with restarted(tmp_path) as (client, server):
+        client.create_topic("sales", "n INT", partitions=2)
+        url = client.url
+
+        def last(job: str) -> dict[str, Any]:
+            try:
+                body: dict[str, Any] = httpx.get(f"{url}/v1/jobs/{job}", timeout=20, trust_env=False).json()
+            except httpx.HTTPError:
+                return {}  # it is being started again
+            return body.get("last") or {}
+
+        httpx.post(f"{url}/v1/jobs/old/run", timeout=20, trust_env=False).raise_for_status()
+        wait_for(lambda: last("old").get("state") in ("running", "done"), 60, "the job to begin")
+        server.kill()
+        wait_for(lambda: last("out").get("state") == "done", 120, "the jobs")
+        numbers = [
+            json.loads(line)["value"]["n"]
+            for file in (tmp_path / "out").glob("*.ndjson")
+            for line in file.read_text().splitlines()
+        ]
+        assert sorted(numbers) == list(range(rows)), "each once"

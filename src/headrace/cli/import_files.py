@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -107,8 +107,10 @@ def bring_in(
     time: str | None,
     again: bool,
     quiet: bool,
+    say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Import, and say what became of the rows. `data` is the folder that remembers how far each file is."""
+    """Import, and say what became of the rows. `data` is the folder that remembers how far each file is; `say` is told
+    how far all of it is."""
     # Arrow is not for every command to wait for.
     from headrace.cli.history_files import Row, find_files
 
@@ -123,6 +125,7 @@ def bring_in(
         for file, number in {row.file: row.number for row in batch if isinstance(row, Row)}.items():
             started[file].rows = number
         records.save()
+        say(f"{sender.sent:,} rows sent")
 
     sender.acknowledged = acknowledged
     try:

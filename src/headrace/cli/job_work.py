@@ -47,8 +47,17 @@ class Workplace:
 
 def import_files(work: Workplace, job: Job) -> str:
     patterns = [str(work.project.folder / pattern) for pattern in job.files]
-    backend = ServerBackend(work.api)
-    body = bring_in(backend, work.project.data, job.topic, patterns, "auto", job.time or None, again=False, quiet=True)
+    body = bring_in(
+        ServerBackend(work.api),
+        work.project.data,
+        job.topic,
+        patterns,
+        "auto",
+        job.time or None,
+        again=False,
+        quiet=True,
+        say=work.say,
+    )
     if body["rejected"]:
         print(f"rejected rows are dead letters:  headrace dlq list {job.topic}", file=sys.stderr)
     return f"{body['accepted']:,} accepted, {body['duplicates']:,} were there already, {body['rejected']:,} rejected"
