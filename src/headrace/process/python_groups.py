@@ -10,9 +10,8 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -25,6 +24,9 @@ from headrace.sql.expressions import Call
 from headrace.sql.functions import steps_of
 from headrace.sql.functions.function import Steps
 from headrace.types import DataType, Struct
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 GROUP, END, KEYS, ROW, RESULT, TIME = "group", "end", "keys", "row", "result", "time"
 OUTPUT = f"{KEYS} binary, {END} bigint, {TIME} bigint, {RESULT} binary"
@@ -124,6 +126,9 @@ class GroupProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def _result(self, keys: bytes, end: int, time: int, states: Iterable[Any]) -> pd.DataFrame:
         values = tuple(steps.result(state) for steps, state in zip(self._steps, states, strict=True))
+        # Spark's worker has it; the engine, which only names this, need not load it.
+        import pandas as pd
+
         return pd.DataFrame({KEYS: [keys], END: [end], TIME: [time], RESULT: [pickle.dumps(values)]})
 
 
