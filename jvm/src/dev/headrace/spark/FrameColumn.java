@@ -9,8 +9,8 @@ import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * A column of a frame as Spark sees it. Spark closes columns when it has read them; the bytes are the reader's.
- * Numbers of eight bytes and texts, which most columns are, are read straight from memory: the bytes were checked
- * when they were loaded.
+ * Numbers, truth values (every query asks each row whether it is a tombstone) and texts, which most columns are, are read
+ * straight from memory: the bytes were checked when they were loaded.
  */
 final class FrameColumn extends ArrowColumnVector {
   private final boolean noNulls;
@@ -38,6 +38,21 @@ final class FrameColumn extends ArrowColumnVector {
   @Override
   public long getLong(int row) {
     return Platform.getLong(null, values + 8L * row);
+  }
+
+  @Override
+  public int getInt(int row) {
+    return Platform.getInt(null, values + 4L * row);
+  }
+
+  @Override
+  public double getDouble(int row) {
+    return Platform.getDouble(null, values + 8L * row);
+  }
+
+  @Override
+  public boolean getBoolean(int row) {
+    return (Platform.getByte(null, values + (row >> 3)) >> (row & 7) & 1) == 1;
   }
 
   @Override
