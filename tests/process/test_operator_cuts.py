@@ -31,6 +31,8 @@ QUERIES = {
     "sums": "CREATE TABLE {} AS SELECT v, COUNT(*) AS n, COLLECT_LIST(id) AS ids FROM t GROUP BY v;",
     "visits": """CREATE TABLE {} AS SELECT k, COUNT(*) AS c, SUM(n) AS total, COLLECT_LIST(n) AS ns
       FROM s WINDOW SESSION (4 SECONDS, GRACE PERIOD 3 SECONDS) GROUP BY k;""",
+    "over": """CREATE TABLE {} AS SELECT k, COLLECT_LIST(n) AS ns
+      FROM s WINDOW SESSION (4 SECONDS, GRACE PERIOD 3 SECONDS) GROUP BY k EMIT FINAL;""",
 }
 CUTS = {"whole": 1_000_000, "parts": 4, "singly": 1}
 GAP, SESSION_GRACE = 4_000, 3_000
@@ -105,6 +107,10 @@ def visits(events: list[tuple[str, Row]]) -> dict[tuple[str, int, int], list[int
     return {(key, start, end): ns for key, kept in sessions.items() for start, end, ns in kept}
 
 
+def by_session(rows: list[Row]) -> dict[tuple[str, int, int], list[int]]:
+    return {(row["K"], row["$window_start"], row["$window_end"]): sorted(row["NS"]) for row in rows}
+
+
 def test_however_the_input_is_cut(spark: SparkSession, tmp_path: Path) -> None:
     chance = random.Random(1)
     statements = [sql.format(f"{name}_{cut}") for cut in CUTS for name, sql in QUERIES.items()]
@@ -126,5 +132,8 @@ def test_however_the_input_is_cut(spark: SparkSession, tmp_path: Path) -> None:
         found = result(pipeline, "met_whole")
         assert {key: [(row["N"], row["V"]) for row in rows] for key, rows in found.items()} == met(events)
         rows = pipeline.table("VISITS_WHOLE")
-        assert {(r["K"], r["$window_start"], r["$window_end"]): sorted(r["NS"]) for r in rows} == visits(events)
+        assert by_session(rows) == visits(events)
+        now = max(row["$time"] for topic, row in events if topic == "s")
+        over = {session: ns for session, ns in visits(events).items() if session[2] + GAP + SESSION_GRACE < now}
+        assert by_session(pipeline.table("OVER_WHOLE")) == over
         assert all((r["C"], r["TOTAL"]) == (len(r["NS"]), sum(r["NS"])) for r in rows)

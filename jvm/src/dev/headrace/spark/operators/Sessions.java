@@ -26,7 +26,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * part of another. With {@code finals} a session comes out once, when it is closed, its stream time the first moment at
  * which it is. A row whose session is closed when it arrives is late: it comes out with side 1 and its own parts. A
  * session is closed once stream time, which never runs behind the watermark, has passed its end plus gap plus grace; it
- * takes no more rows then, and is forgotten when a row of its key sees that, or else the timer.
+ * takes no more rows then, and is forgotten when a row of its key sees that, or else the timer. A key that holds
+ * sessions has a timer no later than when the first of them closes; it moves on when it goes off, not with every row.
  *
  * <p>{@code bounded}: there is no later batch, so every final session comes out. Who asked knows how far time has come,
  * and drops those whose stream time is beyond it.
@@ -103,13 +104,19 @@ public final class Sessions extends StatefulProcessor<Row, Row, Row> {
       }
     }
     List<Session> open = closeUntil(bounded ? Long.MAX_VALUE : now, last, sessions, out);
-    for (Session session : open) {
-      if (session.changed()) {
-        getHandle().registerTimer(closes(session));
-      }
+    if (firstToClose(open) < firstToClose(before)) {
+      getHandle().registerTimer(firstToClose(open));
     }
     store(open);
     return CollectionConverters.asScala(out.iterator());
+  }
+
+  private long firstToClose(List<Session> sessions) {
+    long first = Long.MAX_VALUE;
+    for (Session session : sessions) {
+      first = Math.min(first, closes(session));
+    }
+    return first;
   }
 
   /** The first moment of stream time at which it takes no more rows. */
@@ -159,7 +166,14 @@ public final class Sessions extends StatefulProcessor<Row, Row, Row> {
   @Override
   public Iterator<Row> handleExpiredTimer(Row key, TimerValues timers, ExpiredTimerInfo expired) {
     List<Row> out = new ArrayList<>();
-    store(closeUntil(timers.getCurrentWatermarkInMs(), key, load(), out));
+    List<Session> sessions = load();
+    List<Session> open = closeUntil(timers.getCurrentWatermarkInMs(), key, sessions, out);
+    if (open.size() < sessions.size()) {
+      store(open);
+    }
+    if (!open.isEmpty()) {
+      getHandle().registerTimer(firstToClose(open));
+    }
     return CollectionConverters.asScala(out.iterator());
   }
 
