@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { buildSays, changeSays, comparisonSays, deploymentOf, diffRows, pendingChange, signed, stageSays } from "../src/lib/deploy";
 import type { Comparison, Deployment, PlannedChange, Version } from "../src/lib/types";
-import { lanes, versionSays } from "../src/lib/versions";
+import { lanes, layersSay, versionSays } from "../src/lib/versions";
 
 const item = { name: "by_page", verdict: "rebuilds", version: 2, before: 1, statement: "new", old_statement: "old" };
 const deployment: Deployment = {
@@ -73,7 +73,7 @@ describe("the difference", () => {
 
 describe("versions", () => {
   const version = (number: number, state: Version["state"], more: Partial<Version> = {}): Version => ({
-    version: number, state, topic: "", query_id: `q${number}`, deployment: 0, since_ms: 0, served: [], kept_until_ms: null, rows: 4, lag: null, statement: "", ...more,
+    version: number, state, topic: "", query_id: `q${number}`, deployment: 0, since_ms: 0, served: [], kept_until_ms: null, rows: 4, lag: null, statement: "", strategy: "kappa", layers: null, ...more,
   });
 
   it("lie on a common line of time, newest first; what nobody dated begins where the line does", () => {
@@ -101,5 +101,12 @@ describe("versions", () => {
     expect(versionSays(version(1, "serving"), null, 0)).toBe("serves from the beginning, 4 rows");
     expect(versionSays(version(1, "retired", { since_ms: 1, kept_until_ms: 7_200_001 }), null, 1)).toContain("for a roll back for 2 h more, 4 rows");
     expect(versionSays(version(2, "failed"), { ...deployment, detail: "q2: boom" }, 0)).toBe("q2: boom");
+  });
+
+  it("of two layers say how old the batch is, and when it is made again", () => {
+    const layers = { cut: 9, batch_query: "b", speed_query: "s", batch_rows: 4, made_ms: 1000, refresh_ms: 3_600_000 };
+    expect(layersSay(layers, 61_000)).toBe("The batch layer was made 1 min ago with 4 rows. It is refreshed every 1 h, next in 59 min.");
+    expect(layersSay({ ...layers, refresh_ms: null }, 61_000)).toContain("when asked to");
+    expect(layersSay({ ...layers, made_ms: null, batch_rows: null }, 0)).toBe("The batch layer is being computed.");
   });
 });

@@ -165,6 +165,7 @@ export const api = {
   throttle: (id: number, rows: number) => call<Deployment>(`/v1/deployments/${id}/throttle`, post({ rows_per_second: rows })),
   deploy: () => call<{ deployment: Deployment | null }>("/v1/deployments", post({ who: "console" })),
   restore: (id: number, before: boolean) => call<{ deployment: Deployment | null }>(`/v1/deployments/${id}/restore`, post({ who: "console", before })),
+  refreshView: (name: string) => call<Deployment>(`/v1/views/${part(name)}/refresh`, post({ who: "console" })),
   rollBack: (name: string) => call<Deployment>(`/v1/views/${part(name)}/rollback`, post({})),
   jobs: () => call<{ jobs: Job[]; problem: string | null }>("/v1/jobs"),
   job: (name: string) => call<Job & { runs: JobRun[] }>(`/v1/jobs/${part(name)}`),

@@ -390,6 +390,17 @@ export interface Job {
   last: JobRun | null;
 }
 
+/** Of a Lambda version: the batch layer ends at the cut, the stream begins there. */
+export interface Layers {
+  cut: number;
+  batch_query: string;
+  speed_query: string;
+  /** Null while the batch layer is computed. */
+  batch_rows: number | null;
+  made_ms: number | null;
+  refresh_ms: number | null;
+}
+
 export interface Version {
   version: number;
   state: "building" | "caught up" | "serving" | "retired" | "failed";
@@ -403,6 +414,8 @@ export interface Version {
   rows: number | null;
   lag: number | null;
   statement: string;
+  strategy: "kappa" | "lambda";
+  layers: Layers | null;
 }
 
 export interface Build {

@@ -2,7 +2,7 @@
 
 import { buildSays } from "./deploy";
 import { ago, duration, moment, plural } from "./format";
-import type { Deployment, Version } from "./types";
+import type { Deployment, Layers, Version } from "./types";
 
 export interface Segment {
   kind: "building" | "serving" | "kept" | "failed";
@@ -77,4 +77,15 @@ export function versionSays(version: Version, deployment: Deployment | null, now
 function left(until: number | null, now: number): string {
   if (until === null) return "";
   return until > now ? `for ${duration(until - now)} more` : "no longer: it is about to go";
+}
+
+/** How old the batch layer is, and when it is made again. */
+export function layersSay(layers: Layers, now: number): string {
+  if (layers.made_ms === null) return "The batch layer is being computed.";
+  const rows = layers.batch_rows === null ? "" : ` with ${plural(layers.batch_rows, "row")}`;
+  const again =
+    layers.refresh_ms === null
+      ? " It is refreshed when asked to."
+      : ` It is refreshed every ${duration(layers.refresh_ms)}, next ${layers.made_ms + layers.refresh_ms > now ? ago(layers.made_ms + layers.refresh_ms, now) : "now"}.`;
+  return `The batch layer was made ${ago(layers.made_ms, now)}${rows}.${again}`;
 }
