@@ -29,6 +29,9 @@ def test_empty_rooms_teach(alone: Alone, page: Page) -> None:
         page.goto(f"{alone.url}/{room}")
         expect(page.get_by_role("heading", name=title)).to_be_visible()
         expect(page.locator("main pre")).to_contain_text("headrace sql -e")
+    page.goto(f"{alone.url}/#/jobs")
+    expect(page.get_by_role("heading", name="No job yet")).to_be_visible()
+    expect(page.locator("main pre")).to_contain_text("jobs/late.toml")
     page.goto(f"{alone.url}/#/nowhere")
     expect(page.get_by_role("heading", name="There is nothing at this address")).to_be_visible()
 
