@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headrace.clock import ManualClock
@@ -194,6 +195,17 @@ def test_a_run_that_was_killed_with_its_server_is_run_once_more(tmp_path: Path) 
     with running(tmp_path, clock, work) as runner:
         found = [(run.state, run.why) for run in runner.history.runs("asked")]
         assert found == [("interrupted", "again"), ("interrupted", "asked")], "a third time would be a habit"
+
+
+def test_a_run_whose_end_could_not_be_written_down_is_run_once_more(tmp_path: Path) -> None:
+    write(tmp_path, CHAIN)
+    work = Works()
+    with running(tmp_path, ManualClock(HOUR), work) as runner:
+        [run] = runner.ask(["asked"])
+        runner.history.write(msgspec.structs.replace(run, state="running"), HOUR)
+        settle(runner)
+        assert work.done.count("asked") == 1
+        assert [run.state for run in runner.history.runs("asked")] == ["done", "interrupted"]
 
 
 def test_times_that_nobody_saw_may_be_left_out_and_a_clock_may_jump(tmp_path: Path) -> None:

@@ -144,7 +144,11 @@ class JobRunner:
             self._load()
             for job in self._jobs:
                 last = self.history.last(job.name)
-                if job.name in self._working or (last is not None and last.state == "running"):
+                if job.name in self._working:
+                    continue
+                if last is not None and last.state == "running":
+                    # Its end could not be written down: the disk was full, say.
+                    self._interrupted(last, "what became of it is not known")
                     continue
                 queued = last if last is not None and last.state == "queued" else self._due(job, last)
                 if queued is not None and len(self._working) < SIDE_BY_SIDE:
@@ -175,13 +179,17 @@ class JobRunner:
             logger.warning("jobs: %s", error)
 
     def _pick_up(self) -> None:
-        """Runs of a server that was killed: once more, unless that was the second time already."""
+        """Runs of a server that was killed."""
         for run in self.history.under_way():
             if run.state == "running":
-                self._write(run, "interrupted", "the server stopped while it ran")
-                known = next((job for job in self.jobs() if job.name == run.job), None)
-                if run.why != "again" and known is not None:
-                    self._write_new(known, "again")
+                self._interrupted(run, "the server stopped while it ran")
+
+    def _interrupted(self, run: JobRun, message: str) -> None:
+        """Once more, unless that was the second time already."""
+        self._write(run, "interrupted", message)
+        known = next((job for job in self.jobs() if job.name == run.job), None)
+        if run.why != "again" and known is not None:
+            self._write_new(known, "again")
 
     def _due(self, job: Job, last: JobRun | None) -> JobRun | None:
         """A new run, if it is time, or if what it comes after has succeeded since."""
