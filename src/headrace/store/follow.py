@@ -10,17 +10,17 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import HeadraceError, NotFound, StoreDamaged
-from headrace.log.base import Log, PartitionEnds, Snapshot
-from headrace.log.copy.moves import Moves
+from headrace.log.base import Log, Snapshot
 from headrace.sql.source import Source
-from headrace.store.arrivals import behind, has_arrivals, position_of, read_stretch
-from headrace.store.base import Decoder, Position, Store, ViewStore
+from headrace.store.arrivals import behind, read_stretch
+from headrace.store.base import Decoder, Store, ViewStore
 from headrace.store.layers import Merging, changelog_decoder, merging_decoder
+from headrace.store.positions import belongs, bounded, from_start, moved_position
 from headrace.types import display_name
 
 ROWS_PER_TURN = 10_000
@@ -112,7 +112,7 @@ class Follower:
         if self._batch is not None and self.what.merging is not None and not self.what.merging.filled(self._batch()):
             return False
         snapshot = snapshot if self.what.until is None else bounded(snapshot, topic, self.what.until)
-        position = _from_start(self.view.position(), snapshot, topic)
+        position = from_start(self.view.position(), snapshot, topic)
         if not behind(snapshot, topic, position):
             return False
         decoder = self._decoder_for(log)
@@ -173,56 +173,6 @@ class Follower:
             self.view.close()
             if drop:
                 self._store.drop_view(self.source.name, self.version)
-
-
-def belongs(log: Log, snapshot: Snapshot, topic: str, position: Position) -> bool:
-    """Can a view at this position have been filled from this topic of this log? Not if the log ends before it, nor if
-    the topic was made anew: arrival numbers are never used again, so the new topic's offsets are behind. Where there
-    are none, a position that has one is of another log."""
-    ends = snapshot.ends[topic]
-    if any(number >= len(ends) for number in position.offsets):
-        return False
-    if not has_arrivals(log):
-        inside = all(offset <= ends[number].end for number, offset in position.offsets.items())
-        return inside and position == position_of(position.offsets)
-    return position.arrival <= snapshot.arrival and all(
-        offset <= ends[number].end and offset <= log.offset_at_arrival(topic, number, position.arrival)
-        for number, offset in position.offsets.items()
-        if offset > ends[number].start
-    )
-
-
-def moved_position(log: Log, topic: str, position: Position) -> Position | None:
-    """Where a position of the log that this one was copied from is now; None if that cannot be said."""
-    moves = Moves(log)
-    if not moves.knows(topic) or not moves.includes(topic, position.offsets):
-        return None
-    offsets = moves.offsets(topic, position.offsets)
-    if not has_arrivals(log):
-        return position_of(offsets)
-    # One number says what a view has; a view that had not applied all that was copied has none.
-    now = log.snapshot()
-    at_end = all(offsets.get(number, 0) == end.end for number, end in enumerate(now.ends[topic]))
-    return Position(now.arrival, offsets) if at_end else None
-
-
-def _from_start(position: Position, snapshot: Snapshot, topic: str) -> Position:
-    """What retention removed before it was applied cannot be applied any more; the rest can."""
-    starts = {number: ends.start for number, ends in enumerate(snapshot.ends[topic])}
-    if all(position.offsets.get(number, start) >= start for number, start in starts.items()):
-        return position
-    offsets = {number: max(start, position.offsets.get(number, start)) for number, start in starts.items()}
-    logger.warning("topic `%s` no longer holds all that its view has yet to apply; it goes on from %s", topic, offsets)
-    return Position(position.arrival, offsets)
-
-
-def bounded(snapshot: Snapshot, topic: str, until: Mapping[int, int]) -> Snapshot:
-    """The log as if the topic ended there."""
-    ends = tuple(
-        PartitionEnds(end.start, min(end.end, until.get(number, end.end)))
-        for number, end in enumerate(snapshot.ends[topic])
-    )
-    return replace(snapshot, ends={**snapshot.ends, topic: ends})
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from headrace.sql.layered import LayeredQuery, NotMergeable, layered_query
 from headrace.sql.plan import PersistentQuery
 from headrace.store.arrivals import position_at_start, read_stretch
 from headrace.store.decode import SourceDecoder
-from headrace.store.follow import bounded
 from headrace.store.layers import Merging, MergingDecoder
 from headrace.store.memory import MemoryView
+from headrace.store.positions import bounded
 from tests.process.pipeline import Pipeline
 
 NAMES = {"$window_start": "WINDOWSTART", "$window_end": "WINDOWEND", "$time": "ROWTIME"}
