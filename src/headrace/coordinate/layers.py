@@ -85,7 +85,7 @@ def check_whole(log: Log, version: Version, query: QueryDefinition) -> None:
             if gone > 0:
                 raise Conflict(
                     f"topic `{topic}` no longer has {gone:,} records that `{display_name(version.name)}` includes",
-                    hint="what serves goes on; keep more of the topic, or archive it:  docs/howto/look-after-the-log.md",
+                    hint="keep more of the topic, or archive it:  docs/howto/look-after-the-log.md",
                 )
 
 
