@@ -28,7 +28,7 @@ from typing import Any
 import duckdb
 import httpx
 
-from tests.chaos.crash import VICTIMS, Client, Installation, ready
+from tests.chaos.crash import START_MS, VICTIMS, Client, Installation, ready
 from tests.support import wait_for
 
 PIPELINE = """
@@ -63,6 +63,18 @@ class Outcome:
         ends = ", ".join(f"{count} {stage}" for stage, count in sorted(self.deployments.items()))
         lines = [f"{sum(self.kills.values())} kills ({kills}); deployments: {ends}; {self.acknowledged} events"]
         return "\n".join(lines + self.problems[:20])
+
+
+class Sender(Client):
+    """One in a hundred comes too late: there is something to repair, and not everything."""
+
+    def batches(self) -> Iterator[list[dict[str, Any]]]:
+        for batch in super().batches():
+            for event in batch:
+                late = self.random.randrange(60_000) if self.random.random() < 0.01 else 0
+                event["at"] = START_MS + event["n"] * 20 - late
+            yield batch
+            self.finish.wait(0.02)
 
 
 class Operator(threading.Thread):
@@ -219,7 +231,7 @@ def run(
 ) -> Outcome:
     chance, outcome, deadline = random.Random(seed), Outcome(), time.monotonic() + 60 * minutes
     installation, ledger = Installation(folder / "project", PIPELINE), folder / "ledger.jsonl"
-    client, operator = Client(installation, ledger, seed), Operator(installation, seed)
+    client, operator = Sender(installation, ledger, seed), Operator(installation, seed)
     try:
         installation.up()
         wait_for(lambda: ready(installation), 90, "the first start")
