@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -88,7 +87,7 @@ class GroupProcessor(StatefulProcessor):  # type: ignore[misc]
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
         keys, end, packed = _gathered(rows)
         states, time = self._load()
-        for row in sorted((pickle.loads(one) for one in packed), key=itemgetter(ARRIVAL_AT, PLACE_AT)):
+        for row in sorted((pickle.loads(one) for one in packed), key=order_of_row):
             time = max(time, row[TIME_AT])
             states = self._changed(states, row)
         self._state.update((pickle.dumps((keys, end, time, states)),))
@@ -117,7 +116,7 @@ class GroupProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def _changed(self, states: list[Any], row: Sequence[Any]) -> list[Any]:
         found, at = [], FIRST_ARGUMENT
-        order = (row[ARRIVAL_AT], row[PLACE_AT])
+        order = order_of_row(row)
         for call, steps, state in zip(self._calls, self._steps, states, strict=True):
             arguments = row[at : at + len(call.arguments)]
             at += len(call.arguments)
@@ -130,6 +129,16 @@ class GroupProcessor(StatefulProcessor):  # type: ignore[misc]
         import pandas as pd
 
         return pd.DataFrame({KEYS: [keys], END: [end], TIME: [time], RESULT: [pickle.dumps(values)]})
+
+
+def order_of_row(row: Sequence[Any]) -> tuple[Any, Any]:
+    """
+    >>> order_of_row((7, 0)), order_of_row(({"time": 5, "partition": 1, "offset": 2}, 0))
+    ((7, 0), ((5, 1, 2), 0))
+    """
+    arrival = row[ARRIVAL_AT]
+    # On Kafka an arrival is several numbers, and a structure has no order in Python.
+    return (tuple(arrival.values()) if isinstance(arrival, dict) else arrival), row[PLACE_AT]
 
 
 def change(steps: Steps, state: Any, order: Any, sign: int, arguments: Sequence[Any]) -> Any:
