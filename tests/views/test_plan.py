@@ -7,7 +7,8 @@ from typing import Any
 
 from headrace.sql.api import Draft, parse, plan_query, source_from
 from headrace.sql.statements import CreateAsSelect, CreateSource
-from headrace.views.plan import Figures, Plan, Runs, Wanted, plan_changes
+from headrace.views.change import Figures, Plan, Runs, Wanted
+from headrace.views.plan import plan_changes
 
 CLICKS = "CREATE STREAM clicks (userid VARCHAR KEY, page VARCHAR, ms INT) WITH (KAFKA_TOPIC='clicks', PARTITIONS=1);"
 HOME = "CREATE STREAM home AS SELECT userid, page, ms FROM clicks WHERE page = '/home';"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.views.plan import Plan
+from headrace.views.change import Plan
 from tests.views.live import Live, live
 
 pytestmark = pytest.mark.spark

@@ -28,7 +28,8 @@ from headrace.sql.functions.function import Function
 from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect, CreateSource
 from headrace.types import DataType, display_name
-from headrace.views.plan import Change, Figures, FunctionChange, Plan, Runs, Wanted, plan_changes
+from headrace.views.change import Change, Figures, FunctionChange, Plan, Runs, Wanted
+from headrace.views.plan import plan_changes
 from headrace.views.versions import Strategy
 
 

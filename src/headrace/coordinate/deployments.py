@@ -42,7 +42,7 @@ from headrace.log.base import Log
 from headrace.sql.plan import may_be_late
 from headrace.sql.statements import CreateAsSelect
 from headrace.types import display_name
-from headrace.views.plan import Change, Plan
+from headrace.views.change import Change, Plan
 from headrace.views.versions import NONE, Deployment, Item, Stage, Strategy, Version, query_ids
 
 

@@ -17,7 +17,7 @@ from headrace.sql.api import parse, plan_query
 from headrace.sql.layered import layered_query
 from headrace.sql.statements import CreateAsSelect
 from headrace.types import display_name
-from headrace.views.plan import Change, Wanted
+from headrace.views.change import Change, Wanted
 from headrace.views.versions import NONE, Deployment, Item, Version, version_topic
 
 REFRESHES = "refreshes"

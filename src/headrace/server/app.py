@@ -33,6 +33,7 @@ from headrace.server import (
     statements,
     topics,
     trust,
+    versions,
     views,
     why,
 )
@@ -67,6 +68,7 @@ API: tuple[Endpoint, ...] = (
     *queries.ENDPOINTS,
     *views.ENDPOINTS,
     *deployments.ENDPOINTS,
+    *versions.ENDPOINTS,
     *why.ENDPOINTS,
     *trust.ENDPOINTS,
     *jobs.ENDPOINTS,

@@ -1,21 +1,11 @@
 """What a change of definitions would do, statement by statement, before anything happens.
 
-A pure function over what runs, what is wanted, and what the log holds. Its verdicts, in the order of what they cost:
-
-- `nothing`: it is as it runs;
-- `creates`: the name is new;
-- `keeps its state`: another declaration, the same results; goes on where it is, nothing is computed again;
-- `continues`: in place, if that was asked for: goes on from an offset, and what it has written stays as it is;
-- `rebuilds`: a new version is computed from the log beside the one that serves;
-- `drops`: no file has it any more;
-- `refused`: cannot be done, why, and what to do instead.
-"""
+A pure function over what runs, what is wanted, and what the log holds. `change` says what each verdict means."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
 from headrace.errors import HeadraceError, SqlError
 from headrace.sql.api import (
@@ -32,120 +22,13 @@ from headrace.sql.api import (
 )
 from headrace.sql.layered import NotMergeable, layered_query
 from headrace.sql.plan import PersistentQuery
-from headrace.sql.source import Source, Sources
+from headrace.sql.source import Sources
 from headrace.sql.statements import CreateAsSelect, CreateSource
 from headrace.types import display_name
+from headrace.views.change import Change, Definition, Figures, Plan, Runs, Wanted
 from headrace.views.versions import NONE, Strategy, version_topic
 
-Verdict = Literal["nothing", "creates", "keeps its state", "continues", "rebuilds", "drops", "refused"]
-Definition = CreateSource | CreateAsSelect
-
 CORRECT = "correct the statement, or take it out"
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A statement, and where it stands; with `error` it cannot be read."""
-
-    statement: Definition
-    file: str = ""
-    line: int = 0
-    column: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Runs:
-    """What runs under a name."""
-
-    source: Source
-    number: int
-    query: PersistentQuery | None = None
-    """None for what is declared over a topic."""
-    inserted_by: tuple[str, ...] = ()
-    """Queries of INSERT INTO that write to it."""
-    inserts: tuple[str, ...] = ()
-    """Queries of INSERT INTO that read it."""
-    offsets: Mapping[int, int] = field(default_factory=dict)
-    """How far its query has read its first input."""
-    strategy: Strategy = "kappa"
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What the log holds, and how fast it is read."""
-
-    records: Mapping[str, int] = field(default_factory=dict)
-    removed: Mapping[str, int] = field(default_factory=dict)
-    """By topic: how many records it no longer has."""
-    compacted: frozenset[str] = frozenset()
-    """Topics that keep only the newest record of each key."""
-    rows_per_second: float = 0.0
-    """Of the last build; 0 if there was none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The verdict on one name."""
-
-    name: str
-    kind: Literal["stream", "table"]
-    verdict: Verdict
-    reason: str = ""
-    hint: str = ""
-    wanted: Wanted | None = None
-    old_statement: str = ""
-    number: int = NONE
-    """Of the version it would make."""
-    before: int = NONE
-    source: Source | None = None
-    """As it would be."""
-    query: PersistentQuery | None = None
-    dependents: tuple[str, ...] = ()
-    replays: int = 0
-    offsets: Mapping[int, int] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    functions: frozenset[str] = frozenset()
-    """Python functions that it calls, now or as it would be."""
-    strategy: Strategy = "kappa"
-    """How it is computed, or runs."""
-
-    @property
-    def statement(self) -> str:
-        return self.wanted.statement.text if self.wanted else ""
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionChange:
-    """A Python function that is not what it was, and the streams and tables that call it."""
-
-    name: str
-    file: str
-    verdict: Literal["new", "changed", "gone"]
-    used_by: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    changes: tuple[Change, ...]
-    """Inputs before what reads them; those to do nothing about too."""
-    figures: Figures
-    functions: tuple[FunctionChange, ...] = ()
-
-    @property
-    def pending(self) -> tuple[Change, ...]:
-        return tuple(change for change in self.changes if change.verdict != "nothing")
-
-    @property
-    def refused(self) -> tuple[Change, ...]:
-        return tuple(change for change in self.changes if change.verdict == "refused")
-
-    @property
-    def replays(self) -> int:
-        return sum(change.replays for change in self.changes)
-
-    def seconds(self, replays: int) -> float | None:
-        """About how long so many records take; None if nobody knows how fast it goes."""
-        return replays / self.figures.rows_per_second if self.figures.rows_per_second else None
 
 
 def plan_changes(
