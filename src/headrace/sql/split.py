@@ -15,12 +15,11 @@ from typing import Any
 
 from headrace.sql.expressions import Call, Cast, Literal
 from headrace.sql.functions import sketches
+from headrace.sql.functions.aggregates import MOST_COLLECTED
 from headrace.sql.functions.arrays import hashable
 from headrace.sql.numeric import fit_decimal, wrap_bigint, wrap_integer
 from headrace.types import BIGINT, BYTES, DOUBLE, Array, BigInt, DataType, Decimal, Integer
 
-MOST_COLLECTED = 1000
-"""Entries of COLLECT_LIST and COLLECT_SET, as `process.aggregates` has it."""
 WIDEST = 38
 
 Merge = Callable[[Any, Any], Any]

@@ -9,6 +9,7 @@ from typing import Any
 from headrace.sql.evaluate import compile_expression
 from headrace.sql.expressions import Call
 from headrace.sql.functions import steps_of
+from headrace.sql.functions.aggregates import MOST_COLLECTED
 from headrace.sql.functions.function import Steps
 from headrace.sql.plan import Aggregate, Named, primary_key
 from headrace.sql.source import Window
@@ -16,9 +17,8 @@ from headrace.types import BigInt, Integer
 from headrace.views.reading import Reader
 from headrace.views.traced import Bounds, Origin, Traced, Values, Wanted, key_of
 
-# As `process.lower.window` and `process.aggregates` have them.
+# As `process.lower.window` has it.
 LAST_TIME_MS = 253_402_300_799_999
-MOST_COLLECTED = 1000
 _BLOCK = 64
 
 

@@ -14,10 +14,8 @@ from headrace.process.expressions import lower_expression
 from headrace.process.functions.aggregates import lower_in_python
 from headrace.process.operators import merged
 from headrace.process.spark_types import spark_type
+from headrace.sql.functions.aggregates import MOST_COLLECTED
 from headrace.types import BIGINT, DataType
-
-# ksqlDB's limit of COLLECT_LIST and COLLECT_SET.
-MOST_COLLECTED = 1000
 
 
 def lower_by_offset(kind: Literal["first", "last"]) -> Callable[[Aggregated], Decomposed | None]:

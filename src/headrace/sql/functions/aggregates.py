@@ -146,11 +146,12 @@ _CORRELATION = Steps(
 
 # HISTOGRAM: how often each text
 
-_MOST_KEYS = 1000
+MOST_COLLECTED = 1000
+"""ksqlDB's limit, of COLLECT_LIST and COLLECT_SET too: whoever keeps what they collect stops here."""
 
 
 def _count_text(state: dict[str, int], text: str, by: int = 1) -> dict[str, int]:
-    if text not in state and (by < 0 or len(state) >= _MOST_KEYS):
+    if text not in state and (by < 0 or len(state) >= MOST_COLLECTED):
         return state
     counted = {**state, text: state.get(text, 0) + by}
     return {key: count for key, count in counted.items() if count > 0}
