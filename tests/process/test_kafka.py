@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import textwrap
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +14,8 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from headrace.clock import SystemClock
+from headrace.coordinate.functions import deploy_functions
+from headrace.functions.describe import describe
 from headrace.log.base import Log, TopicSpec
 from headrace.log.kafka import KafkaLog
 from headrace.log.registry.schemas import RegistrySchemas
@@ -21,6 +24,7 @@ from headrace.process.kafka.place import KafkaPlace
 from headrace.process.kafka.schemas import worker_schemas
 from tests.kafka import kafka_settings
 from tests.process.pipeline import Pipeline, Row
+from tests.process.test_python_functions import FUNCTIONS, ORDERS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -238,3 +242,32 @@ def test_raw_topics_in_any_format_and_schemas_that_come_later(spark: SparkSessio
         assert [row["N"] for row in pipeline.records("PASSED")] == [1]
         [letter] = pipeline.records("_dead_letters")
         assert letter["PAYLOAD"] == b"too,many,3"
+
+
+def test_functions_in_python(spark: SparkSession, kafka: str, tmp_path: Path) -> None:
+    """Of all three kinds; a call that fails is a dead letter here too."""
+    (tmp_path / "functions").mkdir()
+    (tmp_path / "functions" / "mine.py").write_text(textwrap.dedent(FUNCTIONS))
+    source = "CREATE STREAM orders (id BIGINT KEY, customer VARCHAR, amount DOUBLE, tags VARCHAR) WITH (PARTITIONS=2);"
+    with KafkaPipeline(tmp_path, source, kafka) as pipeline:
+        deployed = deploy_functions(tmp_path, pipeline.catalog, describe)
+        assert [problem for one in deployed for problem in one.problems] == []
+        pipeline.executor.execute(
+            """CREATE STREAM inverted AS SELECT id, INVERSE(amount) AS i FROM orders;
+            CREATE STREAM spread AS SELECT id, WORDS(tags) AS word FROM orders;
+            CREATE TABLE longest_tags AS SELECT customer, LONGEST(tags) AS l FROM orders GROUP BY customer;"""
+        )
+        pipeline.put("ORDERS", ORDERS)
+        for sink in ("inverted", "spread", "longest_tags"):
+            pipeline.run(spark, sink)
+        assert shown(pipeline.records("INVERTED"), "ID", "I") == [
+            (1, 0.25),
+            (2, None),
+            (3, None),
+            (4, 1 / 13),
+            (5, None),
+        ]
+        assert shown(pipeline.records("SPREAD"), "ID", "WORD") == [(1, "x"), (1, "y"), (5, "z")]
+        assert shown(pipeline.table("LONGEST_TAGS"), "CUSTOMER") == [("a",), ("b",)]
+        reasons = Counter(letter["REASON"].partition(" failed")[0] for letter in pipeline.records("_dead_letters"))
+        assert reasons == {"function `inverse`": 2, "function `words`": 1}
