@@ -30,7 +30,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-START_S = 180
+START_S = 600
 
 # On a busy machine Chromium is slow too, and a test must not fail for that.
 expect.set_options(timeout=30_000)

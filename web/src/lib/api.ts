@@ -18,6 +18,7 @@ import type {
   Queue,
   RatesHistory,
   RecordsPage,
+  Redriven,
   Repaired,
   Revision,
   Schema,
@@ -30,6 +31,12 @@ import type {
   View,
   Why,
 } from "./types";
+
+export interface RedriveOrder {
+  where?: string;
+  set: Record<string, string>;
+  preview: boolean;
+}
 
 export interface ErrorBody {
   code: string;
@@ -142,6 +149,7 @@ export const api = {
   queues: () => call<{ queues: Queue[] }>("/v1/queues").then((answer) => answer.queues),
   deadLetters: (name: string, limit = 50) =>
     call<{ dead_letters: DeadLetter[]; total: number }>(`/v1/topics/${part(name)}/dead-letters?limit=${limit}`),
+  redrive: (name: string, order: RedriveOrder) => call<Redriven>(`/v1/topics/${part(name)}/dead-letters/redrive`, post(order)),
   queries: () => call<{ queries: Query[] }>("/v1/queries").then((answer) => answer.queries),
   query: (id: string) => call<Query>(`/v1/queries/${part(id)}`),
   startQuery: (id: string) => call<Query>(`/v1/queries/${part(id)}/start`, post({})),

@@ -66,6 +66,16 @@ export interface DeadLetter {
   id: string | null;
   bytes: string;
   text?: string | null;
+  redriven?: boolean;
+}
+
+/** What a redrive did, or would do. */
+export interface Redriven {
+  matched: number;
+  accepted: number;
+  duplicates: number;
+  rejected: number;
+  samples: { letter: DeadLetter; event: string | null; outcome: "accepted" | "duplicate" | "rejected"; reason: string | null }[];
 }
 
 export interface SendResult {
