@@ -21,7 +21,7 @@ from headrace.config import CollectSettings
 from headrace.errors import Conflict, Refused, UsageError
 from headrace.log.base import TIME, Append, Log, Topic
 from headrace.log.codecs.json_codec import JsonCodec
-from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, mark_redriven, redriven_letters
+from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, REDRIVEN_SPEC, mark_redriven, redriven_letters
 from headrace.sql.functions.function import Function
 from headrace.store.arrivals import addressed
 
@@ -160,6 +160,7 @@ class Redriver:
             for ready in pending:
                 report.take(Sample(ready.letter, ready.event, "accepted"))
             return
+        self._log.create_topic(REDRIVEN_SPEC)
         appends = [Append(order.topic, ready.batch) for ready in pending]
         marks = mark_redriven([ready.letter.offset for ready in pending], order.topic, order.who)
         *appended, _ = self._log.append([*appends, marks]).result()

@@ -193,11 +193,11 @@ def _move_marks(source: Log, target: Log, moves: Moves) -> None:
     letters = moves.partitions.get((DEAD_LETTERS_TOPIC, 0))
     if letters is None:
         return
-    target.create_topic(REDRIVEN_SPEC)
     known = redriven_letters(target)
     marks = {letters.offset(old): mark for old, mark in redriven_letters(source).items()}
     appends = [mark_redriven([offset], *mark) for offset, mark in marks.items() if offset not in known]
     if appends:
+        target.create_topic(REDRIVEN_SPEC)
         target.append(appends).result()
 
 

@@ -46,9 +46,8 @@ class DeadLetter:
 
 
 def create_dead_letters(log: Log) -> None:
-    """Does nothing when the topics are there."""
+    """Does nothing when the topic is there."""
     log.create_topic(DEAD_LETTERS_SPEC)
-    log.create_topic(REDRIVEN_SPEC)
 
 
 def bury(letters: Sequence[DeadLetter]) -> Append:
