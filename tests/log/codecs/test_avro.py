@@ -120,7 +120,8 @@ def test_what_fastavro_reads_is_what_was_written(registry: Registry) -> None:
 @given(batches(simple_types(), max_columns=5), st.data())
 @settings(max_examples=200, deadline=None)
 def test_all_rows_at_once_are_read_like_each_alone(drawn: Batch, data: st.DataObject) -> None:
-    """With bytes changed, cut and added: what numpy reads is what fastavro reads, or is left to it."""
+    """With bytes changed, cut and added: what numpy reads is what fastavro reads, or is left to it. Only text that
+    nobody asks for is not looked at: fastavro refuses a record for it."""
     columns, batch = drawn
     schema = load_schema(avro_schema(columns))
     payloads = AvroWriter(columns, schema).encode(batch, b"head!").payloads.to_pylist()
@@ -134,9 +135,15 @@ def test_all_rows_at_once_are_read_like_each_alone(drawn: Batch, data: st.DataOb
     reader = AvroReader(wanted, schema)
     together = reader.decode(pa.array([b"before", *payloads, b"after"], pa.binary()).slice(1, len(payloads)), 5)
     alone = reader.decode_each(payloads, 5)
-    assert together.errors == alone.errors
+    unread = {
+        row
+        for row, why in alone.errors.items()
+        if wanted != columns and row not in together.errors and why == "text in the record is not UTF-8"
+    }
+    assert together.errors == {row: why for row, why in alone.errors.items() if row not in unread}
     # As text, because what is not a number is not equal to itself.
-    assert str(together.batch.to_pylist()) == str(alone.batch.to_pylist())
+    for row, (one, other) in enumerate(zip(together.batch.to_pylist(), alone.batch.to_pylist(), strict=True)):
+        assert row in unread or str(one) == str(other)
 
 
 @given(batches(st.sampled_from(SIMPLE), max_columns=5))

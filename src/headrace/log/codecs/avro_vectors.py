@@ -2,6 +2,7 @@
 
 It knows records of simple fields that may be null, which is what events are made of. A row it is not sure of (one that
 ends too early, an odd union branch, a number out of range) is left to fastavro, which decides and says why.
+Text in a field that nobody asks for is passed over, whatever its bytes are.
 """
 
 from __future__ import annotations
