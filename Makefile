@@ -54,6 +54,7 @@ oracle: setup-tests ## random queries as streams, as batches and in DuckDB, and 
 	@$(VENV)/python -m tests.process.oracle --queries $(or $(QUERIES),2000)
 	@$(VENV)/python -m tests.process.oracle --queries $(or $(LAYERS),500) --layers
 	@$(VENV)/python -m tests.sql.mutations --count $(or $(MUTATIONS),100000)
+	@$(VENV)/pytest -q --hypothesis-profile=others -m "not spark and not slow and not browser"
 
 chaos-kafka: setup-tests ## three brokers killed and paused under load; KILLS=30 PAUSES=10
 	@$(VENV)/python -m tests.chaos.kafka --kills $(or $(KILLS),30) --pauses $(or $(PAUSES),10)
