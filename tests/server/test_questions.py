@@ -102,5 +102,6 @@ def test_a_question_can_be_terminated(tmp_path: Path, spark: SparkSession) -> No
             done = server.http.post("/v1/statements", json={"sql": f"TERMINATE {query.id};"})
             assert done.status_code == 200, done.text
             asking.join(60)
+            wait_for(lambda: not spark.sparkContext.statusTracker().getActiveJobsIds(), 60, "Spark to rest")
         assert failed[0].status_code >= 400
         assert "terminated" in failed[0].text

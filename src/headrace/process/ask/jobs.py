@@ -39,6 +39,8 @@ ROWS_PER_APPEND = 50_000
 class _Job:
     spec: JobSpec | LayerSpec
     started_ms: int
+    group: str
+    """Of its jobs in Spark; another each time it is started."""
     state: QueryState = "starting"
     rows: int = 0
     done: bool = False
@@ -52,14 +54,15 @@ class Jobs:
     def __init__(self, spark: SparkSession, where: Path | KafkaPlace, log: Log, clock: Clock) -> None:
         self._spark, self._where, self._log, self._clock = query_session(spark), where, log, clock
         self._jobs: dict[str, _Job] = {}
+        self._started = 0
         self._lock = threading.Lock()
         self._turn = threading.Semaphore(AT_ONCE)
         self._layer_turn = threading.Semaphore(1)
 
     def start(self, spec: JobSpec | LayerSpec) -> None:
-        job = _Job(spec, self._clock.now_ms())
         with self._lock:
-            self._jobs[spec.id] = job
+            self._started += 1
+            job = self._jobs[spec.id] = _Job(spec, self._clock.now_ms(), f"{spec.id} {self._started}")
         work = inheritable_thread_target(self._spark)(self._run)
         threading.Thread(target=work, args=(job,), name=f"headrace-{spec.id}", daemon=True).start()
 
@@ -72,7 +75,8 @@ class Jobs:
             job = self._jobs.pop(query_id, None)
         if job is not None and not job.done:
             job.cancelled = True
-            self._spark.sparkContext.cancelJobGroup(query_id)
+            # Those it has not come to yet, too: who gives up while Spark plans would leave it working for nobody.
+            self._spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(job.group)
 
     def close(self) -> None:
         for query_id in self.known():
@@ -85,7 +89,7 @@ class Jobs:
         return [self._status(job) for job in jobs]
 
     def _status(self, job: _Job) -> QueryStatus:
-        done, left = (0, 0) if job.done else self._tasks(job.spec.id)
+        done, left = (0, 0) if job.done else self._tasks(job.group)
         return QueryStatus(
             id=job.spec.id,
             state=job.state,
@@ -117,7 +121,7 @@ class Jobs:
                 if job.cancelled:
                     return
                 job.state = "running"
-                self._spark.sparkContext.setJobGroup(spec.id, spec.id, interruptOnCancel=True)
+                self._spark.sparkContext.setJobGroup(job.group, spec.id, interruptOnCancel=True)
                 self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", spec.id)
                 if isinstance(spec, JobSpec):
                     self._answer(job, spec)
