@@ -16,10 +16,10 @@ from headrace.coordinate.child import Child, leftovers, sweep, tail
 from tests.support import wait_for
 
 SLEEPER = """
-import subprocess, sys, time
-subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+import signal, subprocess, sys
+subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
 print("up", flush=True)
-time.sleep(600)
+signal.pause()
 """
 PARENT = """
 import sys

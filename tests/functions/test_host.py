@@ -15,7 +15,7 @@ from headrace.types import BIGINT, VARCHAR
 from tests.functions.support import function_file
 
 TEXT = """
-import os, time
+import os, threading
 
 @function
 def plus_one(x: int) -> int:
@@ -32,14 +32,14 @@ def die(x: int) -> int:
 
 @function
 def sleepy(x: int) -> int:
-    time.sleep(60)
+    threading.Event().wait(60)
     return x
 
 @function
 def hang(x: int) -> int:
     import signal
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
-    time.sleep(60)
+    threading.Event().wait(60)
     return x
 
 @function

@@ -102,6 +102,7 @@ def test_files_that_are_lost_are_filled_again(project: Project) -> None:
     project.followers.view("TOTALS").damaged = True
     write(project.log, plan.partial.sink, parts("a", 3, 3, 3, 3))
     wait_for(lambda: rows_or_none(project) == [("a", 14, 2.6, 0)], 30, "the merged row, again")
+    assert not project.followers.view("TOTALS").damaged, "another file is in its place"
 
 
 def rows_or_none(project: Project) -> list[tuple[Any, ...]] | None:

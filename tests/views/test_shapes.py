@@ -81,6 +81,7 @@ def test_a_databases_changes_a_chain_and_a_python_aggregate_are_changed_and_chan
         project.eventually("SELECT name, n FROM by_name WHERE n > 0;", [["tea", 1], ["cream", 2]])
         change_both(project)
         go_back(project)
+        assert [one.stage for one in project.services.catalog.deployments()][-1] == "rolled back"
 
 
 def change_both(project: Live) -> None:

@@ -148,7 +148,11 @@ def _print_redriven(body: dict[str, Any], preview: bool) -> None:
     if body["duplicates"]:
         print(f"{body['duplicates']:,} had come meanwhile, under the same id: not doubled")
     if body["rejected"]:
-        print(f"{body['rejected']:,} {'would not fit' if preview else 'do not fit and stay letters'}")
+        print(
+            f"{body['rejected']:,} would not fit"
+            if preview
+            else f"not fitting, and kept as letters: {body['rejected']:,}"
+        )
     for sample in body["samples"][:20]:
         mark = "✗" if sample["outcome"] == "rejected" else "✓"
         reason = f"   {sample['reason']}" if sample["reason"] else ""
