@@ -148,11 +148,7 @@ def _print_redriven(body: dict[str, Any], preview: bool) -> None:
     if body["duplicates"]:
         print(f"{body['duplicates']:,} had come meanwhile, under the same id: not doubled")
     if body["rejected"]:
-        print(
-            f"{body['rejected']:,} would not fit"
-            if preview
-            else f"not fitting, and kept as letters: {body['rejected']:,}"
-        )
+        print(f"{'would not fit' if preview else 'not fitting, kept as letters'}: {body['rejected']:,}")
     for sample in body["samples"][:20]:
         mark = "✗" if sample["outcome"] == "rejected" else "✓"
         reason = f"   {sample['reason']}" if sample["reason"] else ""

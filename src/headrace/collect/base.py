@@ -5,7 +5,8 @@ A collector takes raw events for a topic, from wherever, and answers for each of
 - *accepted*: it is in the log, durably if `acks` is `all` (contract 2);
 - *duplicate*: the topic had an event with this id already (contract 11);
 - *rejected*: it does not fit the topic. It is a dead letter with its reason and its bytes as they were sent (contract
-  10), written in the same atomic append as the accepted ones. Its id is not used up: mended, it may come again.
+  10), written in the same atomic append as the accepted ones. Its id is not used up: mended, it may come
+  again, by itself or from there (`redrive`).
 
 Accepted, duplicate and rejected together are what was sent: nothing is dropped silently, one bad event spoils no other.
 """

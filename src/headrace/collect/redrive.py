@@ -97,12 +97,12 @@ class Redriver:
 
     def redrive(self, order: Order, functions: Mapping[str, Function]) -> Report:
         topic = self._topic(order.topic)
-        mending = Mending(topic, order.where, order.values, functions)
+        mending, codec = Mending(topic, order.where, order.values, functions), JsonCodec(topic)
         report, pending = Report(), list[_Ready]()
         with self._lock:
             for letter in self._meant(topic, mending, order.limit):
                 report.matched += 1
-                if (ready := self._prepare(letter, topic, mending, report)) is not None:
+                if (ready := self._prepare(letter, codec, mending, report)) is not None:
                     pending.append(ready)
                 if len(pending) >= AT_ONCE:
                     self._send(pending, order, report)
@@ -130,10 +130,9 @@ class Redriver:
                 found += 1
                 yield letter
 
-    def _prepare(self, letter: Letter, topic: Topic, mending: Mending, report: Report) -> _Ready | None:
+    def _prepare(self, letter: Letter, codec: JsonCodec, mending: Mending, report: Report) -> _Ready | None:
         """Decoded as on the day it came: an event without a time of its own keeps that of its first attempt."""
         event: bytes | None = None
-        codec = JsonCodec(topic)
         try:
             event = mending.mended(letter)
             sent: Sent = read_json(event, codec.decoder, self._limits)

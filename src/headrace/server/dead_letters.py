@@ -62,8 +62,10 @@ class DeadLetterIndex:
             return []
 
     def _catch_up(self) -> None:
-        self._read_marks()
-        ends = self._log.snapshot().ends.get(DEAD_LETTERS_TOPIC)
+        now = self._log.snapshot().ends
+        marks, ends = now.get(REDRIVEN_TOPIC), now.get(DEAD_LETTERS_TOPIC)
+        if marks and marks[0].end != self._marks_end:
+            self._redriven, self._marks_end = set(redriven_letters(self._log)), marks[0].end
         if not ends or ends[0].end <= self._next:
             return
         try:
@@ -72,11 +74,6 @@ class DeadLetterIndex:
             # The overview shows these counts: a damaged dead letter must not hide everything else.
             logger.warning("dead letters from offset %d on are not counted: %s", self._next, damage)
         self._next = ends[0].end
-
-    def _read_marks(self) -> None:
-        ends = self._log.snapshot().ends.get(REDRIVEN_TOPIC)
-        if ends and ends[0].end != self._marks_end:
-            self._redriven, self._marks_end = set(redriven_letters(self._log)), ends[0].end
 
     def _read_new(self, start: int, end: int) -> None:
         for records in self._log.read(DEAD_LETTERS_TOPIC, 0, start, end, ["TOPIC"]):
