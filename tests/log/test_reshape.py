@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import NotFound, UsageError
-from headrace.log.base import Append, KeyRange, Log, Route, SchemaVersion, Topic, TopicConfig
+from headrace.log.base import Append, KeyRange, Log, Route, SchemaVersion, Topic, TopicConfig, TopicSpec
 from headrace.log.codecs.keys import KeyColumns
 from headrace.log.local import LocalClient, LocalLog
 from headrace.log.writing.partitioning import murmur2
-from headrace.log.writing.reshape import STRETCH, Layout, key_ranges, merge, split
+from headrace.log.writing.reshape import MD5_PLACES, STRETCH, Layout, key_ranges, md5_place, merge, split
 from tests.log.support import DERIVED, PLAIN, VIEWS, batch, manual_clock, numbers, open_owner, put, rows
 
 USERS = [f"user {n}" for n in range(40)]
@@ -247,3 +247,38 @@ def test_internal_topics_are_not_split(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         log.split_partition("_own", 0)
     log.close()
+
+
+def test_a_topic_placed_by_md5_is_split_where_one_says(log: Log, tmp_path: Path) -> None:
+    spec = TopicSpec("bytes", kind="raw", partitions=3, key_hash="md5")
+    made = log.create_topic(spec)
+    assert [part.low for part in made.ranges] == [0, MD5_PLACES // 3, 2 * MD5_PLACES // 3]
+    at = MD5_PLACES // 3 + 12345
+    assert log.split_partition("bytes", 1, at) == (3, 4)
+    with pytest.raises(UsageError, match="cannot be split at"):
+        log.split_partition("bytes", 4, at)
+    keys = [user.encode() for user in USERS]
+    put(log, "bytes", KEY=keys, VALUE=keys)
+    ranges = log.topic("bytes").ranges
+    assert (ranges[3].high, ranges[4].low) == (at, at)
+    assert log.create_topic(spec) == log.topic("bytes")
+    found = [(n, row["KEY"]) for n in range(5) for r in log.read("bytes", n, 0) for row in r.batch.to_pylist()]
+    assert sorted(key for _, key in found) == sorted(keys)
+    assert all(ranges[number].low <= md5_place(key) < ranges[number].high for number, key in found)
+
+
+def test_only_raw_topics_are_placed_by_md5(log: Log) -> None:
+    with pytest.raises(UsageError, match="md5"):
+        log.create_topic(replace(VIEWS, key_hash="md5"))
+
+
+def test_events_are_found_by_their_ids(log: Log) -> None:
+    log.create_topic(TopicSpec("bytes", kind="raw", partitions=2, key_hash="md5"))
+    columns: dict[str, Any] = {"KEY": [b"a", b"b", b"c"], "VALUE": [b"1", b"2", b"3"], "$id": ["x", "y", None]}
+    put(log, "bytes", **columns)
+    places = log.places("bytes", ["y", "nobody", "x"])
+    assert places[1] is None
+    for place, value in ((places[0], b"2"), (places[2], b"1")):
+        assert place is not None
+        [records] = log.read("bytes", place[0], place[1], place[1] + 1)
+        assert records.batch.column("VALUE").to_pylist() == [value]

@@ -365,13 +365,18 @@ class Log(ABC):
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         """Forget the records below `before`; returns the new start. Readers below it get `OffsetOutOfRange`."""
 
-    def split_partition(self, topic: str, partition: int) -> tuple[int, int]:
-        """Close a partition and open two for the halves of its hash range; what it holds stays. With `split`."""
+    def split_partition(self, topic: str, partition: int, at: int | None = None) -> tuple[int, int]:
+        """Close a partition and open two for the halves of its hash range, or for what is before the place `at` and
+        the rest; what it holds stays. With `split`."""
         raise UsageError("this log cannot split partitions")
 
     def merge_partitions(self, topic: str, one: int, other: int) -> int:
         """Close two partitions with neighbouring hash ranges and open one for both. With `split`."""
         raise UsageError("this log cannot merge partitions")
+
+    def places(self, topic: str, ids: Sequence[str]) -> list[tuple[int, int] | None]:
+        """Partition and offset of the records with these event ids; None where the topic has none. With `event-ids`."""
+        raise UsageError("this log does not know event ids")
 
     def quarantine(self, topic: str, partition: int, offset: int) -> tuple[int, int]:
         """Set aside the damage that `offset` is in, so that readers pass over exactly those offsets: [from, to).

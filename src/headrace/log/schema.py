@@ -154,6 +154,10 @@ def normalize_spec(spec: TopicSpec) -> TopicSpec:
     if not 1 <= spec.partitions <= MAX_PARTITIONS:
         raise UsageError(f"topic `{spec.name}` cannot have {spec.partitions} partitions", hint=f"1 to {MAX_PARTITIONS}")
     check_config(spec.name, spec.config)
+    if spec.key_hash not in ("murmur2", "md5") or (spec.key_hash == "md5" and spec.kind != "raw"):
+        raise UsageError(
+            f"topic `{spec.name}`: keys cannot be placed by `{spec.key_hash}`", hint="md5 is for raw topics"
+        )
     if spec.kind == "raw":
         spec = replace(spec, key=(RAW_KEY,), value=(RAW_VALUE,))
     seen: set[str] = set()
@@ -186,7 +190,7 @@ def check_config(name: str, config: TopicConfig) -> None:
 def check_alteration(topic: Topic, spec: TopicSpec) -> None:
     """Only value columns may be added and the configuration changed."""
     old = topic.spec
-    for what in ("partitions", "kind", "role", "windowed", "key_format", "key"):
+    for what in ("partitions", "kind", "role", "windowed", "key_format", "key_hash", "key"):
         if getattr(old, what) != getattr(spec, what):
             raise UsageError(f"topic `{old.name}`: `{what}` cannot be changed", hint="make a new topic")
     if spec.value[: len(old.value)] != old.value:
@@ -220,6 +224,8 @@ def spec_to_json(spec: TopicSpec) -> dict[str, Any]:
         "config": asdict(spec.config),
         "key_options": asdict(spec.key_options),
         "value_options": asdict(spec.value_options),
+        # Only where it is not what every topic was before there was a choice.
+        **({"key_hash": spec.key_hash} if spec.key_hash != "murmur2" else {}),
         "schemas": [{"version": 1, "key": _columns_to_json(spec.key), "value": _columns_to_json(spec.value)}],
     }
 
@@ -243,6 +249,7 @@ def spec_from_json(body: dict[str, Any]) -> TopicSpec:
             config=config_from_json(body.get("config") or {}),
             key_options=_options_from_json(body.get("key_options") or {}),
             value_options=_options_from_json(body.get("value_options") or {}),
+            key_hash=body.get("key_hash", "murmur2"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError("not a topic's definition", detail=f"{type(error).__name__}: {error}") from error
@@ -269,7 +276,9 @@ def topic_to_json(topic: Topic) -> dict[str, Any]:
         for version in topic.schemas
     ]
     if topic.ranges:
-        body["ranges"] = [[part.low, part.high, list(part.parents), part.closed] for part in topic.ranges]
+        # Places of MD5 are wider than the numbers of the journal's format.
+        number = hex if topic.spec.key_hash == "md5" else int
+        body["ranges"] = [[number(one.low), number(one.high), list(one.parents), one.closed] for one in topic.ranges]
     return body
 
 
@@ -279,7 +288,13 @@ def topic_from_json(body: dict[str, Any]) -> Topic:
             SchemaVersion(entry["version"], _columns_from_json(entry["key"]), _columns_from_json(entry["value"]))
             for entry in body["schemas"]
         )
-        ranges = [KeyRange(low, high, tuple(of), closed) for low, high, of, closed in body.get("ranges", ())]
+        ranges = [
+            KeyRange(_place(low), _place(high), tuple(of), closed) for low, high, of, closed in body.get("ranges", ())
+        ]
         return Topic(body["id"], spec_from_json(body), schemas, tuple(ranges))
     except (KeyError, TypeError, ValueError) as error:
         raise LogError("not a topic's definition", detail=f"{type(error).__name__}: {error}") from error
+
+
+def _place(written: int | str) -> int:
+    return int(written, 16) if isinstance(written, str) else int(written)

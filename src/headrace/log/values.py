@@ -74,6 +74,8 @@ class TopicSpec:
     config: TopicConfig = TopicConfig()
     key_options: FormatOptions = FormatOptions()
     value_options: FormatOptions = FormatOptions()
+    key_hash: Literal["murmur2", "md5"] = "murmur2"
+    """How keys find their partition: as Kafka's producers do it, or as Kinesis does. Only a raw topic may be `md5`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class SchemaVersion:
 @dataclass(frozen=True, slots=True)
 class KeyRange:
     """Which keys a partition takes: those whose place, `(hash % n) * 2**31 + hash` where the topic was made with `n`
-    partitions, is in [low, high)."""
+    partitions, is in [low, high). With `md5` a key's place is that hash itself, up to 2**128."""
 
     low: int
     high: int
@@ -105,7 +107,7 @@ class Topic:
     schemas: tuple[SchemaVersion, ...]
     ranges: tuple[KeyRange, ...] = ()
     """By partition, once one was split or merged. Until then a key's partition is its hash modulo partitions, which
-    is the same."""
+    is the same. A topic with the hash `md5` has them from the beginning."""
 
     @property
     def first_partitions(self) -> int:

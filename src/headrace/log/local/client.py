@@ -155,12 +155,17 @@ class LocalClient(ReadingLog):
     def delete_group(self, name: str) -> None:
         self._request({"op": "delete_group", "name": name})
 
-    def split_partition(self, topic: str, partition: int) -> tuple[int, int]:
-        first, second = self._request({"op": "split", "topic": topic, "partition": partition})["partitions"]
+    def split_partition(self, topic: str, partition: int, at: int | None = None) -> tuple[int, int]:
+        request = {"op": "split", "topic": topic, "partition": partition, **({} if at is None else {"at": hex(at)})}
+        first, second = self._request(request)["partitions"]
         return first, second
 
     def merge_partitions(self, topic: str, one: int, other: int) -> int:
         return int(self._request({"op": "merge", "topic": topic, "partitions": [one, other]})["partition"])
+
+    def places(self, topic: str, ids: Sequence[str]) -> list[tuple[int, int] | None]:
+        found = self._request({"op": "places", "topic": topic, "ids": list(ids)})["places"]
+        return [None if place is None else (place[0], place[1]) for place in found]
 
     def archive_now(self, seal: bool = False) -> int:
         return int(self._request({"op": "archive", "seal": seal})["segments"])

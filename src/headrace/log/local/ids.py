@@ -107,8 +107,15 @@ class IdIndex:
 
     def known(self, digests: Sequence[bytes]) -> set[bytes]:
         """Those of the digests that a record of the topic has."""
+        return set(self.places(digests))
+
+    def places(self, digests: Sequence[bytes]) -> dict[bytes, Place]:
+        """Where the records are that have these digests."""
         with self._lock:
-            found = {digest for digest in digests if digest in self._recent or digest in self._flushing}
+            recent, flushing = self._recent, self._flushing
+            found = {
+                digest: place for digest in digests if (place := recent.get(digest) or flushing.get(digest)) is not None
+            }
             rest = [digest for digest in digests if digest not in found]
         if self._reader is None:
             self._reader = self._connect()
@@ -118,7 +125,7 @@ class IdIndex:
             query = f"SELECT digest, partition, offset FROM ids WHERE digest IN ({marks})"
             for digest, partition, offset in self._reader.execute(query, chunk):
                 if offset >= self._starts.get(partition, 0):
-                    found.add(digest)
+                    found[digest] = (partition, offset)
         return found
 
     def remember(self, places: dict[bytes, Place], ends: dict[int, int]) -> bool:

@@ -54,8 +54,8 @@ from headrace.log.local.topics import make_partitions, topic_folder, write_defin
 from headrace.log.missing import no_topic
 from headrace.log.registry.schemas import RegistrySchemas
 from headrace.log.schema import check_alteration, normalize_spec, topic_to_json
-from headrace.log.writing.prepare import Preparer
-from headrace.log.writing.reshape import merge, split
+from headrace.log.writing.prepare import Preparer, id_digest
+from headrace.log.writing.reshape import first_ranges, merge, split
 from headrace.log.writing.routes import route_rows
 
 
@@ -111,7 +111,8 @@ class LocalLog(ReadingLog):
                 return topic
             raise Conflict(f"topic `{spec.name}` exists already and is different", hint="alter it, or use another name")
         committer.check_disk()
-        topic = Topic(committer.state.next_topic_id, spec, (SchemaVersion(1, spec.key, spec.value),))
+        first = (SchemaVersion(1, spec.key, spec.value),)
+        topic = Topic(committer.state.next_topic_id, spec, first, first_ranges(spec))
         committer.journal_append(journals.TOPIC, {"op": "created", "topic": topic_to_json(topic)})
         make_partitions(topic_folder(self.folder, spec.name), spec.partitions)
         write_definition(self.folder, topic)
@@ -141,8 +142,8 @@ class LocalLog(ReadingLog):
             partition.config = spec.config
         return topic
 
-    def split_partition(self, topic: str, partition: int) -> tuple[int, int]:
-        made = self._reshaped(topic, lambda old: split(old, partition))
+    def split_partition(self, topic: str, partition: int, at: int | None = None) -> tuple[int, int]:
+        made = self._reshaped(topic, lambda old: split(old, partition, at))
         return made.spec.partitions - 2, made.spec.partitions - 1
 
     def merge_partitions(self, topic: str, one: int, other: int) -> int:
@@ -271,6 +272,15 @@ class LocalLog(ReadingLog):
         self.coordinator.delete(name)
 
     # Care
+
+    def places(self, topic: str, ids: Sequence[str]) -> list[tuple[int, int] | None]:
+        owned = self._owned(topic)
+        if owned.ids is None:
+            return [None] * len(ids)
+        digests = [id_digest(one) for one in ids]
+        # In the commit thread: the index is its own.
+        found = self._committer.control(lambda: owned.ids.places(digests) if owned.ids else {})
+        return [found.get(digest) for digest in digests]
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         found = self.topic(topic)

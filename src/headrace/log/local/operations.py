@@ -106,11 +106,15 @@ class Operations(GroupOperations):
         self._log.rebuild_index(request["topic"], request["partition"], request["base"])
 
     def op_split(self, request: dict[str, Any], body: _Streams) -> dict[str, Any]:
-        return {"partitions": self._log.split_partition(request["topic"], request["partition"])}
+        at = int(request["at"], 16) if "at" in request else None
+        return {"partitions": self._log.split_partition(request["topic"], request["partition"], at)}
 
     def op_merge(self, request: dict[str, Any], body: _Streams) -> dict[str, Any]:
         one, other = request["partitions"]
         return {"partition": self._log.merge_partitions(request["topic"], one, other)}
+
+    def op_places(self, request: dict[str, Any], body: _Streams) -> dict[str, Any]:
+        return {"places": self._log.places(request["topic"], request["ids"])}
 
     def op_archive(self, request: dict[str, Any], body: _Streams) -> dict[str, Any]:
         return {"segments": self._log.archive_now(bool(request.get("seal")))}
