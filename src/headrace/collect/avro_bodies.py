@@ -16,7 +16,8 @@ from typing import Any
 import fastavro
 import msgspec
 
-from headrace.collect.split import Limits, Sent
+from headrace.collect.base import Sent
+from headrace.collect.split import Limits
 from headrace.errors import HeadraceError, TooLarge, UsageError
 from headrace.log.codecs.avro_files import MAGIC, open_container
 from headrace.log.codecs.avro_loading import UNREADABLE, load_schema, reason

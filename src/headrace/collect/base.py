@@ -8,27 +8,55 @@ A collector takes raw events for a topic, from wherever, and answers for each of
   10), written in the same atomic append as the accepted ones. Its id is not used up: mended, it may come
   again, by itself or from there (`redrive`).
 
-Accepted, duplicate and rejected together are what was sent: nothing is dropped silently, one bad event spoils no other.
+Accepted, duplicate and rejected together (and shed, where a collector's `[shed]` says so) are what was sent: nothing is
+dropped silently, one bad event spoils no other.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
 
 from headrace.log.base import Acks
+from headrace.log.codecs.json_codec import Unreadable
 
 Form = Literal["json", "ndjson", "bytes", "records", "avro"]
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """Events that were told apart and read: objects, with the codec's fields `$id`, `$time`, `$headers` where they have
+    them, or `Unreadable`."""
+
+    events: list[Any]
+    slices: Callable[[int], bytes]
+    """Event number *i* as text: the JSON object it is, or, of one that could not be read, the bytes it was sent as."""
+    refused: Mapping[int, str] = field(default_factory=dict)
+    """Events that are not to be taken, however well they fit: number → reason. They become dead letters."""
+
+
+def sent_objects(events: Sequence[Any], originals: Callable[[int], bytes]) -> Sent:
+    """Of a protocol that makes objects of what it reads. `originals` gives the bytes of those that it could not read;
+    of the others the text is the object's own, which is also what can be mended and sent again."""
+
+    def text(row: int) -> bytes:
+        event = events[row]
+        return originals(row) if isinstance(event, Unreadable) else msgspec.json.encode(event)
+
+    return Sent(list(events), text)
+
+
+@dataclass(frozen=True, slots=True)
 class RawEvents:
-    """What arrived, not looked at yet."""
+    """What arrived, not looked at yet, or (`sent`) told apart already."""
 
     topic: str
-    body: bytes
+    body: bytes = b""
     form: Form = "json"
     """`json`: one event or an array; `ndjson`: one per line; `bytes`: the body is one record of a raw topic; `records`:
     with all their parts, see `envelopes`; `avro`: a container file, or a record framed with its schema's id."""
@@ -40,6 +68,10 @@ class RawEvents:
     """Gives event *i* the id `KEY/i`, unless it brings its own."""
     acks: Acks = "all"
     partition: int | None = None
+    sent: Sent | None = None
+    """Instead of `body` and `form`."""
+    partitions: Sequence[int | None] | None = None
+    """What each event of `sent` asks for, where they can ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +89,15 @@ class Outcome:
     rejected: tuple[Rejection, ...] = ()
     positions: tuple[tuple[int, int, int], ...] = ()
     """(partition, first offset, last offset)"""
+    shed: int = 0
+    """Left out on purpose, by the collector's `[shed]`."""
 
 
 class Collector(ABC):
+    @abstractmethod
+    def read(self, raw: RawEvents) -> RawEvents:
+        """The same with its `sent`. What cannot be read is `Unreadable`, alone. Raises as `collect` does."""
+
     @abstractmethod
     def collect(self, raw: RawEvents) -> Future[Outcome]:
         """Decode, and append what is good and what is not in one atomic write. Safe to call from several threads;

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from headrace.clock import Clock
-from headrace.collect.base import Collector, Outcome, RawEvents, Rejection
+from headrace.collect.base import Collector, Outcome, RawEvents, Rejection, Sent
 from headrace.collect.envelopes import read_records
-from headrace.collect.split import BYTE_ORDER_MARK, Limits, Sent, read_json, read_lines
+from headrace.collect.split import BYTE_ORDER_MARK, Limits, read_json, read_lines
 from headrace.config import CollectSettings
 from headrace.errors import Conflict, Refused, UsageError
 from headrace.log.base import ID, Append, Appended, Log, Topic
@@ -22,7 +23,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 MAX_AVRO_BYTES = 64 * 1024 * 1024
 """What a container file may become when its blocks are decompressed."""
-Partitions: TypeAlias = list[int | None] | None
+Partitions: TypeAlias = Sequence[int | None] | None
 """What each event asks for, where they can ask."""
 
 
@@ -34,6 +35,12 @@ class EventCollector(Collector):
         self._limits = Limits(settings.max_events, settings.max_event_bytes)
         self._max_future_ms = int(settings.max_future_seconds * 1000)
         self._codecs: dict[str, JsonCodec] = {}
+
+    def read(self, raw: RawEvents) -> RawEvents:
+        if raw.sent is not None:
+            return raw
+        sent, partitions = self._read(raw, self._writable_topic(raw))
+        return replace(raw, body=b"", sent=sent, partitions=partitions)
 
     def collect(self, raw: RawEvents) -> Future[Outcome]:
         topic = self._writable_topic(raw)
@@ -61,27 +68,35 @@ class EventCollector(Collector):
         return topic
 
     def _decode(self, raw: RawEvents, topic: Topic) -> tuple[Decoded, Sent, Partitions]:
-        if raw.form == "bytes":
+        if raw.form == "bytes" and raw.sent is None:
             return *self._decode_bytes(raw, topic), None
-        codec = self._codec(topic)
-        body, partitions = raw.body.removeprefix(BYTE_ORDER_MARK), None
-        if raw.form == "records":
-            sent, partitions = read_records(body, topic, codec.decoder, self._limits)
-        elif raw.form == "avro":
-            from headrace.collect.avro_bodies import read_avro
-
-            sent = read_avro(raw.body, self._log.schemas, codec.decoder, self._limits, MAX_AVRO_BYTES)
-        else:
-            sent = (read_json if raw.form == "json" else read_lines)(body, codec.decoder, self._limits)
+        sent, partitions = self._read(raw, topic) if raw.sent is None else (raw.sent, raw.partitions)
         key = raw.idempotency_key
-        decoded = codec.decode(
+        decoded = self._codec(topic).decode(
             sent.events,
             sent.slices,
             self._clock.now_ms(),
             self._max_future_ms,
             None if key is None else lambda row: f"{key}/{row}",
+            sent.refused,
         )
         return decoded, sent, partitions
+
+    def _read(self, raw: RawEvents, topic: Topic) -> tuple[Sent, Partitions]:
+        codec, body = self._codec(topic), raw.body.removeprefix(BYTE_ORDER_MARK)
+        match raw.form:
+            case "bytes":
+                raise UsageError("bytes are one record as it is, not events with fields")
+            case "records":
+                return read_records(body, topic, codec.decoder, self._limits)
+            case "avro":
+                from headrace.collect.avro_bodies import read_avro
+
+                return read_avro(raw.body, self._log.schemas, codec.decoder, self._limits, MAX_AVRO_BYTES), None
+            case "json":
+                return read_json(body, codec.decoder, self._limits), None
+            case "ndjson":
+                return read_lines(body, codec.decoder, self._limits), None
 
     def _decode_bytes(self, raw: RawEvents, topic: Topic) -> tuple[Decoded, Sent]:
         """The body is one record."""

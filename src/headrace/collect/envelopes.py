@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.collect.split import Limits, Sent
+from headrace.collect.base import Sent
+from headrace.collect.split import Limits
 from headrace.errors import UsageError
 from headrace.log.base import HEADERS, ID, TIME, TOMBSTONE, Topic
 from headrace.log.codecs.json_codec import Unreadable

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.clock import Clock
 from headrace.collect.mending import Letter, Mending, Unmendable
-from headrace.collect.split import Limits, Sent, read_json
+from headrace.collect.split import Limits, read_json
 from headrace.config import CollectSettings
 from headrace.errors import Conflict, Refused, UsageError
 from headrace.log.base import TIME, Append, Log, Topic
@@ -135,7 +135,7 @@ class Redriver:
         event: bytes | None = None
         try:
             event = mending.mended(letter)
-            sent: Sent = read_json(event, codec.decoder, self._limits)
+            sent = read_json(event, codec.decoder, self._limits)
             if len(sent.events) != 1:
                 raise Unmendable(f"it is {len(sent.events)} events; a letter is one")
         except Unmendable as misfit:

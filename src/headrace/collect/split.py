@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from headrace.collect.base import Sent
 from headrace.errors import TooLarge
 from headrace.log.codecs.json_codec import Unreadable
 
@@ -18,14 +17,6 @@ _elements = msgspec.json.Decoder(list[msgspec.Raw])
 
 # Strings (possessive, so that a hostile one costs no more than its length), runs of brackets, commas.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]+|[\]}]+|,', re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """The events of a body. `slices` says which bytes event number *i* was."""
-
-    events: list[Any]
-    slices: Callable[[int], bytes]
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -81,6 +81,7 @@ async def run(project: Project, port: int) -> int:
         server = http_server(create_app(intake), project, port)
         serving = asyncio.create_task(server.serve())
         stopping = asyncio.create_task(stop.wait())
+        reloading = asyncio.create_task(intake.gates.run())
         logger.info("taking events on port %d", port)
         await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
         failed = serving.done()
@@ -88,6 +89,7 @@ async def run(project: Project, port: int) -> int:
         with contextlib.suppress(TimeoutError, asyncio.CancelledError):
             await asyncio.wait_for(serving, REQUESTS_END_S)
         stopping.cancel()
+        reloading.cancel()
         return 1 if failed else 0
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.collect.base import Form, Outcome, RawEvents
+from headrace.collect.gate import Arrival
 from headrace.collect.http.bodies import decompress, form_of, read_body
 from headrace.errors import UsageError
 from headrace.log.base import Acks
@@ -38,6 +41,7 @@ async def send_records(request: Request, services: Intake) -> Response:
 
 async def _send(request: Request, services: Intake, name: str, form: Form) -> Response:
     headers = request.headers
+    gate = services.gates.for_topic(name)
     raw = RawEvents(
         topic=name,
         body=b"",
@@ -50,20 +54,37 @@ async def _send(request: Request, services: Intake, name: str, form: Form) -> Re
     )
     with services.budget.share() as share:
         body = await read_body(request.receive, headers.get("content-length"), services.body_limits, share)
-        outcome = await _collect(services, replace(raw, body=body), headers.get("content-encoding", ""))
+        take = services.collector.collect
+        if gate is not None:
+            take = partial(gate.collect, arrived=arrival(request, len(body)))
+        outcome = await _collect(services, replace(raw, body=body), headers.get("content-encoding", ""), take)
     services.metrics.collected(name, outcome)
     return _answer(outcome, raw.acks)
 
 
-async def _collect(services: Intake, raw: RawEvents, encoding: str) -> Outcome:
+async def _collect(
+    services: Intake, raw: RawEvents, encoding: str, collect: Callable[[RawEvents], Future[Outcome]]
+) -> Outcome:
     def take() -> Future[Outcome]:
         body = decompress(raw.body, encoding, services.body_limits.max_bytes)
         if not body and raw.form != "bytes":
             raise UsageError("the body is empty", hint='send an event:  curl -d \'{"field": "value"}\' …')
-        return services.collector.collect(replace(raw, body=body))
+        return collect(replace(raw, body=body))
 
     inline = len(raw.body) <= INLINE_BYTES and not encoding
     return await asyncio.wrap_future(take() if inline else await services.run(take))
+
+
+def arrival(request: Request, size: int, key: str = "") -> Arrival:
+    """How a request's events came."""
+    return Arrival(
+        address=request.client.host if request.client else "",
+        forwarded=request.headers.get("x-forwarded-for", ""),
+        user_agent=request.headers.get("user-agent", ""),
+        key=key,
+        size=size,
+        idempotency_key=_idempotency_key(request),
+    )
 
 
 def _acks(request: Request) -> Acks:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from headrace.clock import Clock
 from headrace.collect.base import Collector
+from headrace.collect.gates import Gates
 from headrace.collect.http.bodies import BodyBudget, BodyLimits
 from headrace.collect.redrive import Redriver
 from headrace.config import Project
@@ -51,6 +52,11 @@ class Intake:
     budget: BodyBudget
     workers: Executor
     """For what blocks: reading files, decoding large bodies, pull queries. Bounded."""
+    gates: Gates = field(init=False)
+    """The collectors of `collectors/*.toml`."""
+
+    def __post_init__(self) -> None:
+        self.gates = Gates(self.project, self.collector, self.clock)
 
     @property
     def body_limits(self) -> BodyLimits:
@@ -99,6 +105,7 @@ class Services(Intake):
     """Rung by queue when a message was settled."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.history = History(self.clock)
 
     async def run_query(self, function: Callable[..., T], *arguments: object) -> T:

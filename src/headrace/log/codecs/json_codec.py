@@ -8,7 +8,7 @@ the converting.
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -92,9 +92,10 @@ class JsonCodec:
         now_ms: int,
         max_future_ms: int,
         default_id: Callable[[int], str] | None = None,
+        refused: Mapping[int, str] | None = None,
     ) -> Decoded:
-        """`default_id` names events that do not name themselves."""
-        rejected = Rejections()
+        """`default_id` names events that do not name themselves; those `refused` are rejected for the reason given."""
+        rejected = Rejections(refused or {})
         rows = self._objects(events, rejected)
         layouts = self._layouts_of(rows, rejected)
         arrays = {name: self._column(name, rows, layouts, rejected) for name in _used(layouts)}

@@ -1,0 +1,203 @@
+"""A project's collectors, `collectors/NAME.toml`: one file each, read with errors that name file and line.
+
+Common settings are here, those of a type in the struct its `Kind` names. Broken files keep no other from being read."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from headrace.collect.kinds import KINDS, Kind, load
+from headrace.config import Project, Settings
+from headrace.errors import ConfigError
+
+FOLDER = "collectors"
+FROM_ENVIRONMENT = "env:"
+HINT = "docs/reference/collectors.md lists every setting"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+S = TypeVar("S", bound="CollectorSettings")
+
+
+class CollectorSettings(Settings, frozen=True, kw_only=True):
+    """What every collector has. A type's own options are fields of a struct that extends this one."""
+
+    type: str
+    """What it speaks; `headrace collector kinds` lists them."""
+    topic: str = ""
+    """Where its events go."""
+    enabled: bool = True
+    """`false` keeps the file and stops the collector."""
+    keys: list[str] = []
+    """Write keys that may use it, or `env:NAME` for one in the environment. Without keys anybody who reaches it may."""
+    public: bool = False
+    """Says that it is meant to have no keys, where the project has `[auth] keys`."""
+
+    def check(self) -> None:
+        """Raise `ConfigError` for what types alone cannot say. A type that overrides this calls it first."""
+        if not self.topic:
+            raise ConfigError("a collector needs a `topic`", hint='say where its events go:  topic = "…"')
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One collector as its file says it."""
+
+    name: str
+    """The file's, without its ending."""
+    file: Path
+    kind: Kind
+    settings: CollectorSettings
+    stamp: str = ""
+    """Changes with the file's contents."""
+
+    @property
+    def where(self) -> str:
+        return f"{FOLDER}/{self.file.name}"
+
+    def settings_as(self, type_: type[S]) -> S:
+        """The settings as those of its type."""
+        assert isinstance(self.settings, type_)
+        return self.settings
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a file."""
+
+    name: str
+    file: str
+    line: int
+    message: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        text = f"{self.file}:{self.line}: {self.message}"
+        return f"{text}\n  {self.hint}" if self.hint else text
+
+
+def collector_files(project: Project) -> list[Path]:
+    return sorted((project.folder / FOLDER).glob("*.toml"))
+
+
+def load_definitions(project: Project) -> tuple[list[Definition], list[Problem]]:
+    """What can be read, and what is wrong with the rest."""
+    found: list[Definition] = []
+    problems: list[Problem] = []
+    for file in collector_files(project):
+        try:
+            text = file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            continue  # taken away while we looked
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(Problem(file.stem, f"{FOLDER}/{file.name}", 1, f"cannot be read: {error}"))
+            continue
+        read = read_definition(file, text, bool(project.settings.auth.keys))
+        (found if isinstance(read, Definition) else problems).append(read)  # type: ignore[arg-type]
+    return found, problems
+
+
+def read_definition(file: Path, text: str, keys_needed: bool = False) -> Definition | Problem:
+    """One file. `keys_needed`: the project has `[auth] keys`, so that a door without one must say that it is meant."""
+
+    def problem(message: str, hint: str | None = None, path: Sequence[str] = ()) -> Problem:
+        return Problem(file.stem, f"{FOLDER}/{file.name}", line_of(text, path), message, hint)
+
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message, line = _toml_error(error, text)
+        return Problem(file.stem, f"{FOLDER}/{file.name}", line, f"not valid TOML: {message}")
+    if not _NAME.fullmatch(file.stem):
+        return problem(f"`{file.stem}` is not a name for a collector", "letters, digits, `_`, `-` and `.`")
+    name = raw.get("type")
+    kind = KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        types = f"its types are {', '.join(KINDS)}"
+        if name is None:
+            return problem("a collector needs a `type`", types)
+        return problem(f"`{name}` is not a type of collector", types, ("type",))
+    try:
+        settings: CollectorSettings = msgspec.convert(raw, load(kind.settings))
+        settings.check()
+    except msgspec.ValidationError as error:
+        message, path = _validation_error(error)
+        return problem(message, HINT, path)
+    except ConfigError as error:
+        return problem(error.message, error.hint, error.data.get("path", ()))
+    if keys_needed and kind.keyed and not settings.keys and not settings.public:
+        return problem(
+            "this project has `[auth] keys`, but anybody could send to this collector",
+            'give it `keys = ["…"]`, or say that it is meant:  public = true',
+        )
+    if not kind.keyed and (settings.keys or settings.public):
+        hint = "the project's [auth] keys hold for it" if kind.name == "http" else None
+        return problem(f"a collector of type `{kind.name}` has no keys of its own", hint, ("keys",))
+    return Definition(file.stem, file, kind, settings, text)
+
+
+def secret(value: str) -> str:
+    """What is written, or what the environment holds for `env:NAME`. `ConfigError` if that is not set."""
+    if not value.startswith(FROM_ENVIRONMENT):
+        return value
+    name = value.removeprefix(FROM_ENVIRONMENT)
+    found = os.environ.get(name, "")
+    if not found:
+        raise ConfigError(f"the environment has no `{name}`", hint=f"export {name}=… before `headrace up`")
+    return found
+
+
+def line_of(text: str, path: Sequence[str]) -> int:
+    """Where a setting stands: `("privacy", "drop")` is `drop = …` under `[privacy]`. The table's line if it is not
+    found, 1 if neither is.
+
+    >>> line_of('type = "http"\\n[privacy]\\ndrop = 3', ("privacy", "drop"))
+    3
+    """
+    table: tuple[str, ...] = ()
+    best = (0, 1)
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if stripped.startswith("["):
+            table = tuple(part.strip(' "') for part in stripped.split("]")[0].strip("[ ").split("."))
+            place = table
+        else:
+            key = stripped.partition("=")[0].strip()
+            place = (*table, *(part.strip(' "') for part in key.split("."))) if key and "=" in stripped else ()
+        depth = _common(place, path)
+        if depth == len(place) and depth > best[0]:
+            best = (depth, number)
+    return best[1]
+
+
+def _common(left: Sequence[str], right: Sequence[str]) -> int:
+    depth = 0
+    while depth < min(len(left), len(right)) and left[depth] == right[depth]:
+        depth += 1
+    return depth
+
+
+def _toml_error(error: tomllib.TOMLDecodeError, text: str) -> tuple[str, int]:
+    found = re.search(r"^(.*) \(at (?:line (\d+), column \d+|end of document)\)$", str(error), re.DOTALL)
+    if found is None:
+        return str(error), 1
+    return found[1], int(found[2] or len(text.splitlines()))
+
+
+def _validation_error(error: msgspec.ValidationError) -> tuple[str, list[str]]:
+    """Its words, and the path of the setting: ``Expected `int`, got `str` - at `$.quota.burst` ``."""
+    message, _, place = str(error).partition(" - at `$")
+    path = [part for part in re.split(r"[.\[\]]+", place.rstrip("`")) if part and not part.isdigit() and part != "..."]
+    unknown = re.search(r"unknown field `(\w+)`", message)
+    if unknown:
+        return f"there is no setting `{'.'.join([*path, unknown[1]])}`", [*path, unknown[1]]
+    if path:
+        message = f"`{'.'.join(path)}`: {message[:1].lower()}{message[1:]}"
+    return message, path

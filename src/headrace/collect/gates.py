@@ -1,0 +1,205 @@
+"""All collectors of a project that this process runs: found by what a client brings, made anew when a file changes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.clock import Clock
+from headrace.collect.base import Collector
+from headrace.collect.definitions import (
+    FOLDER,
+    Definition,
+    Problem,
+    collector_files,
+    load_definitions,
+    secret,
+)
+from headrace.collect.gate import Gate
+from headrace.config import Project
+from headrace.errors import ConfigError, HeadraceError, NotFound, Unauthenticated, UsageError
+
+LOOK_S = 1.0
+
+logger = logging.getLogger("headrace.collectors")
+
+Stamp = tuple[tuple[str, int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """What runs at one moment; replaced as a whole."""
+
+    gates: dict[str, Gate] = field(default_factory=dict)
+    by_kind: dict[str, list[Gate]] = field(default_factory=dict)
+    by_topic: dict[str, Gate] = field(default_factory=dict)
+    """Of type `http`."""
+    keys: dict[str, frozenset[bytes]] = field(default_factory=dict)
+    """Collector → digests of its keys."""
+    disabled: tuple[Definition, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+class Gates:
+    """Safe to use from several threads. `reload` keeps the gates of files that did not change, with their counts."""
+
+    def __init__(self, project: Project, collector: Collector, clock: Clock) -> None:
+        self._project, self._collector, self._clock = project, collector, clock
+        self._lock = threading.Lock()
+        self._stamp: Stamp | None = None
+        self._running = _Running()
+        self._listeners: list[Callable[[], None]] = []
+        self.reload()
+
+    # Finding one
+
+    def for_topic(self, topic: str) -> Gate | None:
+        """The collector of type `http` that keeps the plain endpoint of a topic, if there is one."""
+        return self._running.by_topic.get(topic)
+
+    def of(self, kind: str, *, key: str | None = None, name: str | None = None) -> Gate:
+        """The collector of a kind that a client means: by its write key, by its name if the path has one, or the only
+        one there is. `NotFound` with what to write, `Unauthenticated` for a key nobody has."""
+        running = self._running
+        found = running.by_kind.get(kind, [])
+        if name is not None:
+            found = [gate for gate in found if gate.name == name]
+        if not found:
+            raise self._missing(kind, name)
+        digest = _digest(key or "")
+        admitted = [gate for gate in found if digest in running.keys.get(gate.name, ())]
+        open_ones = [gate for gate in found if gate.name not in running.keys]
+        fitting = admitted or open_ones
+        if not fitting:
+            raise Unauthenticated(
+                f"this needs a write key of a `{kind}` collector" if not key else "no collector has this write key",
+                hint=f"`keys` of {found[0].definition.where} lists those that may",
+            )
+        if len(fitting) > 1:
+            names = ", ".join(f"`{gate.name}`" for gate in fitting)
+            raise UsageError(f"several collectors of type `{kind}` fit: {names}", hint="give each its own `keys`")
+        return fitting[0]
+
+    def named(self, name: str) -> Gate:
+        gate = self._running.gates.get(name)
+        if gate is None:
+            raise NotFound(f"collector `{name}` does not exist", hint="`headrace collector list` shows those that do")
+        return gate
+
+    def all(self) -> list[Gate]:
+        return list(self._running.gates.values())
+
+    @property
+    def disabled(self) -> tuple[Definition, ...]:
+        return self._running.disabled
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return self._running.problems
+
+    # Files
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Called after files have changed what runs."""
+        self._listeners.append(listener)
+
+    def look(self) -> bool:
+        """Reload if a file changed. True if so."""
+        if stamp_of(self._project) == self._stamp:
+            return False
+        self.reload()
+        return True
+
+    def reload(self) -> None:
+        """Read the files: what changed is made anew, what is broken goes on as it was, and is a problem."""
+        with self._lock:
+            self._stamp = stamp_of(self._project)
+            definitions, problems = load_definitions(self._project)
+            self._running = self._made(definitions, problems)
+        for problem in self._running.problems:
+            logger.warning("%s", problem)
+        for listener in self._listeners:
+            listener()
+
+    async def run(self) -> None:
+        """Look for changes until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                if await asyncio.to_thread(self.look):
+                    logger.info("collectors were read again: %s", ", ".join(self._running.gates) or "none")
+            except (OSError, HeadraceError) as error:
+                logger.warning("collectors cannot be read: %s", error)
+
+    def _made(self, definitions: list[Definition], problems: list[Problem]) -> _Running:
+        before = self._running.gates
+        gates: dict[str, Gate] = {}
+        keys: dict[str, frozenset[bytes]] = {}
+        for definition in definitions:
+            if not definition.settings.enabled:
+                continue
+            try:
+                digests = frozenset(_digest(secret(key)) for key in definition.settings.keys)
+            except ConfigError as error:
+                problems.append(Problem(definition.name, definition.where, 1, error.message, error.hint))
+                continue
+            if digests:
+                keys[definition.name] = digests
+            gates[definition.name] = self._kept(before.get(definition.name), definition)
+        for problem in problems:
+            if problem.name in before:
+                gates[problem.name] = before[problem.name]
+                if problem.name in self._running.keys:
+                    keys[problem.name] = self._running.keys[problem.name]
+        by_kind: dict[str, list[Gate]] = {}
+        by_topic: dict[str, Gate] = {}
+        for gate in gates.values():
+            by_kind.setdefault(gate.definition.kind.name, []).append(gate)
+            if gate.definition.kind.name == "http":
+                first = by_topic.setdefault(gate.topic, gate)
+                if first is not gate:
+                    message = f"topic `{gate.topic}` has the collector `{first.name}` already"
+                    problems.append(Problem(gate.name, gate.definition.where, 1, message, "one of type `http` a topic"))
+        disabled = tuple(one for one in definitions if not one.settings.enabled)
+        return _Running(gates, by_kind, by_topic, keys, disabled, tuple(problems))
+
+    def _kept(self, before: Gate | None, definition: Definition) -> Gate:
+        if before is not None and before.definition == definition:
+            return before
+        gate = Gate(definition, self._collector, self._clock)
+        if before is not None:
+            gate.counters = before.counters
+        return gate
+
+    def _missing(self, kind: str, name: str | None) -> NotFound:
+        if name is not None:
+            return NotFound(
+                f"there is no collector `{name}` of type `{kind}`",
+                hint="`headrace collector list` shows those there are",
+            )
+        return NotFound(
+            f"no collector of type `{kind}` is set up",
+            hint=f'write {FOLDER}/{kind}.toml:  type = "{kind}"  and  topic = "…"',
+        )
+
+
+def stamp_of(project: Project) -> Stamp:
+    """Changes when a file of `collectors/` does."""
+    found = []
+    for file in collector_files(project):
+        try:
+            known = file.stat()
+        except OSError:
+            continue
+        found.append((Path(file).name, known.st_mtime_ns, known.st_size, known.st_ino))
+    return tuple(found)
+
+
+def _digest(key: str) -> bytes:
+    # Looked up by digest: how long that takes says nothing about a key.
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()

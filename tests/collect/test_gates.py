@@ -1,0 +1,129 @@
+"""Gates: found by what a client brings, made anew when a file changes, counting what passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.clock import ManualClock
+from headrace.collect.base import Outcome
+from headrace.collect.status import Board, CollectorStatus, Counters, Report
+from headrace.errors import NotFound
+from headrace.log.codecs.json_codec import Unreadable
+from headrace.log.dead_letters import DEAD_LETTERS_TOPIC
+from tests.collect.gating import Gated, gated
+
+WEB = 'type = "http"\ntopic = "pageviews"\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Gated]:
+    with gated(tmp_path) as found:
+        yield found
+
+
+def test_events_pass_and_are_counted(project: Gated) -> None:
+    project.write("web", WEB)
+    outcome = project.take("web", {"userid": "a", "n": 1}, {"n": "x"}, Unreadable("is nothing"), size=40)
+    assert (outcome.accepted, [one.index for one in outcome.rejected]) == (1, [1, 2])
+    again = project.take("web", {"$id": "7"}, {"$id": "7"})
+    assert (again.accepted, again.duplicates) == (1, 1)
+    status = project.gates.named("web").counters.status()
+    assert (status.received, status.accepted, status.duplicates, status.rejected) == (5, 2, 1, 2)
+    assert (status.bytes, status.state) == (40, "running")
+    [first, second] = project.rows(DEAD_LETTERS_TOPIC)
+    assert (first["PAYLOAD"], first["SOURCE"]) == (b'{"n":"x"}', "http web")
+    assert b"is nothing" in second["PAYLOAD"]
+
+
+def test_undeclared_fields_are_kept_as_the_protocol_made_them(project: Gated) -> None:
+    project.write("web", WEB)
+    project.take("web", {"userid": "a", "extra": {"b": [1, 2.5]}})
+    assert [row["$rest"] for row in project.rows()] == ['{"extra":{"b":[1,2.5]}}']
+
+
+def test_what_the_log_does_not_take_is_counted_as_refused(project: Gated) -> None:
+    project.write("lost", 'type = "http"\ntopic = "nowhere"\n')
+    with pytest.raises(NotFound):
+        project.take("lost", {"n": 1})
+    status = project.gates.named("lost").counters.status()
+    assert (status.received, status.refused, status.errors) == (1, 1, 1)
+    assert status.last_error is not None
+    assert "nowhere" in status.last_error
+
+
+def test_a_changed_file_changes_its_collector_alone_and_keeps_its_counts(project: Gated) -> None:
+    project.write("web", WEB)
+    project.write("other", 'type = "http"\ntopic = "other"\n')
+    project.take("web", {"n": 1})
+    web, other = project.gates.named("web"), project.gates.named("other")
+    project.write("web", WEB + "# changed\n")
+    assert project.gates.named("web") is not web
+    assert project.gates.named("other") is other
+    assert project.gates.named("web").counters.status().accepted == 1
+
+
+def test_a_broken_file_keeps_what_runs_and_is_a_problem(project: Gated) -> None:
+    project.write("web", WEB)
+    before = project.gates.named("web")
+    project.write("web", "type = ")
+    assert project.gates.for_topic("pageviews") is before
+    assert [problem.name for problem in project.gates.problems] == ["web"]
+    project.write("web", WEB + "enabled = false\n")
+    assert (project.gates.for_topic("pageviews"), project.gates.problems) == (None, ())
+    assert [one.name for one in project.gates.disabled] == ["web"]
+
+
+def test_only_a_file_that_changed_is_worth_a_look(project: Gated) -> None:
+    project.write("web", WEB)
+    assert not project.gates.look()
+    (project.folder / "collectors" / "web.toml").unlink()
+    assert project.gates.look()
+    assert project.gates.all() == []
+
+
+def test_what_is_missing_is_said_with_what_to_write(project: Gated) -> None:
+    with pytest.raises(NotFound, match="no collector of type `http` is set up") as error:
+        project.gates.of("http")
+    assert error.value.hint is not None
+    assert "collectors/http.toml" in error.value.hint
+
+
+def test_two_collectors_cannot_keep_one_topic(project: Gated) -> None:
+    project.write("a", WEB)
+    project.write("b", WEB)
+    assert [problem.message for problem in project.gates.problems] == [
+        "topic `pageviews` has the collector `a` already"
+    ]
+
+
+def test_processes_add_up_and_ended_ones_are_not_forgotten() -> None:
+    clock = ManualClock(0)
+    board, own = Board(clock), Counters("web", clock)
+    own.took(Outcome(2), 2, 10)
+
+    def report(pid: int, accepted: int) -> None:
+        status = CollectorStatus(name="web", state="waiting", detail="the broker", received=accepted, accepted=accepted)
+        board.receive({"process": "listeners", "pid": pid, "collectors": [vars_of(status)]})
+
+    report(1, 5)
+    report(1, 7)
+    found = board.statuses("web", own.status())
+    assert found is not None
+    assert (found.accepted, found.state, found.detail) == (9, "waiting", "the broker")
+    report(2, 1)
+    found = board.statuses("web", own.status())
+    assert found is not None
+    assert found.accepted == 10
+    clock.advance(60_000)
+    found = board.statuses("web", own.status())
+    assert found is not None
+    assert (found.accepted, found.state) == (10, "running")
+    assert board.statuses("nothing", None) is None
+    assert Report("x", 1).collectors == []
+
+
+def vars_of(status: CollectorStatus) -> dict[str, object]:
+    return {name: getattr(status, name) for name in status.__struct_fields__}
