@@ -21,7 +21,7 @@ from benchmarks.log_bench import FOR_LARGE, append_all, make_rows
 from benchmarks.measure import Measure, percentile
 from headrace.clock import SystemClock
 from headrace.config import LogSettings
-from headrace.lean import collect_seldom
+from headrace.lean import collect_seldom, switch_often
 from headrace.log.base import Appended, Log, TopicSpec
 from headrace.log.local import LocalClient, LocalLog
 from headrace.types import BIGINT, VARCHAR, Column
@@ -38,6 +38,7 @@ RATE, TICK_S = 10_000, 0.001
 def run(quick: bool = False) -> list[Measure]:
     rows, seconds = (500_000, 2.0) if quick else (5_000_000, 15.0)
     collect_seldom()  # as the server does
+    switch_often()
     return [
         _produce("producer in the owner, batches of 10,000", rows, owned, aim="≥ 2 M records/s"),
         _produce("producer in another process, batches of 10,000", rows, connected, aim="≥ 2 M records/s"),
@@ -84,6 +85,7 @@ def connected() -> Iterator[Log]:
 def serve(folder: Path) -> None:
     """Own a log until the other side closes our input."""
     collect_seldom()
+    switch_often()
     log = LocalLog(folder / "log", _settings(), SystemClock())
     print("ready", flush=True)
     sys.stdin.read()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
-import sys
 import tempfile
 import threading
 import time
@@ -23,6 +22,7 @@ from headrace.coordinate.base import ViewDefinition
 from headrace.deliver.base import Delivery, FeedEvent
 from headrace.deliver.feed import feed
 from headrace.deliver.pull import pull
+from headrace.lean import switch_often
 from headrace.log.base import Append, TopicSpec
 from headrace.log.local.open import LocalLog
 from headrace.sql.api import parse, plan_select
@@ -41,8 +41,6 @@ COUNTS = Source(
 )
 BARE = 'SELECT "PAGE", "VIEWS", "USERS" FROM rows WHERE "PAGE" = ?'
 CLIENTS = 200
-SWITCH_S = 0.0005
-"""As the server has it: followers and readers are threads, and none should wait long for its turn."""
 
 
 class Sources:
@@ -61,7 +59,7 @@ class Sources:
 
 def run(quick: bool = False) -> list[Measure]:
     keys, seconds = (10_000, 1.0) if quick else (200_000, 5.0)
-    sys.setswitchinterval(SWITCH_S)
+    switch_often()  # as the server does: followers and readers are threads
     with tempfile.TemporaryDirectory() as folder, _serving(Path(folder)) as (log, delivery, followers):
         measures = [_applying(log, followers, Path(folder), keys)]
         bare = sqlite3.connect(followers_file(Path(folder)), isolation_level=None)

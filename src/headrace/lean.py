@@ -1,5 +1,5 @@
 """What keeps a process of ours lean. Only those that run nothing but our own code call it: server, collectors, command.
-Never the library: where a user's code runs, both are the user's to decide."""
+Never the library: where a user's code runs, all of it is the user's to decide."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ def collect_seldom() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
+
+
+def switch_often() -> None:
+    """A thread may keep the others waiting for half a millisecond. Python's 5 ms is as long as committing a group
+    takes, and a record may have to wait for several threads' turns."""
+    sys.setswitchinterval(0.0005)
 
 
 class _Hidden:

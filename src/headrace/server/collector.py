@@ -32,7 +32,7 @@ from headrace.collect.http.bodies import BodyBudget
 from headrace.config import Project, load_project
 from headrace.coordinate.supervisor import EXIT_HOPELESS, check_binding
 from headrace.errors import ConfigError, HeadraceError, NotFound, NotRunning, Refused
-from headrace.lean import collect_seldom, without_pandas
+from headrace.lean import collect_seldom, switch_often, without_pandas
 from headrace.log.local.gathering_client import GatheringClient
 from headrace.log.registry.registry import Registry
 from headrace.log.registry.schemas import RegistrySchemas
@@ -61,6 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     without_pandas()
     collect_seldom()
+    switch_often()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
         project = load_project(options.project)

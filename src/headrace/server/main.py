@@ -24,7 +24,7 @@ from headrace.coordinate.links import is_there
 from headrace.coordinate.ports import choose_port
 from headrace.coordinate.supervisor import EXIT_HOPELESS, check_binding
 from headrace.errors import ConfigError, CorruptFrame, HeadraceError, Refused
-from headrace.lean import collect_seldom, without_pandas
+from headrace.lean import collect_seldom, switch_often, without_pandas
 from headrace.server.app import create_app
 from headrace.server.assemble import apply_pipelines, open_services
 from headrace.server.http import http_server
@@ -34,8 +34,6 @@ from headrace.server.topology import overview
 from headrace.server.trust import look_at_care
 from headrace.server.waiting import wait_until_there
 
-SWITCH_S = 0.0005
-"""How long a thread may keep the others waiting. Python's 5 ms is as long as committing a group takes."""
 SWEEP_S = 1.0
 FEEDS_END_S, REQUESTS_END_S = 2.0, 5.0
 
@@ -49,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     without_pandas()
     collect_seldom()
-    sys.setswitchinterval(SWITCH_S)
+    switch_often()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
         project = load_project(options.project)
