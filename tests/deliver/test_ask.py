@@ -68,6 +68,14 @@ def test_groups(shop: Serving) -> None:
     ]
 
 
+def test_a_sum_of_integers_wraps_as_the_engines_does(shop: Serving) -> None:
+    largest = 2**63 - 1
+    [[total]] = shop.rows(f"SELECT SUM(CAST({largest} AS BIGINT)) FROM users WHERE age IS NOT NULL;")
+    [[count]] = shop.rows("SELECT COUNT(*) FROM users WHERE age IS NOT NULL;")
+    assert count > 1
+    assert total == (largest * count + 2**63) % 2**64 - 2**63
+
+
 def test_one_group_without_group_by(shop: Serving) -> None:
     assert shop.rows("SELECT COUNT(*), MAX(age), COUNT(age) FROM users;") == [[4, 50, 3]]
     assert shop.rows("SELECT COUNT(*), MAX(age), SUM(age) FROM users WHERE age > 99;") == [[0, None, 0]]

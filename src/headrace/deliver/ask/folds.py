@@ -13,8 +13,11 @@ from headrace.sql.expressions import Call
 from headrace.sql.functions import steps_of
 from headrace.sql.functions.arrays import hashable
 from headrace.sql.functions.function import Steps
+from headrace.sql.numeric import wrap_bigint, wrap_integer
+from headrace.types import BIGINT, INTEGER, DataType
 
 Arguments: TypeAlias = tuple[Any, ...]
+_WRAP: dict[DataType, Callable[[int], int]] = {INTEGER: wrap_integer, BIGINT: wrap_bigint}
 
 
 class Fold(ABC):
@@ -47,8 +50,11 @@ class CountValues(CountRows):
 
 
 class Total(Fold):
-    def __init__(self) -> None:
+    """Integers wrap, as they do in Spark: it is enough to do it at the end."""
+
+    def __init__(self, type_: DataType | None) -> None:
         self._total: Any = None
+        self._wrap = _WRAP.get(type_) if type_ is not None else None
 
     def add(self, rows: Sequence[Arguments], first: int) -> None:
         values = [row[0] for row in rows if row[0] is not None]
@@ -57,7 +63,8 @@ class Total(Fold):
             self._total = sum(values[1:], values[0]) if self._total is None else sum(values, self._total)
 
     def result(self) -> Any:
-        return 0 if self._total is None else self._total
+        total = 0 if self._total is None else self._total
+        return total if self._wrap is None else self._wrap(total)
 
 
 class Mean(Fold):
@@ -142,7 +149,6 @@ class Stepped(Fold):
 
 
 _FAST: dict[str, Callable[[], Fold]] = {
-    "SUM": Total,
     "AVG": Mean,
     "MIN": lambda: Extreme(min),
     "MAX": lambda: Extreme(max),
@@ -154,6 +160,8 @@ _FAST: dict[str, Callable[[], Fold]] = {
 
 def fold_of(call: Call) -> Callable[[], Fold]:
     """What makes the empty state of an aggregate."""
+    if call.function is None and call.name == "SUM":
+        return lambda: Total(call.type)
     fast = _FAST.get(call.name) if call.function is None else None
     if call.function is None and call.name == "COUNT":
         return CountValues if call.arguments else CountRows
