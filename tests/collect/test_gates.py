@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headrace.clock import ManualClock
 from headrace.collect.base import Outcome
-from headrace.collect.status import Board, CollectorStatus, Counters, Report
+from headrace.collect.status import Board, CollectorStatus, Counters
 from headrace.errors import NotFound
 from headrace.log.codecs.json_codec import Unreadable
 from headrace.log.dead_letters import DEAD_LETTERS_TOPIC
@@ -106,24 +107,15 @@ def test_processes_add_up_and_ended_ones_are_not_forgotten() -> None:
 
     def report(pid: int, accepted: int) -> None:
         status = CollectorStatus(name="web", state="waiting", detail="the broker", received=accepted, accepted=accepted)
-        board.receive({"process": "listeners", "pid": pid, "collectors": [vars_of(status)]})
+        board.receive({"process": "listeners", "pid": pid, "collectors": [msgspec.to_builtins(status)]})
 
     report(1, 5)
     report(1, 7)
-    found = board.statuses("web", own.status())
-    assert found is not None
+    found = board.status("web", own.status())
     assert (found.accepted, found.state, found.detail) == (9, "waiting", "the broker")
     report(2, 1)
-    found = board.statuses("web", own.status())
-    assert found is not None
+    found = board.status("web", own.status())
     assert found.accepted == 10
     clock.advance(60_000)
-    found = board.statuses("web", own.status())
-    assert found is not None
+    found = board.status("web", own.status())
     assert (found.accepted, found.state) == (10, "running")
-    assert board.statuses("nothing", None) is None
-    assert Report("x", 1).collectors == []
-
-
-def vars_of(status: CollectorStatus) -> dict[str, object]:
-    return {name: getattr(status, name) for name in status.__struct_fields__}

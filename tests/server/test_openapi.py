@@ -11,10 +11,12 @@ import pytest
 from starlette.routing import Route
 
 from headrace.server import (
+    collectors,
     deployments,
     groups,
     jobs,
     models,
+    models_collect,
     models_deploy,
     models_jobs,
     models_letters,
@@ -114,6 +116,7 @@ ANSWERS: list[tuple[str, str, Any, int, Any]] = [
     ("POST", "/v1/views/users/check", None, 200, models_trust.CheckAnswer),
     ("GET", "/v1/views/users/check/history", None, 200, models_trust.CareHistory),
     ("GET", "/v1/checks", None, 200, models_trust.ChecksAnswer),
+    ("GET", "/v1/collectors", None, 200, models_collect.Collectors),
     ("GET", "/v1/jobs", None, 200, models_jobs.Jobs),
     ("POST", "/v1/jobs", {}, 200, models_jobs.RunJobsAnswer),
     ("GET", "/v1/overview", None, 200, models.Overview),
@@ -175,6 +178,8 @@ ELSEWHERE = (
     | {("POST", "/v1/views/{view}/repair")}  # tests/views/test_repair.py
     | {("POST", "/v1/views/{view}/refresh")}  # test_deployments.py
     | {(endpoint.method, endpoint.path) for endpoint in jobs.ENDPOINTS if "{job}" in endpoint.path}  # test_jobs.py
+    # test_collectors_api.py
+    | {(endpoint.method, endpoint.path) for endpoint in collectors.ENDPOINTS if "{collector}" in endpoint.path}
     | {(endpoint.method, endpoint.path) for endpoint in groups.ENDPOINTS if "{group}" in endpoint.path}
     | {(endpoint.method, endpoint.path) for endpoint in deployments.ENDPOINTS if "{deployment}" in endpoint.path}
 )

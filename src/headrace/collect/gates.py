@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from headrace.clock import Clock
 from headrace.collect.base import Collector
@@ -21,10 +26,14 @@ from headrace.collect.definitions import (
     secret,
 )
 from headrace.collect.gate import Gate
+from headrace.collect.kinds import Where
+from headrace.collect.status import COLLECTORS_STATUS, Board, CollectorStatus, Report
 from headrace.config import Project
 from headrace.errors import ConfigError, HeadraceError, NotFound, Unauthenticated, UsageError
 
 LOOK_S = 1.0
+REPORT_S = 1.0
+SILENT = "the process that runs it does not answer"
 
 logger = logging.getLogger("headrace.collectors")
 
@@ -126,6 +135,11 @@ class Gates:
         for listener in self._listeners:
             listener()
 
+    def report(self, process: str, *where: Where) -> Report:
+        """What this process says of the collectors it runs."""
+        running = [gate.counters.status() for gate in self.all() if gate.definition.kind.where in where]
+        return Report(process, os.getpid(), running)
+
     async def run(self) -> None:
         """Look for changes until cancelled."""
         while True:
@@ -186,6 +200,40 @@ class Gates:
             f"no collector of type `{kind}` is set up",
             hint=f'write {FOLDER}/{kind}.toml:  type = "{kind}"  and  topic = "…"',
         )
+
+
+def all_statuses(gates: Gates, board: Board) -> dict[str, CollectorStatus]:
+    """Of each file by its name, in all processes."""
+    found: dict[str, CollectorStatus] = {}
+    for gate in gates.all():
+        own = gate.counters.status()
+        if gate.definition.kind.where != "http":
+            # It runs elsewhere; here it is only for test events.
+            own = msgspec.structs.replace(own, state="disabled")
+        status = board.status(gate.name, own)
+        if status.state == "disabled":
+            status = msgspec.structs.replace(status, state="waiting", detail=SILENT)
+        found[gate.name] = status
+    for definition in gates.disabled:
+        found[definition.name] = CollectorStatus(name=definition.name, state="disabled")
+    for problem in gates.problems:
+        found.setdefault(problem.name, CollectorStatus(name=problem.name, state="failed", detail=problem.message))
+    return dict(sorted(found.items()))
+
+
+def received(gates: Gates, board: Board) -> dict[str, int]:
+    """How many events each collector has."""
+    return {name: status.received for name, status in all_statuses(gates, board).items()}
+
+
+async def report_statuses(gates: Gates, process: str, *where: Where, call: Callable[[str, Any], Any]) -> None:
+    """Tell the server every second, until cancelled. While it is away nobody listens, and nothing is lost: counts are
+    totals."""
+    while True:
+        with contextlib.suppress(HeadraceError):
+            body = msgspec.to_builtins(gates.report(process, *where))
+            await asyncio.to_thread(call, COLLECTORS_STATUS, body)
+        await asyncio.sleep(REPORT_S)
 
 
 def stamp_of(project: Project) -> Stamp:

@@ -15,6 +15,8 @@ State = Literal["running", "waiting", "failed", "disabled"]
 
 COLLECTORS_STATUS = "collectors.status"
 """The name of the owner's `call` by which other processes report."""
+COLLECTORS_REPORT_FILE = "collectors.json"
+"""The same where no owner's socket connects them: in the project's data folder, written anew for each report."""
 STALE_AFTER_S = 5.0
 """Processes report at least every second; what one said this long ago, it does no more."""
 _SEVERITY: dict[State, int] = {"disabled": 0, "running": 1, "waiting": 2, "failed": 3}
@@ -138,16 +140,15 @@ class Board:
             self._reports[report.process] = (report, self._clock.monotonic())
         return {}
 
-    def statuses(self, name: str, own: CollectorStatus | None) -> CollectorStatus | None:
-        """One collector over all processes; None if nobody runs it. `own` is what this process counts."""
+    def status(self, name: str, own: CollectorStatus) -> CollectorStatus:
+        """One collector over all processes. `own` is what this one counts."""
         with self._lock:
             self._sweep()
-            living = [own] if own is not None else []
-            living += [one for report, _ in self._reports.values() for one in report.collectors if one.name == name]
+            found = [one for report, _ in self._reports.values() for one in report.collectors if one.name == name]
             gone = self._gone.get(name)
-        if not living:
-            return None
-        return added([*living, msgspec.structs.replace(gone, state="disabled", detail="")] if gone else living)
+        if gone is not None:
+            found.append(msgspec.structs.replace(gone, state="disabled", detail="", connections=0))
+        return added([own, *found]) if found else own
 
     def _sweep(self) -> None:
         for process, (report, received) in list(self._reports.items()):

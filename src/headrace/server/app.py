@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.log.codecs.json_encode import to_json
 from headrace.server import (
+    collectors,
     console,
     deployments,
     events,
@@ -56,6 +57,7 @@ async def openapi(request: Request, services: Services) -> Response:
 
 API: tuple[Endpoint, ...] = (
     *events.ENDPOINTS,
+    *collectors.ENDPOINTS,
     *topics.ENDPOINTS,
     *letters.ENDPOINTS,
     *partitions.ENDPOINTS,

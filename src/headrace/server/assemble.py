@@ -10,8 +10,10 @@ from functools import partial
 
 from headrace.clock import Clock
 from headrace.collect.decode import EventCollector
+from headrace.collect.gates import Gates, received
 from headrace.collect.http.bodies import BodyBudget
 from headrace.collect.redrive import Redriver
+from headrace.collect.status import COLLECTORS_REPORT_FILE, COLLECTORS_STATUS, Board
 from headrace.config import Project
 from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog, create_internal_topics
@@ -75,11 +77,14 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         catalog, engine = Catalog(log, host), EngineStatus(clock)
         statements = StatementExecutor(log, catalog, clock, settings, engine, host.describe)
         statements.recover()
+        board = Board(clock)
         if isinstance(log, LocalLog):
             log.register_call(ENGINE_STATUS, engine.receive)
+            log.register_call(COLLECTORS_STATUS, board.receive)
             log.hold(partial(needed_offsets, log, catalog))
         else:
             closing.callback(ReportReader(project.data / REPORT_FILE, engine.receive).close)
+            closing.callback(ReportReader(project.data / COLLECTORS_REPORT_FILE, board.receive).close)
         store = SqliteStore(project.views_folder, settings.store.readers)
         closing.callback(store.close)
         followers = Followers(log, store, clock)
@@ -118,6 +123,8 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         deployer = Deployer(deployments, around)
         closing.callback(deployer.close)
         deployer.start()
+        collector = EventCollector(log, clock, settings.collect)
+        gates = Gates(project, collector, clock)
         yield Services(
             project=project,
             clock=clock,
@@ -131,10 +138,12 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             delivery=delivery,
             care=care,
             jobs=jobs,
-            collector=EventCollector(log, clock, settings.collect),
+            collector=collector,
+            gates=gates,
             auth=auth,
             metrics=Metrics(),
-            rates=Rates(log, clock),
+            rates=Rates(log, clock, lambda: received(gates, board)),
+            board=board,
             dead_letters=DeadLetterIndex(log),
             redriver=Redriver(log, clock, settings.collect),
             budget=BodyBudget(max(settings.log.max_pending_bytes, settings.server.max_body_bytes)),

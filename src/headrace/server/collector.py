@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 import time
@@ -28,6 +29,7 @@ from starlette.routing import Route
 
 from headrace.clock import Clock, SystemClock
 from headrace.collect.decode import EventCollector
+from headrace.collect.gates import Gates, report_statuses
 from headrace.collect.http.bodies import BodyBudget
 from headrace.config import Project, load_project
 from headrace.coordinate.supervisor import EXIT_HOPELESS, check_binding
@@ -83,6 +85,9 @@ async def run(project: Project, port: int) -> int:
         serving = asyncio.create_task(server.serve())
         stopping = asyncio.create_task(stop.wait())
         reloading = asyncio.create_task(intake.gates.run())
+        assert isinstance(intake.log, GatheringClient)
+        process = f"collector {os.getpid()}"
+        reporting = asyncio.create_task(report_statuses(intake.gates, process, "http", call=intake.log.call))
         logger.info("taking events on port %d", port)
         await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
         failed = serving.done()
@@ -91,6 +96,7 @@ async def run(project: Project, port: int) -> int:
             await asyncio.wait_for(serving, REQUESTS_END_S)
         stopping.cancel()
         reloading.cancel()
+        reporting.cancel()
         return 1 if failed else 0
 
 
@@ -105,11 +111,13 @@ def open_intake(project: Project, clock: Clock) -> Iterator[Intake]:
         log.schemas = RegistrySchemas(Registry(log))
         workers = ThreadPoolExecutor(WORKERS, "headrace-worker")
         closing.callback(workers.shutdown)
+        collector = EventCollector(log, clock, settings.collect)
         yield Intake(
             project=project,
             clock=clock,
             log=log,
-            collector=EventCollector(log, clock, settings.collect),
+            collector=collector,
+            gates=Gates(project, collector, clock),
             auth=Auth(settings.auth.keys),
             metrics=Metrics(),
             budget=BodyBudget(max(settings.log.max_pending_bytes, settings.server.max_body_bytes)),

@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from headrace.collect.base import Outcome
+from headrace.collect.gates import all_statuses
 
 if TYPE_CHECKING:
     from headrace.server.services import Services
@@ -102,6 +103,7 @@ class State(Collector):
         yield from self._queries()
         yield from self._views()
         yield from self._jobs()
+        yield from self._collectors()
 
     def _topics(self) -> Iterable[Metric]:
         log = self._services.log
@@ -168,3 +170,18 @@ class State(Collector):
             if done:
                 succeeded.add_metric([job.name], done[0] / 1000)
         yield from (failed, succeeded)
+
+    def _collectors(self) -> Iterable[Metric]:
+        events = CounterMetricFamily(
+            "headrace_collector_events", "Events a collector received, by outcome.", labels=["collector", "outcome"]
+        )
+        size = CounterMetricFamily("headrace_collector_bytes", "Bytes a collector took.", labels=["collector"])
+        errors = CounterMetricFamily("headrace_collector_errors", "Failures of a collector.", labels=["collector"])
+        up = GaugeMetricFamily("headrace_collector_up", "1 if a collector runs.", labels=["collector"])
+        for name, status in all_statuses(self._services.gates, self._services.board).items():
+            for outcome in ("accepted", "duplicates", "rejected", "shed", "refused"):
+                events.add_metric([name, outcome], getattr(status, outcome))
+            size.add_metric([name], status.bytes)
+            errors.add_metric([name], status.errors)
+            up.add_metric([name], status.state == "running")
+        yield from (events, size, errors, up)

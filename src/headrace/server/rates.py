@@ -1,4 +1,4 @@
-"""How fast things move: records per second of each topic over the last five seconds, from snapshots of the log."""
+"""How fast things move: records per second of each topic, and events of each collector, over the last five seconds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from headrace.clock import Clock
 from headrace.errors import HeadraceError
@@ -21,23 +21,35 @@ logger = logging.getLogger("headrace.server")
 class Rates:
     """Safe to use from several threads."""
 
-    def __init__(self, log: Log, clock: Clock) -> None:
-        self._log, self._clock = log, clock
+    def __init__(self, log: Log, clock: Clock, received: Callable[[], Mapping[str, int]] = dict) -> None:
+        """`received` says how many events each collector has."""
+        self._log, self._clock, self._received = log, clock, received
         self._lock = threading.Lock()
         self._samples: deque[tuple[float, Mapping[str, int]]] = deque()
         self.sample()
 
     def sample(self) -> None:
         """Remember where the log is now, and forget what is older than the window."""
-        now, ends = self._clock.monotonic(), _ends(self._log.snapshot())
+        now, ends = self._clock.monotonic(), self._counts()
         with self._lock:
             self._samples.append((now, ends))
             # The newest sample that is a whole window old stays: it is what the others are compared with.
             while len(self._samples) > 1 and self._samples[1][0] <= now - WINDOW_S:
                 self._samples.popleft()
 
+    def _counts(self) -> dict[str, int]:
+        collectors = {_collector(name): count for name, count in self._received().items()}
+        return _ends(self._log.snapshot()) | collectors
+
     def topic(self, name: str) -> float:
         """Records per second."""
+        return self._rate(name)
+
+    def collector(self, name: str) -> float:
+        """Events per second."""
+        return self._rate(_collector(name))
+
+    def _rate(self, name: str) -> float:
         with self._lock:
             first, last = self._samples[0], self._samples[-1]
         seconds = last[0] - first[0]
@@ -59,3 +71,8 @@ class Rates:
 
 def _ends(snapshot: Snapshot) -> dict[str, int]:
     return {name: sum(partition.end for partition in partitions) for name, partitions in snapshot.ends.items()}
+
+
+def _collector(name: str) -> str:
+    """No topic has such a name."""
+    return f"collector {name}"

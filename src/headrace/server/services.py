@@ -13,6 +13,7 @@ from headrace.collect.base import Collector
 from headrace.collect.gates import Gates
 from headrace.collect.http.bodies import BodyBudget, BodyLimits
 from headrace.collect.redrive import Redriver
+from headrace.collect.status import Board
 from headrace.config import Project
 from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog
@@ -52,11 +53,8 @@ class Intake:
     budget: BodyBudget
     workers: Executor
     """For what blocks: reading files, decoding large bodies, pull queries. Bounded."""
-    gates: Gates = field(init=False)
+    gates: Gates
     """The collectors of `collectors/*.toml`."""
-
-    def __post_init__(self) -> None:
-        self.gates = Gates(self.project, self.collector, self.clock)
 
     @property
     def body_limits(self) -> BodyLimits:
@@ -81,6 +79,8 @@ class Services(Intake):
     """Repairs views and checks that they are right."""
     jobs: JobRunner
     rates: Rates
+    board: Board
+    """What other processes say of the collectors they run."""
     dead_letters: DeadLetterIndex
     redriver: Redriver
     answers: BodyBudget
@@ -105,7 +105,6 @@ class Services(Intake):
     """Rung by queue when a message was settled."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         self.history = History(self.clock)
 
     async def run_query(self, function: Callable[..., T], *arguments: object) -> T:

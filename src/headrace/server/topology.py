@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from headrace import __version__
+from headrace.collect.definitions import Definition
+from headrace.collect.gates import all_statuses
 from headrace.coordinate.base import QueryDefinition, ViewDefinition
 from headrace.errors import NotFound
 from headrace.log.base import Topic
@@ -42,11 +44,18 @@ class _Drawing:
         changelogs = {view.topic for view in self._views.values() if view.query_id is not None}
         changelogs |= {source.topic for source in beside if source.query is not None}
         self._topics = [topic for topic in services.log.topics() if not topic.internal and topic.name not in changelogs]
+        self._collecting = all_statuses(services.gates, services.board)
+        self._gates = [gate.definition for gate in services.gates.all() if gate.name in self._collecting]
         self._stats = {topic.name: services.log.stats(topic.name) for topic in services.log.topics()}
 
     def overview(self) -> Overview:
         services = self._services
-        nodes = [self._collector(), *map(self._topic, self._topics), *map(self._query, self._queries)]
+        nodes = [
+            self._collector(),
+            *map(self._gate, self._gates),
+            *map(self._topic, self._topics),
+            *map(self._query, self._queries),
+        ]
         nodes += [self._view(view) for view in self._views.values()]
         drawn = {node.id for node in nodes}
         edges = [edge for edge in self._edges() if edge.from_ in drawn and edge.to in drawn]
@@ -74,6 +83,15 @@ class _Drawing:
         rate = self._totals().rate
         detail = {"path": "/v1/topics/{topic}/events", "rejected": sum(self._letters.values())}
         return Node(COLLECTOR, "collector", "HTTP", rate, "ok" if rate else "idle", None, detail)
+
+    def _gate(self, definition: Definition) -> Node:
+        status, rate = self._collecting[definition.name], self._services.rates.collector(definition.name)
+        detail = {"type": definition.kind.name, "topic": definition.settings.topic, "rejected": status.rejected}
+        state: NodeState = "ok" if rate else "idle"
+        if status.state in ("waiting", "failed"):
+            state = "starting" if status.state == "waiting" else "failed"
+        message = status.detail or status.last_error if state in ("starting", "failed") else None
+        return Node(_gate_id(definition), "collector", definition.name, rate, state, message, detail)
 
     def _topic(self, topic: Topic) -> Node:
         rate, stats = self._services.rates.topic(topic.name), self._stats[topic.name]
@@ -149,6 +167,7 @@ class _Drawing:
             for topic in self._topics
             if topic.spec.role == "events"
         ]
+        edges += [Edge(_gate_id(one), f"topic:{one.settings.topic}", rates.collector(one.name)) for one in self._gates]
         for query in self._queries:
             edges += [
                 Edge(place, f"query:{query.id}", rate)
@@ -172,3 +191,7 @@ class _Drawing:
         if view is not None and view.query_id is not None:
             return f"view:{display_name(view.name)}", rate
         return f"topic:{source.topic}", rate
+
+
+def _gate_id(definition: Definition) -> str:
+    return f"gate:{definition.name}"

@@ -1,0 +1,112 @@
+"""A test event for a collector, and what to copy to send one: made of the topic's columns where the type has none."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import msgspec
+
+from headrace.collect.base import Sent, sent_objects
+from headrace.collect.definitions import Definition
+from headrace.collect.kinds import load
+from headrace.log.base import HEADERS, ID, Topic
+from headrace.types import (
+    Array,
+    BigInt,
+    Boolean,
+    DataType,
+    Date,
+    Decimal,
+    Double,
+    Integer,
+    Map,
+    Struct,
+    Time,
+    display_name,
+)
+from headrace.types import Timestamp as TimestampType
+
+TEST_HEADER = "headrace-test"
+_SECRET = ("key", "secret", "password", "token")
+
+
+def sample_event(topic: Topic) -> dict[str, Any]:
+    """An event that fits the topic's columns. Its time is when it arrives."""
+    timed = topic.spec.timestamp.column if topic.spec.timestamp is not None else None
+    columns = [column for column in topic.spec.key + topic.spec.value if column.name != timed]
+    return {display_name(column.name): _value(column.type) for column in columns}
+
+
+def trial_events(definition: Definition, topic: Topic | None, event: dict[str, Any] | None = None) -> Sent:
+    """The event asked for, the type's own sample, or one made of the columns; marked by a header and an id of its
+    own, so that it can be told from real ones and is never a duplicate."""
+    if event is None and definition.kind.sample:
+        made: Sent = load(definition.kind.sample)(definition)
+        events = [dict(one) for one in made.events]
+    else:
+        events = [dict(event if event is not None else sample_event(topic) if topic is not None else {})]
+    for one in events:
+        one.setdefault(ID, f"test/{uuid.uuid4()}")
+        headers = one.get(HEADERS)
+        one[HEADERS] = {**(headers if isinstance(headers, dict) else {}), TEST_HEADER: definition.name}
+    return sent_objects(events, lambda row: b"")
+
+
+def example_text(definition: Definition, url: str, topic: Topic | None) -> str:
+    """What to send, with the collector's own values."""
+    settings = msgspec.to_builtins(definition.settings)
+    keys = definition.settings.keys
+    values = settings | {
+        "url": url,
+        "name": definition.name,
+        "sample": json.dumps(sample_event(topic) if topic is not None else {}).replace("'", "'\\''"),
+        "key": f"${keys[0][4:]}" if keys and keys[0].startswith("env:") else keys[0] if keys else "any",
+    }
+    text = definition.kind.example
+    for name, value in values.items():
+        text = text.replace("{" + name + "}", str(value))
+    return text
+
+
+def shown_settings(definition: Definition) -> dict[str, Any]:
+    """What the file says, for people to look at: defaults left out, secrets not told."""
+    given = {}
+    for field in msgspec.structs.fields(definition.settings):
+        value = getattr(definition.settings, field.name)
+        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        if value != default:
+            given[field.name] = _shown(field.name, msgspec.to_builtins(value))
+    return given
+
+
+def _shown(name: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {inner: _shown(inner, one) for inner, one in value.items()}
+    if isinstance(value, list):
+        return [_shown(name, one) for one in value]
+    secret = isinstance(value, str) and any(word in name.lower() for word in _SECRET) and not value.startswith("env:")
+    return "…" if secret and value else value
+
+
+def _value(type_: DataType) -> Any:
+    match type_:
+        case Boolean():
+            return True
+        case Integer() | BigInt():
+            return 1
+        case Double() | Decimal():
+            return 1.5
+        case TimestampType():
+            return "2026-01-01T12:00:00Z"
+        case Date():
+            return "2026-01-01"
+        case Time():
+            return "12:00:00"
+        case Array():
+            return []
+        case Map() | Struct():
+            return {}
+        case _:
+            return "dGVzdA=="  # also base64, for BYTES

@@ -1,0 +1,151 @@
+"""The project's collectors: how they are doing, and a test event through one of them."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from typing import Any, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.collect.base import Outcome
+from headrace.collect.definitions import Definition, Problem
+from headrace.collect.gate import Arrival
+from headrace.collect.gates import all_statuses
+from headrace.collect.kinds import KINDS
+from headrace.collect.samples import example_text, shown_settings, trial_events
+from headrace.collect.status import CollectorStatus
+from headrace.errors import Conflict, NotFound
+from headrace.log.base import Topic
+from headrace.server.endpoint import Endpoint
+from headrace.server.errors import json_response
+from headrace.server.models import Rejected
+from headrace.server.models_collect import (
+    CollectorDetail,
+    CollectorModel,
+    Collectors,
+    KindModel,
+    TrialAnswer,
+    TrialEvent,
+)
+from headrace.server.parameters import body_of
+from headrace.server.services import Services
+
+
+async def list_collectors(request: Request, services: Services) -> Response:
+    kinds = [KindModel(kind.name, kind.where, kind.summary, kind.page) for kind in KINDS.values()]
+    collectors = [
+        CollectorModel(**_fields(status, services)) for status in all_statuses(services.gates, services.board).values()
+    ]
+    return json_response(Collectors(collectors, kinds))
+
+
+async def show_collector(request: Request, services: Services) -> Response:
+    name = request.path_params["collector"]
+    status = all_statuses(services.gates, services.board).get(name)
+    if status is None:
+        raise NotFound(f"collector `{name}` does not exist", hint="GET /v1/collectors lists those that do")
+    definition = _definition(name, services)
+    extra: dict[str, Any] = {"settings": {}, "example": "", "sample": None, "page": ""}
+    if definition is not None:
+        topic = _topic(definition, services)
+        sample = trial_events(definition, topic).events
+        extra = {
+            "settings": shown_settings(definition),
+            "example": example_text(definition, str(request.base_url).rstrip("/"), topic),
+            "sample": sample[0] if sample else None,
+            "page": definition.kind.page,
+        }
+    return json_response(CollectorDetail(**_fields(status, services), **extra))
+
+
+async def try_collector(request: Request, services: Services) -> Response:
+    """A test event goes the way of all events: through the rules into the topic."""
+    wanted = await body_of(request, services, TrialEvent)
+    name = request.path_params["collector"]
+    if any(one.name == name for one in services.gates.disabled):
+        raise Conflict(f"collector `{name}` is disabled", hint="`enabled = true` in its file starts it")
+    gate = services.gates.named(name)
+    sent = trial_events(gate.definition, _topic(gate.definition, services), wanted.event)
+
+    def take() -> Future[Outcome]:
+        return gate.take(sent, Arrival(address="127.0.0.1", user_agent="headrace test"))
+
+    outcome = await asyncio.wrap_future(await services.run(take))
+    partition, offset = (outcome.positions[0][0], outcome.positions[0][1]) if outcome.positions else (None, None)
+    return json_response(
+        TrialAnswer(
+            outcome=_became(outcome),
+            event=sent.events[0],
+            topic=gate.topic,
+            partition=partition,
+            offset=offset,
+            rejected=[Rejected(each.index, each.reason, each.dead_letter) for each in outcome.rejected],
+        )
+    )
+
+
+def _became(outcome: Outcome) -> Literal["accepted", "duplicate", "rejected", "shed"]:
+    if outcome.accepted:
+        return "accepted"
+    if outcome.rejected:
+        return "rejected"
+    return "duplicate" if outcome.duplicates else "shed"
+
+
+def _fields(status: CollectorStatus, services: Services) -> dict[str, Any]:
+    definition = _definition(status.name, services)
+    problem = next((one for one in services.gates.problems if one.name == status.name), None)
+    return msgspec.structs.asdict(status) | {
+        "type": definition.kind.name if definition else "",
+        "where": definition.kind.where if definition else None,
+        "topic": definition.settings.topic if definition else "",
+        "file": definition.where if definition else _file(problem),
+        "problem": None if problem is None else str(problem),
+        "rate": services.rates.collector(status.name),
+    }
+
+
+def _file(problem: Problem | None) -> str:
+    return problem.file if problem else ""
+
+
+def _definition(name: str, services: Services) -> Definition | None:
+    running = (gate.definition for gate in services.gates.all())
+    return next((one for one in (*running, *services.gates.disabled) if one.name == name), None)
+
+
+def _topic(definition: Definition, services: Services) -> Topic | None:
+    try:
+        return services.log.topic(definition.settings.topic)
+    except NotFound:
+        return None
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/v1/collectors",
+        handler=list_collectors,
+        summary="The project's collectors with their states and counts, and the types there are",
+        answers={200: Collectors},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/collectors/{collector}",
+        handler=show_collector,
+        summary="One collector, its settings, and what to send to it",
+        answers={200: CollectorDetail},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/collectors/{collector}/test",
+        handler=try_collector,
+        summary="Send a test event through a collector's rules into its topic",
+        role="write",
+        body=TrialEvent,
+        answers={200: TrialAnswer},
+    ),
+)

@@ -1,0 +1,92 @@
+"""Collectors over the API: listed with their counts, tried with an event, read again when a file changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace.server import models_collect
+from tests.server.running import Running, running_server
+from tests.support import wait_for
+
+WEB = 'type = "http"\ntopic = "pageviews"\n'
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Running]]:
+    folder: Path = tmp_path_factory.mktemp("project")
+    (folder / "collectors").mkdir()
+    (folder / "collectors" / "web.toml").write_text(WEB)
+    with running_server(folder) as running:
+        yield folder, running
+
+
+def listed(server: Running) -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in server.http.get("/v1/collectors").json()["collectors"]}
+
+
+def test_events_of_the_plain_endpoint_pass_the_collector_of_their_topic(project: tuple[Path, Running]) -> None:
+    _, server = project
+    before = listed(server)["web"]
+    assert server.send("pageviews", [{"userid": "a"}, {"viewtime": "never"}]).json()["accepted"] == 1
+    after = listed(server)["web"]
+    assert after["accepted"] - before["accepted"] == 1
+    assert after["rejected"] - before["rejected"] == 1
+    assert after["bytes"] > before["bytes"]
+    assert server.dead_letters("pageviews")[0]["source"] == "http web 127.0.0.1"
+    metrics = server.http.get("/metrics").text
+    assert 'headrace_collector_events_total{collector="web",outcome="accepted"}' in metrics
+    assert 'headrace_collector_up{collector="web"} 1.0' in metrics
+
+
+def test_a_test_event_goes_the_way_of_all_events(project: tuple[Path, Running]) -> None:
+    _, server = project
+    answer = server.http.post("/v1/collectors/web/test", json={})
+    assert answer.status_code == 200, answer.text
+    msgspec.json.decode(answer.content, type=models_collect.TrialAnswer)
+    found = answer.json()
+    assert (found["outcome"], found["topic"]) == ("accepted", "pageviews")
+    stored = [one for one in server.events("pageviews") if one["id"] == found["event"]["$id"]]
+    assert [one["headers"] for one in stored] == [{"headrace-test": "web"}]
+    wrong = server.http.post("/v1/collectors/web/test", json={"event": {"viewtime": "never"}}).json()
+    assert (wrong["outcome"], wrong["rejected"][0]["index"]) == ("rejected", 0)
+
+
+def test_one_collector_is_shown_with_what_to_send(project: tuple[Path, Running]) -> None:
+    _, server = project
+    answer = server.http.get("/v1/collectors/web")
+    msgspec.json.decode(answer.content, type=models_collect.CollectorDetail)
+    found = answer.json()
+    assert found["example"].startswith("curl -d '{")
+    assert "/v1/topics/pageviews/events" in found["example"]
+    assert found["settings"] == {"type": "http", "topic": "pageviews"}
+    missing = server.http.get("/v1/collectors/nobody")
+    assert (missing.status_code, missing.json()["error"]["code"]) == (404, "not_found")
+
+
+def test_files_are_read_again_when_they_change(project: tuple[Path, Running]) -> None:
+    folder, server = project
+    new = folder / "collectors" / "people.toml"
+    new.write_text('type = "http"\ntopic = "users"\n')
+    wait_for(lambda: "people" in listed(server), 30, "the new collector")
+    new.write_text('type = "http"\ntopics = "users"\n')
+    wait_for(lambda: listed(server)["people"]["problem"] is not None, 30, "the problem")
+    found = listed(server)["people"]
+    assert found["state"] == "running"
+    assert found["problem"].startswith("collectors/people.toml:2: there is no setting `topics`")
+    new.write_text('type = "http"\ntopic = "users"\nenabled = false\n')
+    wait_for(lambda: listed(server)["people"]["state"] == "disabled", 30, "the collector to stop")
+    assert server.http.post("/v1/collectors/people/test", json={}).status_code == 409
+    new.unlink()
+    wait_for(lambda: "people" not in listed(server), 30, "the collector to go")
+
+
+def test_collectors_are_drawn_in_the_overview(project: tuple[Path, Running]) -> None:
+    _, server = project
+    drawn = server.http.get("/v1/overview").json()
+    assert {"gate:web"} <= {node["id"] for node in drawn["nodes"]}
+    assert ("gate:web", "topic:pageviews") in {(edge["from"], edge["to"]) for edge in drawn["edges"]}
