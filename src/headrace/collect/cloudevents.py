@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from headrace.collect.split import Sent
+from headrace.collect.base import Sent
 from headrace.collect.translate import (
     UNREADABLE,
     Posted,

@@ -14,7 +14,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
 
-from headrace.collect.split import Sent
+from headrace.collect.base import Sent
 from headrace.collect.translate import Posted, digest, event_of, read_object, sent
 from headrace.errors import UnsupportedMedia, UsageError
 from headrace.log.codecs.json_codec import Event

@@ -15,7 +15,7 @@ import pyarrow as pa
 from google.protobuf import json_format, message_factory
 from google.protobuf.message import DecodeError
 
-from headrace.collect.split import Sent
+from headrace.collect.base import Sent
 from headrace.collect.translate import Posted, digest, event_of, sent
 from headrace.errors import TooLarge, UnsupportedMedia, UsageError
 from headrace.log.codecs.json_codec import Event, Unreadable

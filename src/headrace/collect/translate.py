@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.collect.split import BYTE_ORDER_MARK, Sent
+from headrace.collect.base import Sent
+from headrace.collect.split import BYTE_ORDER_MARK
 from headrace.errors import UsageError
 from headrace.log.base import HEADERS, ID, TIME
 from headrace.log.codecs.json_codec import MAX_ID_BYTES, RESERVED, Event, Unreadable

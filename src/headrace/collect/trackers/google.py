@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.collect.split import Sent
+from headrace.collect.base import Sent
 from headrace.collect.translate import Posted, digest, event_of, read_object, sent
 from headrace.errors import UsageError
 from headrace.log.codecs.json_codec import Event, Unreadable

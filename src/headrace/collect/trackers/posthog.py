@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import parse_qs
 
+from headrace.collect.base import Sent
 from headrace.collect.http.bodies import decompress
-from headrace.collect.split import Sent
 from headrace.collect.translate import (
     Posted,
     base64_bytes,

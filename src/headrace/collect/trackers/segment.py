@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.collect.split import Sent
+from headrace.collect.base import Sent
 from headrace.collect.translate import (
     Posted,
     corrected,

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from headrace.collect.split import Sent
+from headrace.collect.base import Sent
 from headrace.collect.trackers.snowplow_fields import EVENTS, SIZES, Misfit, column_of, size_of
 from headrace.collect.translate import UNREADABLE, Posted, base64_bytes, corrected, event_of, iso, read_object, sent
 from headrace.errors import UsageError

@@ -1,0 +1,182 @@
+"""Changes of a database in Debezium's envelopes → rows of a table and tombstones, and the changes with both sides.
+
+An envelope is `{"before", "after", "op", "ts_ms", "source"}`, by itself or as the payload beside Kafka Connect's
+schema; a record may also come with its key, `{"key": …, "value": …}`. The id is made of what the source says of the
+change, so what a connector sends again after a restart is taken once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from headrace.collect.base import Sent
+from headrace.collect.connect_values import convert
+from headrace.collect.definitions import CollectorSettings
+from headrace.collect.split import BYTE_ORDER_MARK
+from headrace.collect.translate import UNREADABLE, Posted, digest, event_of, moment_ms, sent
+from headrace.errors import ConfigError, UsageError
+from headrace.log.base import TOMBSTONE
+from headrace.log.codecs.json_codec import Event, Unreadable
+
+EXPECTED = '{"before": …, "after": {…}, "op": "c", "ts_ms": …, "source": {…}}, with or without a schema around it'
+OPERATIONS = {"c": "create", "u": "update", "d": "delete", "r": "read", "t": "truncate", "m": "message"}
+_SAID_AGAIN_DIFFERENTLY = ("sequence", "snapshot", "version")
+"""Fields of `source` that may differ when the same change is sent again."""
+
+
+class DebeziumSettings(CollectorSettings, frozen=True, kw_only=True):
+    topic: str = ""
+    """The table's topic: the row after each change, and a tombstone for one that was deleted."""
+    changes: str = ""
+    """A topic for the changes themselves: `op`, `before`, `after`, `source`, `ts_ms`."""
+    add: list[str] = []
+    """What of the envelope to add to each row: `op` becomes `__op`, `source.table` `__source_table`."""
+
+    def check(self) -> None:
+        if not self.topic and not self.changes:
+            raise ConfigError(
+                "a collector of changes needs a `topic`, or `changes`, or both", hint='topic = "…" is the table\'s'
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a request says."""
+
+    rows: Sent
+    """For the table's topic."""
+    changes: Sent
+    """For the topic of changes. What cannot be read is a letter once, so it is here only where there is no table."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """An envelope, with the key where it came with one, and values as SQL has them."""
+
+    key: dict[str, Any] = field(default_factory=dict)
+    op: str = ""
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+    envelope: dict[str, Any] = field(default_factory=dict)
+
+
+def translate(posted: Posted, settings: DebeziumSettings) -> Changes:
+    originals = list(_records(posted.body))
+    read = [_read(original) for original in originals]
+    rows = [_row(each, settings) if isinstance(each, _Change) else each for each in read]
+    unread = None if settings.topic else Unreadable
+    changes = [_told(each) if isinstance(each, _Change) else unread and each for each in read]
+    # A message through the database's log changes no row; a tombstone is no change of its own.
+    rows, row_originals = _without_none(rows, originals)
+    changes, change_originals = _without_none(changes, originals)
+    return Changes(sent(rows, row_originals), sent(changes, change_originals))
+
+
+def _without_none(events: list[Any], originals: list[Any]) -> tuple[list[Any], list[Any]]:
+    kept = [(event, original) for event, original in zip(events, originals, strict=True) if event is not None]
+    return [event for event, _ in kept], [original for _, original in kept]
+
+
+def _records(body: bytes) -> Iterator[Any]:
+    """One record, a list of them, or one a line."""
+    text = body.removeprefix(BYTE_ORDER_MARK).strip()
+    if not text:
+        return  # Kafka's tombstone, sent without its key: it says nothing that the deletion did not
+    try:
+        value = msgspec.json.decode(text)
+        yield from value if type(value) is list else [value]
+    except UNREADABLE as error:
+        lines = [line for line in text.split(b"\n") if line.strip()]
+        if len(lines) < 2:
+            raise UsageError(f"the body is not JSON: {error}", hint=f"send {EXPECTED}") from None
+        for line in lines:
+            try:
+                yield msgspec.json.decode(line)
+            except UNREADABLE:
+                yield line
+
+
+def _read(record: Any) -> _Change | Unreadable | None:
+    key: dict[str, Any] = {}
+    if type(record) is dict and "value" in record and set(record) <= {"key", "value", "headers", "topic", "partition"}:
+        found = _payload(record.get("key"))
+        key, record = found if type(found) is dict else {}, record["value"]
+        if record is None:
+            return _Change(key, "tombstone") if key else Unreadable("is a tombstone whose key is no object")
+    if record is None:
+        return None
+    envelope = _payload(record)
+    if type(envelope) is not dict or "op" not in envelope:
+        return Unreadable("is no change: it has no `op`, or it is a change of the schema")
+    op, before, after = envelope["op"], envelope.get("before"), envelope.get("after")
+    if op not in OPERATIONS:
+        return Unreadable(f"has an `op` nobody knows: {msgspec.json.encode(op).decode()[:40]}")
+    for name, row in (("before", before), ("after", after)):
+        if row is not None and type(row) is not dict:
+            return Unreadable(f"has `{name}`, which is no row")
+    return _Change(key, op, before, after, envelope)
+
+
+def _payload(value: Any) -> Any:
+    """A value without Connect's schema around it, converted by it."""
+    if type(value) is dict and set(value) == {"schema", "payload"}:
+        return convert(value["payload"], value["schema"])
+    return value
+
+
+def _identity(change: _Change) -> str | None:
+    """What the source says of the change. A row may be written twice in the same place of its log only by being the
+    same write."""
+    source = change.envelope.get("source")
+    if type(source) is not dict or not source:
+        return None
+    where = {name: value for name, value in source.items() if name not in _SAID_AGAIN_DIFFERENTLY}
+    parts = (where, change.op, change.key, change.before, change.after)
+    return digest(msgspec.json.encode(parts, order="deterministic"))
+
+
+def _time(change: _Change) -> int | None:
+    source = change.envelope.get("source")
+    times = (source.get("ts_ms") if type(source) is dict else None, change.envelope.get("ts_ms"))
+    return next((found for each in times if (found := moment_ms(each))), None)
+
+
+def _row(change: _Change, settings: DebeziumSettings) -> Event | Unreadable | None:
+    match change.op:
+        case "m":
+            return None
+        case "t":
+            return Unreadable("empties the whole table, which a topic of rows cannot: delete them, or start it anew")
+        case "d" | "tombstone":
+            row = (change.before or {}) | change.key
+            if not row:
+                return Unreadable("deletes a row and does not say which: it has neither `before` nor a key")
+            made = event_of(row, _identity(change), _time(change))
+            return made if isinstance(made, Unreadable) else made | {TOMBSTONE: True}
+        case _:
+            if change.after is None:
+                return Unreadable(f"is a change of kind `{change.op}` without `after`")
+            return event_of(change.key | change.after | _added(change, settings), _identity(change), _time(change))
+
+
+def _added(change: _Change, settings: DebeziumSettings) -> dict[str, Any]:
+    found = {}
+    for path in settings.add:
+        value: Any = change.envelope
+        for part in path.split("."):
+            value = value.get(part) if type(value) is dict else None
+        found["__" + path.replace(".", "_")] = value
+    return found
+
+
+def _told(change: _Change) -> Event | Unreadable | None:
+    """The change as an event, its key's columns beside it."""
+    if change.op == "tombstone":
+        return None
+    row = change.key or change.after or change.before or {}
+    own = {name: value for name, value in row.items() if name not in change.envelope}
+    return event_of(own | change.envelope, _identity(change), _time(change))
