@@ -19,7 +19,7 @@ from headrace.log.codecs.json_codec import Event, Unreadable
 
 Format = Literal["auto", "common", "combined", "w3c"]
 
-_QUOTED = r'"((?:[^"\\]|\\.)*)"'
+_QUOTED = r'"((?:[^"\\]|\\.)*+)"'
 _LINE = re.compile(
     r"(?:(?P<vhost>\S+:\d+) )?(?P<host>\S+) (?P<ident>\S+) (?P<user>.+?) \[(?P<time>[^\]]{1,40})\] "
     rf"{_QUOTED.replace('(', '(?P<request>', 1)} (?P<status>\d{{3}}|-) (?P<bytes>\d{{1,18}}|-)"
@@ -27,12 +27,7 @@ _LINE = re.compile(
 )
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.)")
 _PLAIN = {"n": "\n", "r": "\r", "t": "\t"}
-_MONTHS = {
-    name: number
-    for number, name in enumerate(
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1
-    )
-}
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _W3C_VALUE = re.compile(r'"(?:[^"]|"")*"|\S+')
 _W3C_NUMBERS = {"sc-status", "sc-substatus", "sc-win32-status", "sc-bytes", "cs-bytes", "s-port", "c-port"}
 _W3C_DECIMALS = {"time-taken"}
@@ -82,7 +77,8 @@ class WebLog:
         except UnicodeDecodeError:
             line = raw.decode("latin-1")
         if line.startswith("#") and self._format in ("auto", "w3c"):
-            return self._directive(line)
+            self._directive(line)
+            return None
         if self._format == "w3c" or (self._format == "auto" and self.fields):
             return self._extended(line)
         return _classic(line, self._format)
@@ -190,10 +186,10 @@ def _moment(text: str) -> int | None:
     971211336000
     """
     try:
-        day, month, year = int(text[0:2]), _MONTHS[text[3:6]], int(text[7:11])
+        day, month, year = int(text[0:2]), _MONTHS.index(text[3:6]) + 1, int(text[7:11])
         hour, minute, second = int(text[12:14]), int(text[15:17]), int(text[18:20])
         offset = datetime.timedelta(hours=int(text[21:24]), minutes=int(text[21] + text[24:26]))
         moment = datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.timezone(offset))
         return int(moment.timestamp() * 1000)
-    except (ValueError, KeyError, IndexError, OverflowError):
+    except (ValueError, IndexError, OverflowError):
         return None
