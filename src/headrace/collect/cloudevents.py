@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import msgspec
 
 from headrace.collect.base import Sent
+from headrace.collect.definitions import CollectorSettings
 from headrace.collect.translate import (
     UNREADABLE,
     Posted,
@@ -32,6 +33,12 @@ STRUCTURED, BATCHED = "application/cloudevents+json", "application/cloudevents-b
 VERSIONS = ("1.0", "0.3")
 EXPECTED = '{"specversion": "1.0", "id": "…", "source": "…", "type": "…", "data": {…}}'
 _REQUIRED = ("specversion", "id", "source", "type")
+
+
+class CloudEventsSettings(CollectorSettings, frozen=True, kw_only=True):
+    data: Place = "field"
+    """`field`: the event has attributes and a field `data`. `columns`: the fields of `data` are the event's, and the
+    attributes are its headers, `ce_id`, `ce_type`, …"""
 
 
 def translate(posted: Posted, place: Place = "field") -> Sent:

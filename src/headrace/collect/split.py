@@ -38,9 +38,9 @@ def read_json(body: bytes, decoder: msgspec.json.Decoder[Any], limits: Limits) -
     except _UNREADABLE as error:
         return _read_broken(body, decoder, limits, error)
     if not isinstance(value, list):
-        return _limited(Sent([value], lambda row: body), len(body), limits)
+        return limited(Sent([value], lambda row: body), len(body), limits)
     limits.check(len(value))
-    return _limited(Sent(value, _Elements(body, limits)), len(body), limits)
+    return limited(Sent(value, _Elements(body, limits)), len(body), limits)
 
 
 def read_lines(body: bytes, decoder: msgspec.json.Decoder[Any], limits: Limits) -> Sent:
@@ -53,7 +53,7 @@ def read_lines(body: bytes, decoder: msgspec.json.Decoder[Any], limits: Limits) 
         events = []
     if len(events) != len(lines):
         events = [_read_one(line, decoder) for line in lines]
-    return _limited(Sent(events, lines.__getitem__), len(body), limits)
+    return limited(Sent(events, lines.__getitem__), len(body), limits)
 
 
 class _Elements:
@@ -69,7 +69,7 @@ class _Elements:
         return bytes(self._found[row])
 
 
-def _limited(sent: Sent, size: int, limits: Limits) -> Sent:
+def limited(sent: Sent, size: int, limits: Limits) -> Sent:
     """Events above the size limit are not read, however well they would."""
     if size <= limits.max_event_bytes:
         return sent
@@ -107,7 +107,7 @@ def _read_broken(body: bytes, decoder: msgspec.json.Decoder[Any], limits: Limits
         elements = split_array(text, limits)
         if elements is not None:
             events = [_read_one(element, decoder) for element in elements]
-            return _limited(Sent(events, elements.__getitem__), len(body), limits)
+            return limited(Sent(events, elements.__getitem__), len(body), limits)
     if text.startswith(b"{") and _looks_like_lines(text):
         return read_lines(text, decoder, limits)
     return Sent([_unreadable(error)], lambda row: body)

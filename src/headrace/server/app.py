@@ -46,6 +46,7 @@ from headrace.server.metrics import State
 from headrace.server.missing import Paths
 from headrace.server.openapi import describe
 from headrace.server.overview import Glance
+from headrace.server.protocols import endpoints as protocols
 from headrace.server.query import Plans
 from headrace.server.services import Services
 from headrace.server.transients import PushQueries
@@ -79,6 +80,7 @@ API: tuple[Endpoint, ...] = (
     *overview.ENDPOINTS,
     *health.ENDPOINTS,
     *ksql.ENDPOINTS,
+    *protocols.ENDPOINTS,
     Endpoint(
         method="GET",
         path="/openapi.json",

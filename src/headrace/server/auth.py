@@ -87,11 +87,22 @@ def _key_of(connection: HTTPConnection, needed: Role) -> str | None:
 def _basic_key(credentials: str) -> str | None:
     """The password of basic authentication, which is what clients of Kafka's world can send; the user is of no
     consequence."""
+    return _basic(credentials)[1] or None
+
+
+def basic_user(credentials: str) -> str | None:
+    """The user, or the password where that is empty: clients of trackers send their write key as the user."""
+    user, password = _basic(credentials)
+    return user or password or None
+
+
+def _basic(credentials: str) -> tuple[str, str]:
     try:
         text = base64.b64decode(credentials.strip(), validate=True).decode()
     except (binascii.Error, ValueError):
-        return None
-    return text.partition(":")[2] or None
+        return "", ""
+    user, _, password = text.partition(":")
+    return user, password
 
 
 def check_local(host: str, origin: str | None) -> None:

@@ -44,6 +44,7 @@ from headrace.server.endpoint import routes_of
 from headrace.server.errors import error_response, http_exception, unexpected
 from headrace.server.http import http_server
 from headrace.server.metrics import Metrics
+from headrace.server.protocols import endpoints as protocols
 from headrace.server.services import Intake, Services
 
 WORKERS = 4
@@ -51,7 +52,7 @@ OWNER_S = 60.0
 """How long to wait for the owner at the start."""
 REQUESTS_END_S = 5.0
 
-ENDPOINTS = (*events.ENDPOINTS, *(one for one in health.ENDPOINTS if one.path == "/healthz"))
+ENDPOINTS = (*events.ENDPOINTS, *protocols.ENDPOINTS, *(one for one in health.ENDPOINTS if one.path == "/healthz"))
 
 logger = logging.getLogger("headrace.collector")
 
@@ -140,7 +141,10 @@ def create_app(intake: Intake) -> Starlette:
     # These endpoints' handlers ask for an `Intake` only, which mypy has checked where they are defined.
     routes = [route for endpoint in ENDPOINTS for route in routes_of(endpoint, cast(Services, intake))]
     return Starlette(
-        routes=[*routes, Route("/{path:path}", _elsewhere, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])],
+        routes=[
+            *routes,
+            Route("/{path:path}", _elsewhere, methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]),
+        ],
         exception_handlers={HTTPException: http_exception, Exception: unexpected},
     )
 

@@ -36,7 +36,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
     path: str
     handler: Handler
     summary: str
@@ -53,10 +53,12 @@ class Endpoint:
     """Of its JSON answers."""
     websocket: WebSocketHandler | None = None
     """Serves the same path when the request upgrades."""
+    operation: str = ""
+    """Its name in the description, where one handler serves several paths."""
 
     @property
     def name(self) -> str:
-        return self.handler.__name__
+        return self.operation or self.handler.__name__
 
 
 def routes_of(endpoint: Endpoint, services: Services) -> list[BaseRoute]:

@@ -59,7 +59,7 @@ async def _send(request: Request, services: Intake, name: str, form: Form) -> Re
             take = partial(gate.collect, arrived=arrival(request, len(body)))
         outcome = await _collect(services, replace(raw, body=body), headers.get("content-encoding", ""), take)
     services.metrics.collected(name, outcome)
-    return _answer(outcome, raw.acks)
+    return answer_of(outcome, raw.acks)
 
 
 async def _collect(
@@ -107,7 +107,7 @@ def _idempotency_key(request: Request) -> str | None:
     return key
 
 
-def _answer(outcome: Outcome, acks: Acks) -> Response:
+def answer_of(outcome: Outcome, acks: Acks = "all") -> Response:
     if acks == "0":
         return Response(status_code=204)
     place = outcome.positions[-1] if outcome.positions else None

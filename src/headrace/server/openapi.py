@@ -62,8 +62,9 @@ def _models(endpoints: list[Endpoint]) -> list[Any]:
 
 
 def _operation(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
+    page = ":path" in endpoint.path and not endpoint.operation
     operation: dict[str, Any] = {
-        "operationId": f"{endpoint.name}_page" if ":path" in endpoint.path else endpoint.name,
+        "operationId": f"{endpoint.name}_page" if page else endpoint.name,
         "summary": endpoint.summary,
         "responses": {
             str(status): _answer(status, model, schemas, endpoint.media_type)

@@ -1,0 +1,1 @@
+"""Protocols that existing clients speak, over HTTP: requests in, the answers those clients expect out."""
