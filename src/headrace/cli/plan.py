@@ -49,7 +49,8 @@ def plan(
     if as_json:
         print_json(body)
     else:
-        print_plan(body, whole)
+        asked = [" --strategy lambda"] * (strategy == "lambda") + [" --in-place"] * in_place
+        print_plan(body, whole, "headrace deploy" + "".join(asked))
     changes = body["pending"] or body["functions"]
     raise typer.Exit(1 if body["refused"] else EXIT_CHANGES if changes else 0)
 
@@ -63,7 +64,7 @@ def files_of(project: Path | None, url: str | None) -> dict[str, str] | None:
     return project_files(open_project(project))
 
 
-def print_plan(body: dict[str, Any], whole: bool = False) -> None:
+def print_plan(body: dict[str, Any], whole: bool, command: str) -> None:
     out = console()
     shown = [change for change in body["changes"] if whole or change["verdict"] != "nothing"]
     for function in body["functions"]:
@@ -80,7 +81,7 @@ def print_plan(body: dict[str, Any], whole: bool = False) -> None:
     changes = f"{body['pending']} change{'s' * (body['pending'] != 1)}"
     out.print(f"\n{changes}{refused}; {cost(body)}", markup=False, highlight=False)
     if not body["refused"]:
-        out.print("do it:  headrace deploy", markup=False)
+        out.print(f"do it:  {command}", markup=False)
 
 
 def _function_line(function: dict[str, Any]) -> str:
