@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from headrace.log.base import Acks
+from headrace.log.base import Acks, Topic
 from headrace.log.codecs.json_codec import Unreadable
 
 Form = Literal["json", "ndjson", "bytes", "records", "avro"]
@@ -40,13 +40,16 @@ class Sent:
     """Events that are not to be taken, however well they fit: number → reason. They become dead letters."""
 
 
+_encoder = msgspec.json.Encoder(decimal_format="number")
+
+
 def sent_objects(events: Sequence[Any], originals: Callable[[int], bytes]) -> Sent:
     """Of a protocol that makes objects of what it reads. `originals` gives the bytes of those that it could not read;
     of the others the text is the object's own, which is also what can be mended and sent again."""
 
     def text(row: int) -> bytes:
         event = events[row]
-        return originals(row) if isinstance(event, Unreadable) else msgspec.json.encode(event)
+        return originals(row) if isinstance(event, Unreadable) else _encoder.encode(event)
 
     return Sent(list(events), text)
 
@@ -72,6 +75,8 @@ class RawEvents:
     """Instead of `body` and `form`."""
     partitions: Sequence[int | None] | None = None
     """What each event of `sent` asks for, where they can ask."""
+    size: int = 0
+    """Bytes of all events of `sent`, where that is known: fewer than one event may have need no closer look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,10 @@ class Outcome:
 
 
 class Collector(ABC):
+    @abstractmethod
+    def topic(self, name: str) -> Topic:
+        """Where events go; `NotFound` if it is not there."""
+
     @abstractmethod
     def read(self, raw: RawEvents) -> RawEvents:
         """The same with its `sent`. What cannot be read is `Unreadable`, alone. Raises as `collect` does."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.clock import Clock
 from headrace.collect.base import Collector, Outcome, RawEvents, Rejection, Sent
 from headrace.collect.envelopes import read_records
-from headrace.collect.split import BYTE_ORDER_MARK, Limits, read_json, read_lines
+from headrace.collect.split import BYTE_ORDER_MARK, Limits, limited, read_json, read_lines
 from headrace.config import CollectSettings
 from headrace.errors import Conflict, Refused, UsageError
 from headrace.log.base import ID, Append, Appended, Log, Topic
@@ -36,9 +36,14 @@ class EventCollector(Collector):
         self._max_future_ms = int(settings.max_future_seconds * 1000)
         self._codecs: dict[str, JsonCodec] = {}
 
+    def topic(self, name: str) -> Topic:
+        return self._log.topic(name)
+
     def read(self, raw: RawEvents) -> RawEvents:
         if raw.sent is not None:
-            return raw
+            self._limits.check(len(raw.sent.events))
+            size = raw.size or self._limits.max_event_bytes + 1
+            return replace(raw, sent=limited(raw.sent, size, self._limits))
         sent, partitions = self._read(raw, self._writable_topic(raw))
         return replace(raw, body=b"", sent=sent, partitions=partitions)
 

@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from headrace.collect.kinds import KINDS, Kind, load
+from headrace.collect.rules.settings import EnrichSettings, PrivacySettings, ValidateSettings
 from headrace.config import Project, Settings
 from headrace.errors import ConfigError
 
@@ -40,10 +41,27 @@ class CollectorSettings(Settings, frozen=True, kw_only=True):
     public: bool = False
     """Says that it is meant to have no keys, where the project has `[auth] keys`."""
 
+    enrich: EnrichSettings = EnrichSettings()
+    """What every event is told about its arrival."""
+    validate: ValidateSettings = ValidateSettings()
+    """What it must be, besides fitting the topic's columns."""
+    privacy: PrivacySettings = PrivacySettings()
+    """What of it nobody may store."""
+
     def check(self) -> None:
         """Raise `ConfigError` for what types alone cannot say. A type that overrides this calls it first."""
         if not self.topic:
             raise ConfigError("a collector needs a `topic`", hint='say where its events go:  topic = "…"')
+        for table in (self.enrich, self.validate, self.privacy):
+            table.check()
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether events must be looked at one by one."""
+        return (self.enrich, self.validate, self.privacy) != _NO_RULES
+
+
+_NO_RULES = (EnrichSettings(), ValidateSettings(), PrivacySettings())
 
 
 @dataclass(frozen=True, slots=True)

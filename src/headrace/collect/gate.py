@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from headrace.clock import Clock
 from headrace.collect.base import Collector, Outcome, RawEvents, Sent
 from headrace.collect.definitions import CollectorSettings, Definition
+from headrace.collect.rules.base import Rules
 from headrace.collect.status import Counters
-from headrace.errors import HeadraceError, Overloaded
-from headrace.log.base import Acks
+from headrace.errors import HeadraceError, Overloaded, UsageError
+from headrace.log.base import Acks, Topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,7 @@ class Arrival:
     key: str = ""
     """The write key it was sent with, for quotas."""
     size: int = 0
-    """Bytes on the wire of all the events."""
+    """Bytes of all the events, decompressed, where that is known."""
     idempotency_key: str | None = None
     """Gives event *i* the id `KEY/i`, unless it brings its own."""
 
@@ -34,8 +35,13 @@ class Arrival:
 class Gate:
     """Safe to use from several threads."""
 
-    def __init__(self, definition: Definition, collector: Collector, clock: Clock) -> None:
+    def __init__(self, definition: Definition, collector: Collector, clock: Clock, key: bytes = b"") -> None:
+        """`key` is that of its hashes."""
         self.definition = definition
+        self._key = key
+        self.has_rules = definition.settings.has_rules
+        """Whether events must be looked at one by one."""
+        self._rules: dict[str, Rules] = {}
         self.counters = Counters(definition.name, clock)
         self._collector, self._clock = collector, clock
 
@@ -54,25 +60,59 @@ class Gate:
     def take(self, events: Sent, arrived: Arrival, acks: Acks = "all", topic: str | None = None) -> Future[Outcome]:
         """Events that a protocol has read. As `Collector.collect`, it raises at once where nothing can be taken, and
         the future fails where the write did. `topic`, where it is not the collector's one."""
-        raw = RawEvents(topic=topic or self.topic, sent=events, idempotency_key=arrived.idempotency_key, acks=acks)
+        raw = RawEvents(
+            topic=topic or self.topic,
+            sent=events,
+            size=arrived.size,
+            idempotency_key=arrived.idempotency_key,
+            acks=acks,
+        )
         return self.collect(raw, arrived)
 
     def collect(self, raw: RawEvents, arrived: Arrival) -> Future[Outcome]:
         """The same for a body that is read by the topic's codec."""
-        raw = self._collector.read(raw)
-        assert raw.sent is not None
-        count = len(raw.sent.events)
+        count = 1
         try:
-            future = self._collector.collect(replace(raw, source=self._source(arrived)))
+            if raw.form == "bytes" and raw.sent is None:
+                self._check_bytes()
+            else:
+                raw = self._collector.read(raw)
+                assert raw.sent is not None
+                count = len(raw.sent.events)
+            future = self._collector.collect(self._ruled(raw, arrived))
         except HeadraceError as error:
             self._refused(error, count)
             raise
         future.add_done_callback(lambda done: self._done(done, count, arrived.size))
         return future
 
-    def _source(self, arrived: Arrival) -> str:
-        """For the dead letters."""
-        return f"{self.definition.kind.name} {self.name} {arrived.address}".rstrip()
+    def _ruled(self, raw: RawEvents, arrived: Arrival) -> RawEvents:
+        """As its rules want it."""
+        what = f"{self.definition.kind.name} {self.name}"
+        if not self.has_rules or raw.sent is None:
+            return replace(raw, source=f"{what} {arrived.address}".rstrip())
+        rules = self._rules_for(self._collector.topic(raw.topic))
+        address = rules.enriching.sender(arrived.address, arrived.forwarded)
+        sent = rules.apply(raw.sent, address, arrived.user_agent, self._clock.now_ms())
+        # Where addresses are not to be known, a dead letter does not tell them either.
+        told = rules.enriching.told(address) if not self.settings.privacy.any or self.settings.enrich.address else ""
+        return replace(raw, sent=sent, source=f"{what} {told or ''}".rstrip())
+
+    def _rules_for(self, topic: Topic) -> Rules:
+        """Made anew when the topic was altered, or dropped and made again."""
+        rules = self._rules.get(topic.name)
+        if rules is None or rules.topic != topic:
+            found = self.settings
+            rules = Rules(self.name, topic, self._key, found.enrich, found.validate, found.privacy)
+            self._rules[topic.name] = rules
+        return rules
+
+    def _check_bytes(self) -> None:
+        if self.has_rules:
+            raise UsageError(
+                f"collector `{self.name}` has rules about fields, which bytes do not have",
+                hint=f"send JSON, or take the rules out of {self.definition.where}",
+            )
 
     def _done(self, done: Future[Outcome], count: int, size: int) -> None:
         error = done.exception()

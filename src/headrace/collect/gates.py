@@ -27,6 +27,7 @@ from headrace.collect.definitions import (
 )
 from headrace.collect.gate import Gate
 from headrace.collect.kinds import Where
+from headrace.collect.secrets import project_secret
 from headrace.collect.status import COLLECTORS_STATUS, Board, CollectorStatus, Report
 from headrace.config import Project
 from headrace.errors import ConfigError, HeadraceError, NotFound, Unauthenticated, UsageError
@@ -159,12 +160,15 @@ class Gates:
                 continue
             try:
                 digests = frozenset(_digest(secret(key)) for key in definition.settings.keys)
-            except ConfigError as error:
-                problems.append(Problem(definition.name, definition.where, 1, error.message, error.hint))
+                gate = self._kept(before.get(definition.name), definition)
+            except (ConfigError, OSError) as error:
+                hint = error.hint if isinstance(error, ConfigError) else None
+                message = error.message if isinstance(error, ConfigError) else str(error)
+                problems.append(Problem(definition.name, definition.where, 1, message, hint))
                 continue
             if digests:
                 keys[definition.name] = digests
-            gates[definition.name] = self._kept(before.get(definition.name), definition)
+            gates[definition.name] = gate
         for problem in problems:
             if problem.name in before:
                 gates[problem.name] = before[problem.name]
@@ -185,10 +189,18 @@ class Gates:
     def _kept(self, before: Gate | None, definition: Definition) -> Gate:
         if before is not None and before.definition == definition:
             return before
-        gate = Gate(definition, self._collector, self._clock)
+        gate = Gate(definition, self._collector, self._clock, self._hash_key(definition))
         if before is not None:
             gate.counters = before.counters
         return gate
+
+    def _hash_key(self, definition: Definition) -> bytes:
+        """Made only where something is hashed."""
+        settings = definition.settings
+        if not settings.privacy.hash and settings.enrich.address_as != "hash":
+            return b""
+        given = settings.privacy.key
+        return secret(given).encode() if given else project_secret(self._project, "privacy")
 
     def _missing(self, kind: str, name: str | None) -> NotFound:
         if name is not None:

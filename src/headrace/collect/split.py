@@ -77,7 +77,7 @@ def limited(sent: Sent, size: int, limits: Limits) -> Sent:
         event if (length := len(sent.slices(row))) <= limits.max_event_bytes else _too_large(length, limits)
         for row, event in enumerate(sent.events)
     ]
-    return Sent(events, sent.slices)
+    return Sent(events, sent.slices, sent.refused)
 
 
 def _too_large(length: int, limits: Limits) -> Unreadable:

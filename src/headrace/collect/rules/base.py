@@ -1,0 +1,95 @@
+"""A collector's rules in their order: enrich, convert and check, hide. What is rejected is hidden as well, so that a
+dead letter tells no more than a record would."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.collect.base import Sent
+from headrace.collect.rules.enriching import Enriching
+from headrace.collect.rules.fields import Event, Spellings
+from headrace.collect.rules.hiding import Hiding
+from headrace.collect.rules.settings import EnrichSettings, PrivacySettings, ValidateSettings
+from headrace.collect.rules.validating import Validating
+from headrace.log.base import Topic
+from headrace.log.codecs.json_codec import Unreadable
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_encoder = msgspec.json.Encoder(decimal_format="number")
+_QUOTED = re.compile(r"`[^`]*`")
+
+
+class Rules:
+    """Made for one topic as it is now. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        collector: str,
+        topic: Topic,
+        key: bytes,
+        enrich: EnrichSettings,
+        validate: ValidateSettings,
+        privacy: PrivacySettings,
+    ) -> None:
+        spellings = Spellings()
+        self.topic = topic
+        self.enriching = Enriching(enrich, collector, key, spellings)
+        self._hiding = Hiding(privacy, key, spellings) if privacy.any else None
+        self._withholds = privacy.any and privacy.unreadable == "withhold"
+        hidden = self._hiding.names if self._hiding is not None else ()
+        self._validating = Validating(validate, topic, hidden, self.enriching.names, spellings)
+        self._checks = validate != ValidateSettings()
+
+    def apply(self, sent: Sent, address: str, user_agent: str, now_ms: int) -> Sent:
+        fill = self.enriching.fill(address, user_agent, now_ms)
+        events = [self._prepared(event, fill) for event in sent.events]
+        refused = {**(self._validating.misfits(events) if self._checks else {}), **sent.refused}
+        if self._hiding is not None:
+            hide = self._hiding.hide
+            events = [hide(event) if type(event) is dict else event for event in events]
+        if not self._withholds:
+            return Sent(events, _Rewritten(sent, events), refused)
+        return self._withheld(Sent(events, _Rewritten(sent, events), refused))
+
+    def _prepared(self, event: Any, fill: Any) -> Any:
+        if type(event) is not dict:
+            return event
+        filled: Event = fill(event)
+        return self._validating.coerced(filled) if self._checks else filled
+
+    def _withheld(self, sent: Sent) -> Sent:
+        """Without the bytes of what is no object: nobody can say what is in them. Nor may a reason quote them."""
+        events, refused = list(sent.events), dict(sent.refused)
+        for row, event in enumerate(events):
+            if type(event) is dict:
+                continue
+            size = len(sent.slices(row))
+            reason = _QUOTED.sub("`…`", event.reason) if isinstance(event, Unreadable) else "is no JSON object"
+            events[row] = Unreadable(f"{reason} (its {size} bytes are withheld: [privacy])")
+            refused.pop(row, None)
+        unread = {row for row, event in enumerate(events) if isinstance(event, Unreadable)}
+        return Sent(events, lambda row: b"" if row in unread else sent.slices(row), refused)
+
+
+class _Rewritten:
+    """The text of events that were changed: what was not is as it was sent, to the last digit."""
+
+    def __init__(self, sent: Sent, events: Sequence[Any]) -> None:
+        self._sent, self._events = sent, events
+
+    def __call__(self, row: int) -> bytes:
+        before, event = self._sent.events[row], self._events[row]
+        if event is before or type(event) is not dict:
+            return self._sent.slices(row)
+        sent: dict[str, Any] = _fields.decode(self._sent.slices(row))
+        texts = [
+            _encoder.encode(name)
+            + b":"
+            + (bytes(sent[name]) if name in sent and value is before.get(name) else _encoder.encode(value))
+            for name, value in event.items()
+        ]
+        return b"{" + b",".join(texts) + b"}"
