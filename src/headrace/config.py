@@ -166,6 +166,25 @@ class CollectSettings(Settings, frozen=True):
     """An event further ahead of the clock than this is rejected: one wrong clock must not close everybody's windows."""
 
 
+class KinesisSettings(Settings, frozen=True):
+    region: str = "us-east-1"
+    """The region in the names (ARNs) of streams. Clients may name any."""
+    account: str = "000000000000"
+    """The account in them."""
+    max_record_bytes: int = 1024 * 1024
+    """Largest record, with its partition key."""
+    max_records: int = 500
+    """Most records of one PutRecords."""
+    max_request_bytes: int = 5 * 1024 * 1024
+    """Most bytes of records of one PutRecords."""
+    max_shards: int = 500
+    """Most open shards of a stream."""
+    retention_hours: float = 24.0
+    """How long a stream made by CreateStream keeps its records; 0 is for ever."""
+    iterator_seconds: float = 300.0
+    """How long a shard iterator can be used."""
+
+
 class FunctionSettings(Settings, frozen=True):
     seconds: float = 5.0
     """How long one call of a Python function may take; then it is interrupted, and counts as failed."""
@@ -198,6 +217,7 @@ class ProjectSettings(Settings, frozen=True):
     spark: SparkSettings = SparkSettings()
     server: ServerSettings = ServerSettings()
     collect: CollectSettings = CollectSettings()
+    kinesis: KinesisSettings = KinesisSettings()
     functions: FunctionSettings = FunctionSettings()
     auth: AuthSettings = AuthSettings()
 

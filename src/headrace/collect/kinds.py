@@ -133,6 +133,15 @@ _KINDS = (
         example="curl --data-binary @access.log {url}/v1/collect/{name}",
         page="web-logs",
     ),
+    Kind(
+        name="kinesis",
+        summary="rules and rates for one stream that AWS's clients write to; streams need no file",
+        where="http",
+        settings="headrace.collect.kinesis.settings:KinesisStreamSettings",
+        example="aws kinesis put-record --endpoint-url {url} --stream-name {topic} --partition-key k --data e30=",
+        keyed=False,
+        page="kinesis",
+    ),
 )
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _KINDS}

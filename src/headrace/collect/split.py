@@ -52,7 +52,7 @@ def read_lines(body: bytes, decoder: msgspec.json.Decoder[Any], limits: Limits) 
     except _UNREADABLE:
         events = []
     if len(events) != len(lines):
-        events = [_read_one(line, decoder) for line in lines]
+        events = [read_one(line, decoder) for line in lines]
     return limited(Sent(events, lines.__getitem__), len(body), limits)
 
 
@@ -84,7 +84,8 @@ def _too_large(length: int, limits: Limits) -> Unreadable:
     return Unreadable(f"is {length} bytes, more than the {limits.max_event_bytes} an event may have")
 
 
-def _read_one(event: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
+def read_one(event: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
+    """One event, or why it cannot be read."""
     try:
         return decoder.decode(event)
     except _UNREADABLE as error:
@@ -106,7 +107,7 @@ def _read_broken(body: bytes, decoder: msgspec.json.Decoder[Any], limits: Limits
     if text.startswith(b"["):
         elements = split_array(text, limits)
         if elements is not None:
-            events = [_read_one(element, decoder) for element in elements]
+            events = [read_one(element, decoder) for element in elements]
             return limited(Sent(events, elements.__getitem__), len(body), limits)
     if text.startswith(b"{") and _looks_like_lines(text):
         return read_lines(text, decoder, limits)

@@ -21,6 +21,7 @@ from headrace.server import (
     groups,
     health,
     jobs,
+    kinesis,
     letters,
     overview,
     partitions,
@@ -75,6 +76,7 @@ API: tuple[Endpoint, ...] = (
     *why.ENDPOINTS,
     *trust.ENDPOINTS,
     *jobs.ENDPOINTS,
+    *kinesis.ENDPOINTS,
     *registry.ENDPOINTS,
     *registry_settings.ENDPOINTS,
     *overview.ENDPOINTS,
@@ -106,6 +108,7 @@ def create_app(services: Services) -> ASGIApp:
     app.state.openapi = to_json(describe(ENDPOINTS))
     app.state.paths = Paths(API)
     app.state.glance = Glance(services)
+    app.state.kinesis = kinesis.open_account(services)
     app.state.plans = Plans(services.catalog)
     app.state.push_queries = PushQueries(services)
     app.state.open_queries = OpenQueries()
