@@ -164,6 +164,16 @@ class CollectSettings(Settings, frozen=True):
     """Most events of one request."""
     max_future_seconds: float = 86_400.0
     """An event further ahead of the clock than this is rejected: one wrong clock must not close everybody's windows."""
+    tickets: int = 100_000
+    """Most tickets that are kept; when as many wait, no more are given (429), and of the others the oldest go first."""
+    ticket_hours: float = 24.0
+    """How long a ticket's result is kept, and its callback tried."""
+    callback_hosts: list[str] = []
+    """Where results may be posted to: `host` or `host:port` each. None means nowhere."""
+    callback_seconds: float = 10.0
+    """How long a callback may take to answer."""
+    callback_secret_env: str = "HEADRACE_CALLBACK_SECRET"
+    """The environment variable that holds the secret callbacks are signed with. It is never written to a file."""
 
 
 class KinesisSettings(Settings, frozen=True):

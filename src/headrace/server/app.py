@@ -33,6 +33,7 @@ from headrace.server import (
     registry_settings,
     requests,
     statements,
+    tickets,
     topics,
     trust,
     versions,
@@ -60,6 +61,7 @@ async def openapi(request: Request, services: Services) -> Response:
 API: tuple[Endpoint, ...] = (
     *events.ENDPOINTS,
     *collectors.ENDPOINTS,
+    *tickets.ENDPOINTS,
     *topics.ENDPOINTS,
     *letters.ENDPOINTS,
     *partitions.ENDPOINTS,

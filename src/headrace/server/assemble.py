@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from headrace.clock import Clock
+from headrace.collect.base import Collector, Outcome
 from headrace.collect.decode import EventCollector
 from headrace.collect.gates import Gates, received
 from headrace.collect.http.bodies import BodyBudget
 from headrace.collect.redrive import Redriver
 from headrace.collect.status import COLLECTORS_REPORT_FILE, COLLECTORS_STATUS, Board
+from headrace.collect.tickets.records import Wanted
+from headrace.collect.tickets.tickets import Tickets
 from headrace.config import Project
 from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog, create_internal_topics
@@ -125,6 +129,8 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         deployer.start()
         collector = EventCollector(log, clock, settings.collect)
         gates = Gates(project, collector, clock)
+        tickets = open_tickets(project, log, clock, collector, gates)
+        closing.callback(tickets.close)
         yield Services(
             project=project,
             clock=clock,
@@ -140,6 +146,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             jobs=jobs,
             collector=collector,
             gates=gates,
+            tickets=tickets,
             auth=auth,
             metrics=Metrics(),
             rates=Rates(log, clock, lambda: received(gates, board)),
@@ -156,6 +163,19 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             started=clock.monotonic(),
             applying=[PIPELINES],
         )
+
+
+def open_tickets(project: Project, log: Log, clock: Clock, collector: Collector, gates: Gates) -> Tickets:
+    """What a ticket's events go through is what they would have gone through at once."""
+    settings = project.settings
+    secret = os.environ.get(settings.collect.callback_secret_env, "").encode()
+
+    def work(wanted: Wanted, body: bytes) -> Future[Outcome]:
+        events = wanted.read(body, settings.server.max_body_bytes)
+        gate = gates.for_topic(events.topic)
+        return collector.collect(events) if gate is None else gate.collect(events, wanted.arrived)
+
+    return Tickets(log, work, clock, settings.collect, secret or None)
 
 
 def follow_catalog(catalog: Catalog, followers: Followers) -> None:

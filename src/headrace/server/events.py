@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
 from functools import partial
 
 from starlette.requests import Request
@@ -13,13 +12,16 @@ from starlette.responses import Response
 
 from headrace.collect.base import Form, Outcome, RawEvents
 from headrace.collect.gate import Arrival
-from headrace.collect.http.bodies import decompress, form_of, read_body
+from headrace.collect.http.bodies import form_of, opened, read_body
+from headrace.collect.tickets.records import Wanted
 from headrace.errors import UsageError
 from headrace.log.base import Acks
 from headrace.log.codecs.json_codec import MAX_ID_BYTES
+from headrace.server import asking, tickets
 from headrace.server.endpoint import NDJSON, Endpoint, Parameter
 from headrace.server.errors import json_response
 from headrace.server.models import EventsAnswer, NewRecords, Place, Rejected
+from headrace.server.models_tickets import TicketGiven
 from headrace.server.parameters import integer
 from headrace.server.services import Intake
 
@@ -52,26 +54,28 @@ async def _send(request: Request, services: Intake, name: str, form: Form) -> Re
         acks=_acks(request),
         partition=integer(request, "partition", 0) if "partition" in request.query_params else None,
     )
+    question = asking.question_of(request, services)
     with services.budget.share() as share:
         body = await read_body(request.receive, headers.get("content-length"), services.body_limits, share)
-        take = services.collector.collect
-        if gate is not None:
-            take = partial(gate.collect, arrived=arrival(request, len(body)))
-        outcome = await _collect(services, replace(raw, body=body), headers.get("content-encoding", ""), take)
+        arrived, encoding = arrival(request, len(body)), headers.get("content-encoding", "")
+        if tickets.is_wanted(request):
+            tickets.check_private(gate)
+            return await tickets.give(request, services, Wanted(raw, arrived, encoding), body)
+        take = services.collector.collect if gate is None else partial(gate.collect, arrived=arrived)
+        outcome = await _collect(services, raw, body, encoding, take)
     services.metrics.collected(name, outcome)
+    if question is not None:
+        return await asking.answer(question, _model(outcome))
     return answer_of(outcome, raw.acks)
 
 
 async def _collect(
-    services: Intake, raw: RawEvents, encoding: str, collect: Callable[[RawEvents], Future[Outcome]]
+    services: Intake, raw: RawEvents, body: bytes, encoding: str, collect: Callable[[RawEvents], Future[Outcome]]
 ) -> Outcome:
     def take() -> Future[Outcome]:
-        body = decompress(raw.body, encoding, services.body_limits.max_bytes)
-        if not body and raw.form != "bytes":
-            raise UsageError("the body is empty", hint='send an event:  curl -d \'{"field": "value"}\' …')
-        return collect(replace(raw, body=body))
+        return collect(opened(raw, body, encoding, services.body_limits.max_bytes))
 
-    inline = len(raw.body) <= INLINE_BYTES and not encoding
+    inline = len(body) <= INLINE_BYTES and not encoding
     return await asyncio.wrap_future(take() if inline else await services.run(take))
 
 
@@ -110,16 +114,19 @@ def _idempotency_key(request: Request) -> str | None:
 def answer_of(outcome: Outcome, acks: Acks = "all") -> Response:
     if acks == "0":
         return Response(status_code=204)
+    all_rejected = outcome.rejected and not outcome.accepted and not outcome.duplicates
+    return json_response(_model(outcome), 422 if all_rejected else STATUS[acks])
+
+
+def _model(outcome: Outcome) -> EventsAnswer:
     place = outcome.positions[-1] if outcome.positions else None
-    body = EventsAnswer(
+    return EventsAnswer(
         accepted=outcome.accepted,
         duplicates=outcome.duplicates,
         rejected=[Rejected(each.index, each.reason, each.dead_letter) for each in outcome.rejected],
         position=Place(place[0], place[2]) if place else None,
         positions=list(outcome.positions),
     )
-    all_rejected = outcome.rejected and not outcome.accepted and not outcome.duplicates
-    return json_response(body, 422 if all_rejected else STATUS[acks])
 
 
 HOW = (
@@ -127,8 +134,10 @@ HOW = (
     Parameter("partition", "where to put them, instead of by key", {"type": "integer", "minimum": 0}),
     Parameter("Idempotency-Key", "gives event i the id KEY/i: sent again, it is taken once", where="header"),
     Parameter("Content-Encoding", "gzip or zstd", {"enum": ["gzip", "zstd"]}, where="header"),
+    *tickets.PARAMETERS,
+    *asking.PARAMETERS,
 )
-ANSWERS = {200: EventsAnswer, 202: EventsAnswer, 204: None, 422: EventsAnswer}
+ANSWERS = {200: EventsAnswer, 202: (EventsAnswer, TicketGiven), 204: None, 422: EventsAnswer}
 
 ENDPOINTS = (
     Endpoint(

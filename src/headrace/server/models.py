@@ -51,6 +51,8 @@ class EventsAnswer(Model, frozen=True):
     rejected: list[Rejected]
     position: Place | None
     positions: list[tuple[int, int, int]]
+    view: ViewAnswer | msgspec.UnsetType = msgspec.UNSET
+    """What the view that was asked says."""
 
 
 class PartitionModel(Model, frozen=True):
@@ -257,6 +259,15 @@ class ReadModel(Model, frozen=True):
     name: str
     version: int | None
     through: Through
+
+
+class ViewAnswer(Model, frozen=True):
+    """The answer to events that were sent with a question."""
+
+    included: bool
+    """Whether the view has the events in it. If not, it did not come to that in time: the events are stored all the
+    same."""
+    rows: QueryAnswer | None
 
 
 class QueryAnswer(Model, frozen=True):

@@ -97,10 +97,10 @@ def _answer(status: int, model: Any, schemas: dict[Any, Any], media_type: str) -
 
 def _content(model: Any, schemas: dict[Any, Any], media_type: str = "application/json") -> dict[str, Any]:
     """A model is JSON; a media type is itself, and says nothing more."""
-    content: dict[str, Any] = {}
-    for each in model if isinstance(model, tuple) else (model,):
-        content |= {each: {}} if isinstance(each, str) else {media_type: {"schema": schemas[each]}}
-    return content
+    each = model if isinstance(model, tuple) else (model,)
+    found = [schemas[one] for one in each if not isinstance(one, str)]
+    content = {media_type: {"schema": found[0] if len(found) == 1 else {"anyOf": found}}} if found else {}
+    return content | {one: {} for one in each if isinstance(one, str)}
 
 
 def _path_parameter(name: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from headrace.collect.gates import Gates
 from headrace.collect.http.bodies import BodyBudget, BodyLimits
 from headrace.collect.redrive import Redriver
 from headrace.collect.status import Board
+from headrace.collect.tickets.tickets import Tickets
 from headrace.config import Project
 from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog
@@ -55,6 +56,8 @@ class Intake:
     """For what blocks: reading files, decoding large bodies, pull queries. Bounded."""
     gates: Gates
     """The collectors of `collectors/*.toml`."""
+    tickets: Tickets | None = None
+    """Where requests are worked off later; collector processes do not."""
 
     @property
     def body_limits(self) -> BodyLimits:

@@ -7,12 +7,12 @@ import contextlib
 import zlib
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import zstandard
 
-from headrace.collect.base import Form
+from headrace.collect.base import Form, RawEvents
 from headrace.errors import DeadlineExceeded, Overloaded, TooLarge, UnsupportedMedia, UsageError
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -190,6 +190,14 @@ def _too_large(max_bytes: int) -> TooLarge:
     return TooLarge(
         f"the body is larger than {max_bytes} bytes", hint="send several smaller ones; see [server] max_body_bytes"
     )
+
+
+def opened(raw: RawEvents, body: bytes, encoding: str, max_bytes: int) -> RawEvents:
+    """The events with their body as it is to be read."""
+    plain = decompress(body, encoding, max_bytes)
+    if not plain and raw.form != "bytes":
+        raise UsageError("the body is empty", hint='send an event:  curl -d \'{"field": "value"}\' …')
+    return replace(raw, body=plain)
 
 
 def form_of(content_type: str, raw_topic: bool) -> Form:

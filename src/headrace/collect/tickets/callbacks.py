@@ -1,0 +1,161 @@
+"""Results posted to the caller, again and again until they are taken, signed so that the receiver knows who sent them.
+
+Only to hosts that the project names: a server that posts to whatever address it is given can be made to talk to what
+only it can reach. No redirect is followed, for the same reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import hmac
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import httpx
+
+from headrace.clock import Clock
+from headrace.errors import Refused, UsageError
+
+logger = logging.getLogger("headrace.callbacks")
+
+SIGNATURE = "X-Headrace-Signature"
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 600.0
+SENDERS, SENDERS_PER_HOST = 8, 2
+BUSY_S = 0.05
+"""When to look again for a host that has as many requests as it may."""
+MAX_URL = 2000
+
+
+@dataclass(order=True, slots=True)
+class Delivery:
+    due: float
+    ticket: str = field(compare=False)
+    url: str = field(compare=False)
+    body: bytes = field(compare=False)
+    expires_ms: int = field(compare=False)
+    attempts: int = field(compare=False, default=0)
+    error: str | None = field(compare=False, default=None)
+
+
+Over = Callable[[Delivery, bool], None]
+"""Called when a delivery is over: was it taken?"""
+
+
+def check_callback(url: str, hosts: Sequence[str]) -> str:
+    """The address, if results may be posted there. Read by the very library that will call it."""
+    if not hosts:
+        raise Refused(
+            "callbacks are not allowed here", hint="name the hosts in headrace.toml: [collect] callback_hosts"
+        )
+    try:
+        parsed = httpx.URL(url if len(url) <= MAX_URL else "")
+    except (httpx.InvalidURL, UnicodeError):
+        parsed = httpx.URL("")
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise UsageError(f"`{url[:80]}` is not an address to post to", hint="https://host/path")
+    if parsed.userinfo:
+        raise UsageError("a callback's address must not contain a password", hint="its requests are signed")
+    host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host.lower()
+    port = parsed.port or (443 if parsed.scheme == "https" else 80)
+    if host not in hosts and f"{host}:{port}" not in hosts:
+        raise Refused(
+            f"results may not be posted to `{host}:{port}`", hint="add it to [collect] callback_hosts in headrace.toml"
+        )
+    return url
+
+
+def sign(secret: bytes, seconds: int, body: bytes) -> str:
+    """
+    >>> sign(b"s", 7, b"{}")[:20]
+    't=7,v1=5cb9a42ef2b5e'
+    """
+    return f"t={seconds},v1={hmac.new(secret, b'%d.' % seconds + body, hashlib.sha256).hexdigest()}"
+
+
+class Callbacks:
+    """Posts until it is told to stop. What is not over by then is begun anew after the next start."""
+
+    def __init__(self, secret: bytes, seconds: float, clock: Clock, over: Over) -> None:
+        self._secret, self._clock, self._over = secret, clock, over
+        self._http = httpx.Client(follow_redirects=False, trust_env=False, timeout=seconds)
+        self._waiting: list[Delivery] = []
+        self._at_host: Counter[str] = Counter()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._senders = ThreadPoolExecutor(SENDERS, "headrace-callback")
+        self._thread = threading.Thread(target=self._run, name="headrace-callbacks", daemon=True)
+        self._thread.start()
+
+    def post(self, delivery: Delivery) -> None:
+        with self._changed:
+            heapq.heappush(self._waiting, delivery)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while (delivery := self._next()) is not None:
+            self._senders.submit(self._send, delivery)
+
+    def _next(self) -> Delivery | None:
+        with self._changed:
+            while not self._stopping:
+                now = self._clock.monotonic()
+                if self._waiting and self._waiting[0].due <= now:
+                    delivery = heapq.heappop(self._waiting)
+                    host = httpx.URL(delivery.url).host
+                    if self._at_host[host] < SENDERS_PER_HOST:
+                        self._at_host[host] += 1
+                        return delivery
+                    delivery.due = now + BUSY_S
+                    heapq.heappush(self._waiting, delivery)
+                self._changed.wait(max(0.001, self._waiting[0].due - now) if self._waiting else None)
+        return None
+
+    def _send(self, delivery: Delivery) -> None:
+        delivery.attempts += 1
+        delivery.error = self._try(delivery)
+        with self._changed:
+            self._at_host[httpx.URL(delivery.url).host] -= 1
+            self._changed.notify()
+        if delivery.error is None:
+            self._finish(delivery, True)
+            return
+        pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (delivery.attempts - 1))
+        if self._clock.now_ms() + pause * 1000 >= delivery.expires_ms:
+            logger.warning("the result of ticket `%s` was never taken: %s", delivery.ticket, delivery.error)
+            self._finish(delivery, False)
+            return
+        delivery.due = self._clock.monotonic() + pause
+        self.post(delivery)
+
+    def _try(self, delivery: Delivery) -> str | None:
+        """What went wrong."""
+        headers = {
+            "Content-Type": "application/json",
+            SIGNATURE: sign(self._secret, self._clock.now_ms() // 1000, delivery.body),
+        }
+        try:
+            # Streamed, so that nobody can make us read an endless answer.
+            with self._http.stream("POST", delivery.url, content=delivery.body, headers=headers) as answer:
+                return None if answer.is_success else f"answered {answer.status_code}"
+        except (httpx.HTTPError, OSError) as error:
+            return f"{type(error).__name__}: {error}"[:200]
+
+    def _finish(self, delivery: Delivery, taken: bool) -> None:
+        try:
+            self._over(delivery, taken)
+        except Exception:
+            # Not written down: it is posted again after the next start, and the receiver knows the ticket.
+            logger.exception("cannot note that the callback of ticket `%s` is over", delivery.ticket)
+
+    def close(self) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join()
+        self._senders.shutdown(cancel_futures=True)
+        self._http.close()

@@ -1,0 +1,277 @@
+"""Tickets: requests worked off later, told about over crashes, posted to the caller until it takes them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.clock import SystemClock
+from headrace.collect.base import Outcome, RawEvents
+from headrace.collect.decode import EventCollector
+from headrace.collect.gate import Arrival
+from headrace.collect.tickets.callbacks import SIGNATURE, check_callback
+from headrace.collect.tickets.records import TICKETS_TOPIC, Wanted
+from headrace.collect.tickets.tickets import Tickets
+from headrace.config import CollectSettings
+from headrace.errors import DiskFull, HeadraceError, NotFound, Overloaded, Refused, UsageError
+from headrace.log.dead_letters import create_dead_letters
+from headrace.log.local.open import LocalLog
+from tests.log.support import PLAIN, numbers, open_owner, rows
+from tests.support import wait_for
+
+SECRET = b"quite secret"
+
+
+def events(body: str, callback: str | None = None, key: str | None = None) -> tuple[Wanted, bytes]:
+    raw = RawEvents("plain", source="test", idempotency_key=key)
+    return Wanted(raw, Arrival(address="127.0.0.1"), "", callback), body.encode()
+
+
+class Desk:
+    """A log, and tickets over it that can be let fall as by kill -9."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.settings = CollectSettings(**settings)
+        self.log: LocalLog = open_owner(folder)
+        self.log.create_topic(PLAIN)
+        create_dead_letters(self.log)
+        self.collector = EventCollector(self.log, SystemClock(), self.settings)
+        self.before: list[HeadraceError] = []
+        self.tickets = self.open()
+
+    def open(self) -> Tickets:
+        return Tickets(self.log, self.work, SystemClock(), self.settings, SECRET)
+
+    def work(self, wanted: Wanted, body: bytes) -> Future[Outcome]:
+        if self.before:
+            raise self.before.pop()
+        return self.collector.collect(wanted.read(body, 1_000_000))
+
+    def take(self, *request: Any) -> str:
+        return self.tickets.take(*events(*request)).result(20)
+
+    def finished(self, ticket: str) -> Any:
+        self.tickets.watch(ticket).result(20)
+        known, result = self.tickets.result(ticket)
+        assert result is not None
+        return known.state, result
+
+    def close(self) -> None:
+        self.tickets.close()
+        self.log.close()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path / "log", callback_hosts=["127.0.0.1"])
+    yield desk
+    desk.close()
+
+
+def test_a_ticket_says_what_became_of_each_event(desk: Desk) -> None:
+    state, result = desk.finished(desk.take('[{"N": 1}, {"N": "no number"}, {"N": 2}]'))
+    assert (state, result.accepted, result.rejections, result.rejected[0].index) == ("done", 2, 1, 1)
+    assert result.positions == [(0, 0, 1)]
+    assert numbers(desk.log, "plain", 0) == [1, 2]
+
+
+def test_sent_again_under_its_key_it_is_taken_once(desk: Desk) -> None:
+    first, second = desk.take('{"N": 1}', None, "k"), desk.take('{"N": 1}', None, "k")
+    assert (desk.finished(first)[1].accepted, desk.finished(second)[1].duplicates) == (1, 1)
+
+
+def test_requests_are_worked_off_in_the_order_they_came(desk: Desk) -> None:
+    tickets = [desk.tickets.take(*events(f'{{"N": {number}}}')) for number in range(300)]
+    for ticket in tickets:
+        desk.finished(ticket.result(20))
+    assert numbers(desk.log, "plain", 0) == list(range(300))
+
+
+def test_what_cannot_be_taken_at_all_has_failed_and_says_why(desk: Desk) -> None:
+    wanted, body = events('{"N": 1}')
+    gone = Wanted(RawEvents("nowhere"), wanted.arrived)
+    state, result = desk.finished(desk.tickets.take(gone, body).result(20))
+    assert (state, result.error["code"]) == ("failed", "not_found")
+    assert desk.finished(desk.take(""))[1].error["message"] == "the body is empty"
+
+
+def test_what_fails_for_now_is_tried_until_it_works(desk: Desk) -> None:
+    desk.before = [DiskFull("full"), Overloaded("busy")]
+    state, result = desk.finished(desk.take('{"N": 7}'))
+    assert (state, result.accepted) == ("done", 1)
+
+
+def test_after_a_crash_what_was_taken_is_done_once(desk: Desk) -> None:
+    """Crashed before the events were written, and between them and the result."""
+    desk.tickets.close()
+    stuck, held = threading.Event(), threading.Event()
+
+    def dies(wanted: Wanted, body: bytes) -> Future[Outcome]:
+        if b"written" in body:
+            desk.work(wanted, body).result(20)
+        stuck.set()
+        held.wait(30)
+        raise Overloaded("the process is gone")
+
+    dying = Tickets(desk.log, dies, SystemClock(), desk.settings, SECRET)
+    written = dying.take(*events('{"N": 1, "rest": "written"}')).result(20)
+    waiting = dying.take(*events('{"N": 2}')).result(20)
+    assert stuck.wait(20)
+    desk.tickets = desk.open()
+    assert [desk.finished(ticket)[0] for ticket in (written, waiting)] == ["done", "done"]
+    first = desk.finished(written)[1]
+    assert (first.accepted + first.duplicates, first.repeated) == (1, True)
+    assert numbers(desk.log, "plain", 0) == [1, 2]
+    held.set()
+    dying.close()
+    assert numbers(desk.log, "plain", 0) == [1, 2]
+
+
+def test_tickets_are_bounded_and_expire(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "log", tickets=3)
+    try:
+        tickets = [desk.take(f'{{"N": {number}}}') for number in range(5)]
+        for ticket in tickets[2:]:
+            desk.finished(ticket)
+        desk.take('{"N": 6}')
+        with pytest.raises(NotFound):
+            desk.tickets.state(tickets[0])
+        with pytest.raises(NotFound):
+            desk.tickets.state("none")
+    finally:
+        desk.close()
+
+
+class Receiver:
+    """A caller's server: answers as told, and keeps what it got."""
+
+    def __init__(self, *answers: int) -> None:
+        self.answers = list(answers)
+        self.got: list[tuple[bytes, str]] = []
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                receiver.got.append((body, self.headers[SIGNATURE]))
+                self.send_response(receiver.answers.pop(0) if receiver.answers else 200)
+                self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/results"
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver(500, 302)
+    yield receiver
+    receiver.close()
+
+
+def signature_is_right(body: bytes, header: str) -> bool:
+    time, _, signed = header.partition(",v1=")
+    wanted = hmac.new(SECRET, time.removeprefix("t=").encode() + b"." + body, hashlib.sha256).hexdigest()
+    return hmac.compare_digest(wanted, signed)
+
+
+def test_a_result_is_posted_until_the_caller_takes_it(desk: Desk, receiver: Receiver) -> None:
+    """It fails, then sends us elsewhere, which is not followed, then takes it."""
+    ticket = desk.take('{"N": 1}', receiver.url)
+    wait_for(lambda: desk.tickets.state(ticket).state == "delivered", 20, "the callback")
+    assert len(receiver.got) == 3
+    assert all(signature_is_right(*got) for got in receiver.got)
+    told = json.loads(receiver.got[-1][0])
+    assert (told["ticket"], told["state"], told["accepted"]) == (ticket, "done", 1)
+    _, result = desk.tickets.result(ticket)
+    assert result is not None
+    assert (result.callback.attempts, result.callback.error) == (3, None)  # type: ignore[union-attr]
+
+
+def test_a_callback_that_was_not_over_is_made_after_a_restart(desk: Desk, receiver: Receiver) -> None:
+    receiver.answers = [503] * 1000
+    ticket = desk.take('{"N": 1}', receiver.url)
+    wait_for(lambda: bool(receiver.got), 20, "the first attempt")
+    desk.tickets.close()
+    receiver.answers = []
+    desk.tickets = desk.open()
+    wait_for(lambda: desk.tickets.state(ticket).state == "delivered", 20, "the callback")
+    desk.tickets.close()
+    known = len(receiver.got)
+    desk.tickets = desk.open()
+    assert desk.tickets.state(ticket).state == "delivered"
+    assert len(receiver.got) == known
+
+
+def test_a_callback_nobody_takes_is_given_up_with_the_ticket(tmp_path: Path, receiver: Receiver) -> None:
+    receiver.answers = [503] * 1000
+    desk = Desk(tmp_path / "log", callback_hosts=["127.0.0.1"], ticket_hours=0.5 / 3600)
+    try:
+        ticket = desk.take('{"N": 1}', receiver.url)
+        wait_for(lambda: "undelivered" in states(desk, ticket), 20, "giving up")
+    finally:
+        desk.close()
+
+
+def states(desk: Desk, ticket: str) -> list[str]:
+    return [row["STATE"] for row in rows(desk.log, TICKETS_TOPIC) if row["TICKET"] == ticket]
+
+
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("http://127.0.0.1:9000/x", None),
+        ("https://hooks.example.com/x?y=z", None),
+        ("http://hooks.example.com:8080/x", Refused),
+        ("http://127.0.0.2/x", Refused),
+        ("http://2130706433/x", Refused),
+        ("http://[::1]/x", Refused),
+        ("http://127.0.0.1@evil.example/x", UsageError),
+        ("http://hooks.example.com.evil.example/", Refused),
+        ("http://evil.example#@127.0.0.1:9000/", Refused),
+        ("http://evil.example\\@127.0.0.1:9000/", (Refused, UsageError)),
+        ("file:///etc/passwd", UsageError),
+        ("gopher://127.0.0.1:9000/", UsageError),
+        ("//127.0.0.1:9000/", UsageError),
+        ("http:///x", UsageError),
+        ("http://127.0.0.1:9000/\r\nHost: x", UsageError),
+        ("x" * 100_000, UsageError),
+    ],
+)
+def test_results_go_only_where_the_project_says(url: str, error: Any) -> None:
+    hosts = ["127.0.0.1:9000", "hooks.example.com:443"]
+    if error is None:
+        assert check_callback(url, hosts) == url
+    else:
+        with pytest.raises(error):
+            check_callback(url, hosts)
+
+
+def test_without_hosts_there_are_no_callbacks(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "log")
+    try:
+        with pytest.raises(Refused, match="not allowed"):
+            desk.take('{"N": 1}', "http://127.0.0.1/")
+        assert desk.tickets.waiting() == 0
+    finally:
+        desk.close()
