@@ -18,7 +18,8 @@ def test_a_ticket_and_its_result(server: Running) -> None:
     assert given.headers["location"] == given.json()["result"]
     found = server.http.get(given.json()["result"], params={"wait": 30}).json()
     assert (found["state"], found["result"]["accepted"], found["result"]["rejections"]) == ("done", 1, 1)
-    assert found["result"]["positions"] and found["error"] is None
+    assert found["result"]["positions"]
+    assert found["error"] is None
 
 
 def test_a_ticket_as_a_stream(server: Running) -> None:
