@@ -18,11 +18,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
-from headrace.log.base import Acks, Topic
+from headrace.log.base import Acks, Append, Appended, Topic
+from headrace.log.codecs.base import Schemas
 from headrace.log.codecs.json_codec import Unreadable
 
 Form = Literal["json", "ndjson", "bytes", "records", "avro"]
@@ -96,6 +97,16 @@ class Outcome:
     """(partition, first offset, last offset)"""
     shed: int = 0
     """Left out on purpose, by the collector's `[shed]`."""
+
+
+class Destination(Protocol):
+    """What a collector writes to: the log, or something in front of it."""
+
+    schemas: Schemas | None
+
+    def topic(self, name: str) -> Topic: ...
+
+    def append(self, appends: Sequence[Append], acks: Acks = "all") -> Future[list[Appended]]: ...
 
 
 class Collector(ABC):

@@ -10,12 +10,12 @@ from typing import TypeAlias, TypeVar
 import pyarrow as pa
 
 from headrace.clock import Clock
-from headrace.collect.base import Collector, Outcome, RawEvents, Rejection, Sent
+from headrace.collect.base import Collector, Destination, Outcome, RawEvents, Rejection, Sent
 from headrace.collect.envelopes import read_records
 from headrace.collect.split import BYTE_ORDER_MARK, Limits, limited, read_json, read_lines
 from headrace.config import CollectSettings
 from headrace.errors import Conflict, Refused, UsageError
-from headrace.log.base import ID, Append, Appended, Log, Topic
+from headrace.log.base import ID, Append, Appended, Topic
 from headrace.log.codecs.json_codec import Decoded, JsonCodec
 from headrace.log.dead_letters import DeadLetter, bury, offsets_of
 
@@ -30,7 +30,7 @@ Partitions: TypeAlias = Sequence[int | None] | None
 class EventCollector(Collector):
     """Decodes by the topic's schema and appends to the log."""
 
-    def __init__(self, log: Log, clock: Clock, settings: CollectSettings) -> None:
+    def __init__(self, log: Destination, clock: Clock, settings: CollectSettings) -> None:
         self._log, self._clock = log, clock
         self._limits = Limits(settings.max_events, settings.max_event_bytes)
         self._max_future_ms = int(settings.max_future_seconds * 1000)

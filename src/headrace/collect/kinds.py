@@ -21,8 +21,8 @@ class Kind:
     settings: str
     """`module:Struct`, which extends `CollectorSettings`."""
     start: str = ""
-    """`module:function` for `listen` and `pull`: `async def start(gate, project)` works until it is cancelled. When it
-    raises, the collector has failed, and is started again after a pause."""
+    """`module:function` for `listen` and `pull`: `async def start(feed)` works until it is cancelled. When it raises,
+    the collector has failed, and is started again after a pause."""
     sample: str = ""
     """`module:function` for "send a test event": `def sample(definition) -> Sent`, as this protocol makes them. Without
     it an event is made of the topic's columns."""
@@ -141,6 +141,17 @@ _KINDS = (
         example="aws kinesis put-record --endpoint-url {url} --stream-name {topic} --partition-key k --data e30=",
         keyed=False,
         page="kinesis",
+    ),
+    Kind(
+        name="syslog",
+        summary="syslog messages (RFC 5424 and 3164) over UDP, TCP and TLS",
+        where="listen",
+        settings="headrace.collect.syslog.listen:SyslogSettings",
+        start="headrace.collect.syslog.listen:start",
+        sample="headrace.collect.syslog.listen:sample",
+        example="logger --server 127.0.0.1 --port 5514 --tcp hello",
+        keyed=False,
+        page="syslog",
     ),
 )
 

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Literal
 
 from headrace.clock import Clock
+from headrace.collect.listening.needed import listeners_needed
 from headrace.config import Project
 from headrace.coordinate.child import Child, sweep
 from headrace.coordinate.local import Holder, UpLock
@@ -63,6 +64,9 @@ class Supervisor:
             Child(f"collector {number}", taking, logs / f"collector-{number}.log", mark, clock)
             for number in range(1, project.settings.server.workers)
         ]
+        listening = ["headrace.server.listeners", "--project", folder]
+        self._listeners = Child("listeners", listening, logs / "listeners.log", mark, clock)
+        self._listening = False
         self._ready = False
         self._waiting_for = ""
 
@@ -87,7 +91,12 @@ class Supervisor:
     def _watch(self) -> int:
         checked = 0.0
         while not self._stop_signals:
-            for child in (self._server, self._engine, *self._collectors):
+            if not self._listening and listeners_needed(self._project):
+                # Started when the first file asks for it; from then on it looks at the files itself.
+                self._listening = True
+                self._listeners.start()
+            listeners = (self._listeners,) if self._listening else ()
+            for child in (self._server, self._engine, *self._collectors, *listeners):
                 if not self._tend(child):
                     return 1
             if not self._ready and self._clock.monotonic() - checked >= 0.2:
@@ -124,9 +133,9 @@ class Supervisor:
     def _stop(self) -> None:
         """The engine and the collectors first: their last commits need the server. A second signal cuts all short."""
         self._say(Notice("stopping", "stopping"))
-        for child in self._collectors:
+        for child in (*self._collectors, self._listeners):
             child.terminate()
-        collectors = [(child, COLLECTOR_STOP_S) for child in self._collectors]
+        collectors = [(child, COLLECTOR_STOP_S) for child in (*self._collectors, self._listeners)]
         for child, seconds in (*collectors, (self._engine, ENGINE_STOP_S), (self._server, SERVER_STOP_S)):
             child.terminate()
             deadline = self._clock.monotonic() + seconds

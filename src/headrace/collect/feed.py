@@ -1,0 +1,129 @@
+"""What a listener or a puller works with: where its events go, where it has got to, how it says how it is."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from headrace.clock import Clock
+from headrace.collect.base import Outcome, Sent, sent_objects
+from headrace.collect.columns import Columns
+from headrace.collect.decode import EventCollector
+from headrace.collect.definitions import CollectorSettings, Definition
+from headrace.collect.gate import Arrival, Gate
+from headrace.collect.outlet import Outlet, Stopped
+from headrace.collect.status import Counters
+from headrace.config import Project
+from headrace.errors import Overloaded
+from headrace.log.base import Log
+from headrace.types import DataType
+
+T = TypeVar("T")
+S = TypeVar("S", bound=CollectorSettings)
+
+NOTHING = Outcome(0)
+
+
+class Feed:
+    """One running collector. Its events are written one call after the other, by a thread of its own."""
+
+    def __init__(self, project: Project, definition: Definition, log: Log, clock: Clock, counters: Counters | None):
+        self.project, self.definition, self.clock = project, definition, clock
+        self._stopping = threading.Event()
+        self._outlet = Outlet(log, definition.name, self._stopping, self._log_says)
+        collector = EventCollector(self._outlet, clock, project.settings.collect)
+        self.gate = Gate(definition, collector, clock)
+        if counters is not None:
+            self.gate.counters = counters
+        self.counters = self.gate.counters
+        self._thread = ThreadPoolExecutor(1, f"collector-{definition.name}")
+        self._before = self.counters.state, self.counters.detail
+
+    def settings(self, type_: type[S]) -> S:
+        return self.definition.settings_as(type_)
+
+    async def cursor(self) -> Any:
+        """Where the collector had got to, None at its very beginning. Called first, and once. `NotFound` without its
+        topic: better not to take anything than not to know what to do with it."""
+        return await self.call(self._open)
+
+    def _open(self) -> Any:
+        found = self._outlet.open()
+        self._outlet.topic(self.gate.topic)
+        return found
+
+    def column_type(self, field: str) -> DataType | None:
+        """Of the column that a field goes to; None if the topic has none for it."""
+        spec = self._outlet.topic(self.gate.topic).spec
+        return next((one.type for one in spec.key + spec.value if one.name.casefold() == field.casefold()), None)
+
+    async def put(
+        self, events: Sent | Columns | Callable[[], Sent | Columns], arrived: Arrival, cursor: Any = None
+    ) -> Outcome:
+        """In the log, durably, when this returns, together with the cursor if there is one. Waits for as long as that
+        takes: a collector that does not read on meanwhile needs to do nothing else. A function is called in the
+        writing thread, for what takes long to read."""
+        return await self.call(self._put, events, arrived, cursor)
+
+    async def call(self, function: Callable[..., T], *arguments: object) -> T:
+        """Something that blocks, in the writing thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+    def running(self, detail: str) -> None:
+        self.counters.becomes("running", detail)
+        self._before = ("running", detail)
+
+    def waiting(self, detail: str) -> None:
+        """For something outside that will come by itself."""
+        self.counters.becomes("waiting", detail)
+        self._before = ("waiting", detail)
+
+    def stop(self) -> None:
+        """Whatever waits for the log gives up."""
+        self._stopping.set()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    async def close(self, seconds: float) -> None:
+        """What was put before is written, if the log takes it within this time."""
+        ended = asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
+        await asyncio.wait([ended], timeout=seconds)
+        self.stop()
+        await ended
+        self._outlet.close()
+
+    def _put(self, events: Any, arrived: Arrival, cursor: Any) -> Outcome:
+        if callable(events):
+            events = events()
+        if cursor is not None:
+            self._outlet.advance(cursor)
+        outcome = self._take(events, arrived) if _count(events) else NOTHING
+        self._outlet.settle()
+        return outcome
+
+    def _take(self, events: Sent | Columns, arrived: Arrival) -> Outcome:
+        sent = sent_objects(events.objects(), events.originals) if isinstance(events, Columns) else events
+        while True:
+            try:
+                return self.gate.take(sent, arrived).result()
+            except Overloaded as error:
+                # A quota: nobody is told, so nothing is taken meanwhile.
+                self._log_says(error.message)
+                if self._stopping.wait(error.retry_after):
+                    raise Stopped from error
+
+    def _log_says(self, why: str | None) -> None:
+        """The log, or a rule, makes it wait; None when it goes on."""
+        if why is None:
+            self.counters.becomes(*self._before)
+        else:
+            self.counters.becomes("waiting", why)
+
+
+def _count(events: Sent | Columns) -> int:
+    return events.rows if isinstance(events, Columns) else len(events.events)
