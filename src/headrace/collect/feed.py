@@ -14,6 +14,7 @@ from headrace.collect.columns import Columns
 from headrace.collect.decode import EventCollector
 from headrace.collect.definitions import CollectorSettings, Definition
 from headrace.collect.gate import Arrival, Gate
+from headrace.collect.gates import hash_key
 from headrace.collect.outlet import Outlet, Stopped
 from headrace.collect.status import Counters
 from headrace.config import Project
@@ -35,7 +36,7 @@ class Feed:
         self._stopping = threading.Event()
         self._outlet = Outlet(log, definition.name, self._stopping, self._log_says)
         collector = EventCollector(self._outlet, clock, project.settings.collect)
-        self.gate = Gate(definition, collector, clock)
+        self.gate = Gate(definition, collector, clock, hash_key(project, definition))
         if counters is not None:
             self.gate.counters = counters
         self.counters = self.gate.counters

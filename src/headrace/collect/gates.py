@@ -189,18 +189,10 @@ class Gates:
     def _kept(self, before: Gate | None, definition: Definition) -> Gate:
         if before is not None and before.definition == definition:
             return before
-        gate = Gate(definition, self._collector, self._clock, self._hash_key(definition))
+        gate = Gate(definition, self._collector, self._clock, hash_key(self._project, definition))
         if before is not None:
             gate.counters = before.counters
         return gate
-
-    def _hash_key(self, definition: Definition) -> bytes:
-        """Made only where something is hashed."""
-        settings = definition.settings
-        if not settings.privacy.hash and settings.enrich.address_as != "hash":
-            return b""
-        given = settings.privacy.key
-        return secret(given).encode() if given else project_secret(self._project, "privacy")
 
     def _missing(self, kind: str, name: str | None) -> NotFound:
         if name is not None:
@@ -212,6 +204,15 @@ class Gates:
             f"no collector of type `{kind}` is set up",
             hint=f'write {FOLDER}/{kind}.toml:  type = "{kind}"  and  topic = "…"',
         )
+
+
+def hash_key(project: Project, definition: Definition) -> bytes:
+    """Of a gate's hashes; made only where something is hashed."""
+    settings = definition.settings
+    if not settings.privacy.hash and settings.enrich.address_as != "hash":
+        return b""
+    given = settings.privacy.key
+    return secret(given).encode() if given else project_secret(project, "privacy")
 
 
 def all_statuses(gates: Gates, board: Board) -> dict[str, CollectorStatus]:

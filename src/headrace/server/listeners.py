@@ -25,7 +25,7 @@ from headrace.collect.feed import Feed
 from headrace.collect.gates import stamp_of
 from headrace.collect.kinds import load
 from headrace.collect.outlet import Stopped
-from headrace.collect.status import COLLECTORS_STATUS, CollectorStatus, Counters, Report
+from headrace.collect.status import COLLECTORS_REPORT_FILE, COLLECTORS_STATUS, CollectorStatus, Counters, Report
 from headrace.config import Project, load_project
 from headrace.coordinate.reports import write_report
 from headrace.coordinate.supervisor import EXIT_HOPELESS
@@ -37,8 +37,6 @@ from headrace.log.open import open_log
 from headrace.log.registry.schemas import RegistrySchemas
 
 PROCESS = "listeners"
-REPORT_FILE = "listeners.json"
-"""In the data folder, where no owner's socket connects processes."""
 LOOK_S, REPORT_S = 0.5, 0.5
 STOP_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
@@ -150,7 +148,7 @@ class Listeners:
         if isinstance(self._log, LocalClient):
             self._log.call(COLLECTORS_STATUS, body)
         else:
-            write_report(self._project.data / REPORT_FILE, body)
+            write_report(self._project.data / COLLECTORS_REPORT_FILE, body)
 
 
 async def serve(project: Project, clock: Clock) -> int:

@@ -55,6 +55,11 @@ async def drain(feed: Feed, pool: Pool, doors: Sequence[Door], read: Read) -> No
 
 async def _write(feed: Feed, gathered: Sequence[Gathered], read: Read) -> None:
     """Tried until the log has it: whoever sent it will not send it again."""
+    if feed.gate.settings.enrich.address and len({one.address for one in gathered}) > 1:
+        # Where the sender is told to each event, those of several are not mixed.
+        for one in gathered:
+            await _write(feed, [one], read)
+        return
     addresses = {one.address for one in gathered}
     arrived = Arrival(address=addresses.pop() if len(addresses) == 1 else "", size=sum(one.size for one in gathered))
     while True:
