@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import struct
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from headrace.log.base import Append, TopicSpec
+from headrace.log.registry.base import Schema
+from headrace.log.registry.registry import Registry
 from headrace.process.batch import run_batch
 from tests.process.pipeline import Pipeline, Row
 
@@ -189,6 +194,45 @@ def test_a_raw_topic_is_decoded_where_it_is_read(spark: SparkSession, tmp_path: 
             (None, None, None, False),
             (None, None, None, True),
         ]
+
+
+def test_a_raw_topic_is_decoded_in_any_format(spark: SparkSession, tmp_path: Path) -> None:
+    """By its codec, where Spark does not read it itself; what cannot be decoded is null, and a record."""
+    sql = """
+    CREATE STREAM lines (k DOUBLE KEY, name VARCHAR, n INTEGER)
+      WITH (KAFKA_TOPIC='bytes', KEY_FORMAT='KAFKA', VALUE_FORMAT='DELIMITED', VALUE_DELIMITER='|');
+    CREATE STREAM framed (name VARCHAR, n INTEGER) WITH (KAFKA_TOPIC='bytes', VALUE_FORMAT='AVRO');
+    CREATE STREAM alone (word VARCHAR) WITH (KAFKA_TOPIC='bytes', VALUE_FORMAT='JSON', WRAP_SINGLE_VALUE=false);
+    CREATE STREAM out AS SELECT k, name, n FROM lines;
+    CREATE STREAM from_avro AS SELECT name, n FROM framed;
+    CREATE STREAM words AS SELECT word FROM alone;
+    """
+    schema = {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": "NAME", "type": "string"}, {"name": "N", "type": "int"}],
+    }
+    with Pipeline(tmp_path, "") as pipeline:
+        pipeline.log.create_topic(TopicSpec("bytes", kind="raw"))
+        id_ = Registry(pipeline.log).register("bytes-value", Schema(json.dumps(schema), "AVRO")).id
+        pipeline.executor.execute(sql)
+        avro = BytesIO()
+        fastavro.schemaless_writer(avro, schema, {"NAME": "ben", "N": 4})
+        records = [
+            (struct.pack(">d", 1.5), b"ann|3"),
+            (b"short", b"too|many|parts"),
+            (None, b"\0" + id_.to_bytes(4, "big") + avro.getvalue()),
+            (None, b'"word"'),
+            (None, None),
+        ]
+        put_bytes(pipeline, records)
+        for name in ("out", "from_avro", "words"):
+            pipeline.run(spark, name)
+        lines = picked(pipeline.records("OUT"), "K NAME N $tombstone")
+        assert lines[:2] == [(1.5, "ann", 3, False), (None, None, None, False)]
+        assert lines[-1] == (None, None, None, True)
+        assert picked(pipeline.records("FROM_AVRO"), "NAME N") == [(None, None)] * 2 + [("ben", 4)] + [(None, None)] * 2
+        assert picked(pipeline.records("WORDS"), "WORD")[3] == ("word",)
 
 
 def put_bytes(pipeline: Pipeline, records: list[tuple[bytes | None, bytes | None]]) -> None:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from headrace.log.base import ARRIVAL, HEADERS, REST, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Records, Topic
 from headrace.log.codecs.base import Codec, Schemas, Side
 from headrace.log.codecs.json_values import Mismatch, Reader
-from headrace.log.codecs.of_source import source_codec
+from headrace.log.codecs.of_source import read_plainly, source_codec
 from headrace.log.schema import RAW_KEY, RAW_VALUE, arrow_type
 from headrace.sql.evaluate import compile_expression
 from headrace.sql.expressions import Cast, ColumnRef
@@ -39,8 +39,8 @@ class SourceDecoder:
         self.topic, self.source = topic, source
         self._raw = topic.spec.kind == "raw"
         # JSON is read field by field: what cannot be converted is null, and the record stays one.
-        self._value_codec = self._codec("value", source.value_format, schemas)
-        self._key_codec = self._codec("key", source.key_format, schemas)
+        self._value_codec = self._codec("value", schemas)
+        self._key_codec = self._codec("key", schemas)
         self._stored = {column.name: self._find(column) for column in source.key + source.value}
         self.columns = self._columns()
         """What to ask the log for."""
@@ -56,9 +56,9 @@ class SourceDecoder:
         found = self._stored.get(name)
         return found if found is not None and declared is not None and found.type == declared.type else None
 
-    def _codec(self, side: Side, format_: str, schemas: Schemas | None) -> Codec | None:
+    def _codec(self, side: Side, schemas: Schemas | None) -> Codec | None:
         columns = self.source.key if side == "key" else self.source.value
-        plain = format_.upper() == "JSON" or (side == "key" and format_.upper() == "KAFKA")
+        plain = read_plainly(self.source, side)
         return source_codec(self.source, side, schemas) if self._raw and columns and not plain else None
 
     def _find(self, declared: Column) -> Column | None:

@@ -24,3 +24,11 @@ def source_options(source: Source, side: Side) -> FormatOptions:
 def source_codec(source: Source, side: Side, schemas: Schemas | None, keep_rest: bool = False) -> Codec:
     format_, columns = (source.key_format, source.key) if side == "key" else (source.value_format, source.value)
     return make_codec(format_, source.topic, columns, side, source_options(source, side), schemas, keep_rest)
+
+
+def read_plainly(source: Source, side: Side) -> bool:
+    """Whether a raw topic's bytes are read field by field, without a codec: then a field that does not fit is null, and
+    the others are there."""
+    if side == "key":
+        return source.key_format.upper() in ("JSON", "KAFKA")
+    return source.value_format.upper() == "JSON" and source.wrap_single_value is not False

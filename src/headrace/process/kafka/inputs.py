@@ -54,6 +54,10 @@ class KafkaStreamInputs:
         return declared_topic(topic, source)
 
     @property
+    def log_folder(self) -> None:
+        """Records are decoded as they are read."""
+
+    @property
     def common_time(self) -> bool:
         """Kafka has no order over topics; an operator makes one."""
         return False
@@ -155,6 +159,10 @@ class KafkaRangeInputs:
 
     def declared(self, topic: TopicSpec, source: Source) -> TopicSpec:
         return declared_topic(topic, source)
+
+    @property
+    def log_folder(self) -> None:
+        """Records are decoded as they are read."""
 
     @property
     def common_time(self) -> bool:

@@ -4,13 +4,13 @@ bytes."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from headrace.errors import UsageError
 from headrace.log.base import (
     ARRIVAL,
     HEADERS,
@@ -28,12 +28,13 @@ from headrace.process.casts import lower_cast
 from headrace.process.json_fields import json_field, json_fields
 from headrace.process.lower.rows import Rows, column
 from headrace.process.raw_keys import raw_key
+from headrace.process.raw_values import decode_by_codec, needs_codec
 from headrace.process.spark_types import spark_type
 from headrace.sql.plan import Scan
 from headrace.sql.source import WINDOW_COLUMNS, Header, Source
-from headrace.types import Column, display_name
+from headrace.types import Column
 
-FIELDS = "$fields"
+FIELDS, KEY_FIELDS = "$fields", "$key_fields"
 RAW_KEY, RAW_VALUE = "KEY", "VALUE"
 SYSTEM = (PARTITION, OFFSET, ARRIVAL, STREAM_TIME, TIME, TOMBSTONE)
 
@@ -45,6 +46,10 @@ class Inputs(Protocol):
 
     def declared(self, topic: TopicSpec, source: Source) -> TopicSpec:
         """The raw topic as a stream declares it, if `read` can decode it; else as it is."""
+
+    @property
+    def log_folder(self) -> Path | None:
+        """Of the local log, where `declared` leaves raw topics as they are."""
 
     @property
     def common_time(self) -> bool:
@@ -78,7 +83,8 @@ def lower_scan(
     least = min_lag if source.kind == "stream" else None
     frame = inputs.read(topic, [*_stored_names(topic, declared), *SYSTEM, *headers, *bounds], least, others)
     if topic.kind == "raw":
-        frame = _decode_raw(frame, source)
+        assert inputs.log_folder is not None
+        frame = _decode_raw(frame, source, inputs.log_folder)
     elif REST in frame.columns:
         frame = frame.withColumn(FIELDS, json_fields(column(REST)))
     found = [_find(topic, source, column_).alias(column_.name) for column_ in declared]
@@ -138,20 +144,23 @@ def _header(header: Header, kept: bool) -> SparkColumn:
     return F.try_element_at(F.transform(named, lambda entry: entry["value"]), F.lit(-1))
 
 
-def _decode_raw(frame: DataFrame, source: Source) -> DataFrame:
-    if source.value_format.upper() != "JSON":
-        raise UsageError(
-            f"`{display_name(source.name)}`: format `{source.value_format}` cannot be read from a raw topic yet",
-            hint="VALUE_FORMAT='JSON' can",
-        )
-    fields = json_fields(column(RAW_VALUE).cast("string"))
+def _decode_raw(frame: DataFrame, source: Source, folder: Path) -> DataFrame:
+    """Adds the value's fields, and the key's if it takes a codec to read them."""
+    value = column(RAW_VALUE)
+    if needs_codec(source, "key"):
+        frame = frame.withColumn(KEY_FIELDS, decode_by_codec(column(RAW_KEY), source, "key", folder))
+    by_codec = needs_codec(source, "value")
+    fields = decode_by_codec(value, source, "value", folder) if by_codec else json_fields(value.cast("string"))
     # A record that is not a JSON object has no columns, but it is a record.
-    return frame.withColumn(FIELDS, fields).withColumn(TOMBSTONE, column(TOMBSTONE) | column(RAW_VALUE).isNull())
+    return frame.withColumn(FIELDS, fields).withColumn(TOMBSTONE, column(TOMBSTONE) | value.isNull())
 
 
 def _find_raw(source: Source, declared: Column) -> SparkColumn:
     if declared not in source.key:
-        return json_field(column(FIELDS), declared)
+        by_codec = needs_codec(source, "value")
+        return column(FIELDS).getField(declared.name) if by_codec else json_field(column(FIELDS), declared)
+    if needs_codec(source, "key"):
+        return column(KEY_FIELDS).getField(declared.name)
     if source.key_format.upper() == "JSON" and len(source.key) > 1:
         return json_field(json_fields(column(RAW_KEY).cast("string")), declared)
     return raw_key(column(RAW_KEY), declared, source.key_format)
