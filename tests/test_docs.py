@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.server.running import Running, running_server
 from tests.support import free_port, wait_for
 
 ROOT = Path(__file__).parent.parent
@@ -69,9 +70,60 @@ class Step:
 
 def steps(page: Path) -> Iterator[Step]:
     for block in re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.S):
-        for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
-            command, _, expected = part.partition("\n")
-            yield Step(command, expected)
+        yield from steps_of(block)
+
+
+def steps_of(block: str) -> Iterator[Step]:
+    for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
+        command, _, expected = part.partition("\n")
+        yield Step(command, expected)
+
+
+COLLECTING = ["collectors"]
+"""Pages of docs/howto that are run from top to bottom against a server without Spark: SQL is stated, a TOML block that
+begins with `# collectors/NAME.toml` is that file, console blocks are run, and Python blocks are one program each."""
+
+
+@pytest.fixture(scope="module")
+def collecting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Running]]:
+    folder = tmp_path_factory.mktemp("collecting")
+    with running_server(folder, sql="") as server:
+        yield folder, server
+
+
+@pytest.mark.parametrize("page", COLLECTING)
+def test_the_pages_about_collecting_run(page: str, collecting: tuple[Path, Running]) -> None:
+    folder, server = collecting
+    (folder / "collectors").mkdir(exist_ok=True)
+    for file in (folder / "collectors").glob("*"):
+        file.unlink()
+    url = f"http://127.0.0.1:{server.port}"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "COLUMNS": "200", "HEADRACE_URL": url}
+
+    def run(command: list[str]) -> str:
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, f"$ {command[-1]}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    text = (ROOT / "docs" / "howto" / f"{page}.md").read_text(encoding="utf-8").replace("localhost:8080", url[7:])
+    ran = 0
+    for kind, block in re.findall(r"```(sql|toml|console|python)\n(.*?)```", text, flags=re.S):
+        if kind == "sql":
+            assert server.http.post("/v1/statements", json={"sql": block}).status_code == 200
+        elif kind == "toml" and (named := re.match(r"# (collectors/[\w.-]+)\n", block)):
+            (folder / named[1]).write_text(block)
+            server.services.gates.reload()
+            assert server.services.gates.problems == ()
+        elif kind == "python":
+            run([sys.executable, "-c", block])
+            ran += 1
+        elif kind == "console":
+            for step in steps_of(block):
+                output = run(["bash", "-c", step.command])
+                assert step.matches(output), f"$ {step.command}\n{output}\n-- expected --\n{step.expected}"
+                ran += 1
+    assert ran
 
 
 def tutorial() -> list[Step]:

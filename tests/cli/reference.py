@@ -1,4 +1,4 @@
-"""Writes docs/reference/cli.md and settings.md from the code, so that they cannot say anything else.
+"""Writes docs/reference/cli.md, settings.md and collectors.md from the code, so that they cannot say anything else.
 
 python tests/cli/reference.py      after a command or a setting changed
 """
@@ -6,7 +6,8 @@ python tests/cli/reference.py      after a command or a setting changed
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ import typer.main
 
 from headrace import config
 from headrace.cli.main import app
+from headrace.collect import definitions
+from headrace.collect.kinds import KINDS, load
+from headrace.collect.rules import settings as rules
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -57,6 +61,58 @@ SECTIONS: tuple[tuple[str, type[msgspec.Struct]], ...] = (
 )
 
 
+COLLECTORS_INTRO = """# Collectors
+
+`collectors/NAME.toml`, one file a collector; [Collectors](../howto/collectors.md) says how to use them. An unknown
+setting is an error, a changed file is read again at once, and a broken one keeps what runs: `headrace collector check`
+names file and line. A field is named by its path, `user.email`: through objects, and through each element of an array;
+upper and lower case are one.
+
+Made from the code by `tests/cli/reference.py`; a test fails when they differ.
+"""
+
+TABLES: tuple[tuple[str, type[msgspec.Struct]], ...] = (
+    ("enrich", rules.EnrichSettings),
+    ("validate", rules.ValidateSettings),
+    ("validate.fields.NAME", rules.FieldRule),
+    ("privacy", rules.PrivacySettings),
+)
+
+
+def collectors_page() -> str:
+    common = definitions.CollectorSettings
+    parts = [COLLECTORS_INTRO, f"## Of all types\n\n{_table(common, tables=False)}"]
+    parts += [f"## `[{name}]`\n\n{_table(settings)}" for name, settings in TABLES]
+    known = {field.name for field in msgspec.structs.fields(common)}
+    for kind in KINDS.values():
+        written = (DOCS.parent / "howto" / f"{kind.page}.md").exists()
+        page = f" [How to use it](../howto/{kind.page}.md)." if written else ""
+        own = _table(load(kind.settings), skip=known)
+        where = {
+            "http": "over the server's port",
+            "listen": "on a port of its own",
+            "pull": "it is the client",
+        }[kind.where]
+        parts.append(f'## `type = "{kind.name}"`\n\n{kind.summary}; {where}.{page}\n\n{own}')
+    return "\n".join(parts)
+
+
+def _table(settings: type[msgspec.Struct], skip: Collection[str] = (), tables: bool = True) -> str:
+    """Its fields with their docstrings; those of the structs it extends, too."""
+    described: dict[str, str] = {}
+    for base in reversed(settings.__mro__):
+        if base.__module__.startswith("headrace."):
+            described |= _descriptions(sys.modules[base.__module__].__file__ or "").get(base.__name__, {})
+    rows = [
+        f"| `{field.name}` | {_default(field)} | {described[field.name]} |"
+        for field in msgspec.structs.fields(settings)
+        if field.name not in skip and (tables or not isinstance(field.default, msgspec.Struct))
+    ]
+    if not rows:
+        return "No settings of its own.\n"
+    return "\n".join(["| setting | default | meaning |", "|---|---|---|", *rows]) + "\n"
+
+
 def settings_page() -> str:
     descriptions = _descriptions()
     parts = [SETTINGS_INTRO]
@@ -82,10 +138,10 @@ def _default(field: Any) -> str:
     return f"`{msgspec.json.encode(value).decode()}`"
 
 
-def _descriptions() -> dict[str, dict[str, str]]:
+def _descriptions(file: str = config.__file__) -> dict[str, dict[str, str]]:
     """Class → field → the docstring below it."""
     found: dict[str, dict[str, str]] = {}
-    for node in ast.parse(Path(config.__file__).read_text(encoding="utf-8")).body:
+    for node in ast.parse(Path(file).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef):
             found[node.name] = dict(_field_docs(node))
     return found
@@ -148,7 +204,7 @@ def _parameter_row(parameter: Any) -> str:
     return f"| `{name}` | {parameter.help}{shown} |"
 
 
-PAGES = {"cli.md": cli_page, "settings.md": settings_page}
+PAGES = {"cli.md": cli_page, "settings.md": settings_page, "collectors.md": collectors_page}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

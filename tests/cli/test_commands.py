@@ -22,6 +22,7 @@ def test_init_makes_a_project_that_says_what_it_is(headrace: Headrace, tmp_path:
         "made shop/",
         "  headrace.toml",
         "  pipelines/pageviews.sql",
+        "  collectors/pageviews.toml",
         "  functions/pages.py",
         "  tests/pageviews.toml",
         "  .gitignore",
@@ -46,7 +47,7 @@ def test_init_overwrites_nothing(headrace: Headrace, tmp_path: Path) -> None:
 def test_init_in_json(headrace: Headrace, tmp_path: Path) -> None:
     body = json.loads(headrace("init", "shop", "--json").out)
     assert body["project"] == str(tmp_path / "shop")
-    assert len(body["files"]) == 6
+    assert len(body["files"]) == 7
 
 
 def test_wrong_usage_is_2(headrace: Headrace) -> None:

@@ -208,3 +208,40 @@ def test_scripts_run_scripts_with_variables(run: Headrace, tmp_path: Path) -> No
     assert "runs itself" in run("sql", "-f", "outer.sql").err
     (tmp_path / "inner.sql").write_text("DESCRIBE nobody;\n")
     assert "(in `inner.sql`)" in run("sql", "-f", "outer.sql").err
+
+
+def test_collectors_are_listed_shown_and_tried(run: Headrace, server: Running) -> None:
+    folder = server.services.project.folder / "collectors"
+    folder.mkdir(exist_ok=True)
+    (folder / "web.toml").write_text('type = "http"\ntopic = "users"\n[privacy]\nhash = ["name"]\nkey = "hush"\n')
+    (folder / "broken.toml").write_text('type = "http"\ntopics = "users"\n')
+    server.services.gates.reload()
+    listed = run("collector", "list").out
+    assert "collectors/broken.toml:2: there is no setting `topics`" in listed
+    shown = run("collector", "show", "web").out
+    assert "/v1/topics/users/events" in shown
+    assert "hush" not in shown
+    tried = run("collector", "test", "web", "--event", '{"id": "7", "name": "you"}')
+    assert (tried.code, "accepted: it is in topic users" in tried.out) == (0, True)
+    wrong = run("collector", "test", "web", "--event", '{"id": 7}')
+    assert (wrong.code, wrong.out.splitlines()[1]) == (1, "rejected: `id` must be a string, got 7")
+    assert run("collector", "test", "web", "--event", "[1]").code == 1
+    assert {one["name"] for one in json.loads(run("collector", "list", "--json").out)["collectors"]} == {
+        "web",
+        "broken",
+    }
+
+
+def test_collectors_are_checked_without_a_server(headrace: Headrace, tmp_path: Path) -> None:
+    headrace("init", "shop")
+    said = headrace("collector", "check", "--project", "shop")
+    assert (said.code, said.out) == (0, "collectors/pageviews.toml: http into topic pageviews\n")
+    (tmp_path / "shop" / "collectors" / "bad.toml").write_text(
+        'type = "http"\n[validate.fields.size]\nmin = 1\n[validate.fields.age]\nmin = "a"\n'
+    )
+    said = headrace("collector", "check", "--project", "shop")
+    assert said.code == 1
+    assert "collectors/bad.toml:5: `validate.fields.age.min`: expected" in said.out
+    body = json.loads(headrace("collector", "check", "--project", "shop", "--json").out)
+    assert (body["ok"], body["problems"][0]["line"]) == (False, 5)
+    assert "http" in headrace("collector", "kinds").out

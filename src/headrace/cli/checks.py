@@ -43,7 +43,7 @@ def project_checks(folder: Path) -> list[Check]:
         project = load_project(folder)
     except HeadraceError as error:
         return [Check("project", "wrong", error.message, error.hint)]
-    checks: tuple[Callable[[Project], Check], ...] = (_project, _pipelines, _disk, _sync, _binding, _port)
+    checks: tuple[Callable[[Project], Check], ...] = (_project, _pipelines, _collectors, _disk, _sync, _binding, _port)
     if project.settings.log.backend == "kafka":
         checks += (_kafka_client, _kafka_jars, _brokers)
     return [check(project) for check in checks]
@@ -136,6 +136,16 @@ def _pipelines(project: Project) -> Check:
     if not count:
         return Check("pipelines", "warning", "there are none", "write CREATE STREAM … into pipelines/NAME.sql")
     return Check("pipelines", "ok", f"{count} statements in {len(project.pipelines)} files")
+
+
+def _collectors(project: Project) -> Check:
+    from headrace.collect.definitions import load_definitions
+
+    found, problems = load_definitions(project)
+    if problems:
+        first = problems[0]
+        return Check("collectors", "wrong", f"{first.file}:{first.line}: {first.message}", first.hint)
+    return Check("collectors", "ok", f"{len(found)} in collectors/")
 
 
 def _disk(project: Project) -> Check:

@@ -17,6 +17,7 @@ from headrace.errors import Conflict, UsageError
 FILES = {
     PROJECT_FILE: "headrace.toml",
     "pipelines/pageviews.sql": "pageviews.sql",
+    "collectors/pageviews.toml": "pageviews_collector.toml",
     "functions/pages.py": "pages_function.txt",
     "tests/pageviews.toml": "pageviews_test.toml",
     ".gitignore": "gitignore",
@@ -32,7 +33,7 @@ def init(
     name: Annotated[str, typer.Argument(help="The folder to make; its name is the project's.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Make a project: commented settings, one pipeline, one function in Python, one test."""
+    """Make a project: commented settings, one pipeline, one collector, one function in Python, one test."""
     folder = Path(name)
     if not re.fullmatch(r"[\w .-]+", folder.resolve().name):
         raise UsageError(f"`{name}` is not a good name for a project", hint="letters, digits, `.`, `_` and `-`")

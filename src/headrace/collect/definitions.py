@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -146,7 +146,7 @@ def read_definition(file: Path, text: str, keys_needed: bool = False) -> Definit
         settings: CollectorSettings = msgspec.convert(raw, load(kind.settings))
         settings.check()
     except msgspec.ValidationError as error:
-        message, path = _validation_error(error)
+        message, path = _validation_error(error, raw, load(kind.settings))
         return problem(message, HINT, path)
     except ConfigError as error:
         return problem(error.message, error.hint, error.data.get("path", ()))
@@ -209,13 +209,34 @@ def _toml_error(error: tomllib.TOMLDecodeError, text: str) -> tuple[str, int]:
     return found[1], int(found[2] or len(text.splitlines()))
 
 
-def _validation_error(error: msgspec.ValidationError) -> tuple[str, list[str]]:
-    """Its words, and the path of the setting: ``Expected `int`, got `str` - at `$.quota.burst` ``."""
+def _validation_error(error: msgspec.ValidationError, raw: dict[str, Any], type_: type) -> tuple[str, list[str]]:
+    """Its words, and the path of the setting: ``Expected `int`, got `str` - at `$.validate.fields[...].min` ``."""
     message, _, place = str(error).partition(" - at `$")
-    path = [part for part in re.split(r"[.\[\]]+", place.rstrip("`")) if part and not part.isdigit() and part != "..."]
+    path = [part for part in re.split(r"[.\[\]]+", place.replace("[...]", ".*").rstrip("`")) if not part.isdigit()]
+    path = _named(list(filter(None, path)), raw, type_)
     unknown = re.search(r"unknown field `(\w+)`", message)
     if unknown:
         return f"there is no setting `{'.'.join([*path, unknown[1]])}`", [*path, unknown[1]]
     if path:
         message = f"`{'.'.join(path)}`: {message[:1].lower()}{message[1:]}"
     return message, path
+
+
+def _named(path: list[str], raw: dict[str, Any], type_: type) -> list[str]:
+    """The path with the key of a table in the place of `*`: the error does not name it, but each can be tried alone."""
+    if "*" not in path:
+        return path
+    at = path.index("*")
+    table = raw
+    for part in path[:at]:
+        table = table[part]
+    for key, value in table.items():
+        alone: dict[str, Any] = {key: value}
+        for part in reversed(path[:at]):
+            alone = {part: alone}
+        try:
+            msgspec.convert({"type": raw["type"], **alone}, type_)
+        except msgspec.ValidationError as error:
+            if "[...]" in str(error):
+                return [*path[:at], key, *path[at + 1 :]]
+    return path

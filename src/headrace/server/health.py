@@ -20,7 +20,9 @@ async def readyz(request: Request, services: Services) -> Response:
     alive = services.project.settings.log.backend == "local" or await services.run(services.log.owner_alive)
     kafka = services.project.settings.log.kafka.bootstrap
     waiting = ([] if alive else [f"Kafka at {kafka}"]) + waiting_for(services)
-    return json_response(Ready(waiting, services.problems), 503 if waiting else 200)
+    return json_response(
+        Ready(waiting, services.problems + [str(one) for one in services.gates.problems]), 503 if waiting else 200
+    )
 
 
 def waiting_for(services: Services) -> list[str]:
