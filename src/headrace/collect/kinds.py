@@ -55,7 +55,7 @@ _KINDS = (
         summary="Segment's tracking API: /v1/batch, /v1/track, …",
         where="http",
         settings="headrace.collect.trackers.settings:TrackerSettings",
-        example='curl -u {key}: -d \'{{"userId": "ann", "event": "Signed Up"}}\' {url}/v1/track',
+        example='curl -u {key}: -d \'{"userId": "ann", "event": "Signed Up"}\' {url}/v1/track',
         page="segment",
     ),
     Kind(
@@ -71,7 +71,7 @@ _KINDS = (
         summary="PostHog's clients: /batch, /capture",
         where="http",
         settings="headrace.collect.trackers.settings:TrackerSettings",
-        example='curl -d \'{{"api_key": "{key}", "event": "clicked", "distinct_id": "ann"}}\' {url}/capture/',
+        example='curl -d \'{"api_key": "{key}", "event": "clicked", "distinct_id": "ann"}\' {url}/capture/',
         page="posthog",
     ),
     Kind(
@@ -79,7 +79,7 @@ _KINDS = (
         summary="Google's Measurement Protocol, version 2: /mp/collect",
         where="http",
         settings="headrace.collect.trackers.settings:TrackerSettings",
-        example="""curl -d '{{"client_id": "1.2", "events": [{{"name": "login"}}]}}' """
+        example="""curl -d '{"client_id": "1.2", "events": [{"name": "login"}]}' """
         "'{url}/mp/collect?api_secret={key}'",
         page="measurement-protocol",
     ),
@@ -89,7 +89,7 @@ _KINDS = (
         where="http",
         settings="headrace.collect.cloudevents:CloudEventsSettings",
         example="curl -H 'ce-specversion: 1.0' -H 'ce-id: 1' -H 'ce-source: /shop' -H 'ce-type: order' "
-        "-H 'content-type: application/json' -d '{{\"total\": 5}}' {url}/v1/collect/{name}",
+        "-H 'content-type: application/json' -d '{\"total\": 5}' {url}/v1/collect/{name}",
         page="cloudevents",
     ),
     Kind(
@@ -105,7 +105,7 @@ _KINDS = (
         summary="Prometheus' remote write: /api/v1/write",
         where="http",
         settings="headrace.collect.definitions:CollectorSettings",
-        example="remote_write: [{{url: {url}/api/v1/write}}]",
+        example="remote_write: [{url: {url}/api/v1/write}]",
         page="prometheus",
     ),
     Kind(
