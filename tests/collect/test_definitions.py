@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,8 @@ def test_every_kind_can_be_loaded(kind: object) -> None:
     assert (found.start != "") == (found.where != "http")
     for reference in filter(None, (found.start, found.sample)):
         assert callable(load(reference))
+    names = {"url", "name", "sample", "key"} | set(load(found.settings).__struct_fields__)
+    assert {field for _, field, _, _ in string.Formatter().parse(found.example) if field is not None} <= names
 
 
 def test_a_secret_may_stay_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

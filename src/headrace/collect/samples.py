@@ -64,10 +64,7 @@ def example_text(definition: Definition, url: str, topic: Topic | None) -> str:
         "sample": json.dumps(sample_event(topic) if topic is not None else {}).replace("'", "'\\''"),
         "key": f"${keys[0][4:]}" if keys and keys[0].startswith("env:") else keys[0] if keys else "any",
     }
-    text = definition.kind.example
-    for name, value in values.items():
-        text = text.replace("{" + name + "}", str(value))
-    return text
+    return definition.kind.example.format_map(values)
 
 
 def shown_settings(definition: Definition) -> dict[str, Any]:
