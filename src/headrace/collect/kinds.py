@@ -27,8 +27,8 @@ class Kind:
     """`module:function` for "send a test event": `def sample(definition) -> Sent`, as this protocol makes them. Without
     it an event is made of the topic's columns."""
     example: str = ""
-    """What to send, to be copied; `{url}`, `{topic}`, `{name}`, `{key}`, `{sample}` (an event of the topic's columns) and
-    the settings' names are filled in, as by `str.format`."""
+    """What to send, to be copied; `{url}`, `{topic}`, `{name}`, `{key}`, `{sample}` (an event of the columns) and the
+    settings' names are filled in, as by `str.format`."""
     keyed: bool = True
     """Whether it has `keys` of its own. Not so where something else says who may send."""
     page: str = ""
