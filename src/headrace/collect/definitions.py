@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace.collect.kinds import KINDS, Kind, load
+from headrace.collect.quota import QuotaSettings
 from headrace.collect.rules.settings import EnrichSettings, PrivacySettings, ValidateSettings
+from headrace.collect.shedding import ShedSettings
 from headrace.config import Project, Settings
 from headrace.errors import ConfigError
 
@@ -47,12 +49,16 @@ class CollectorSettings(Settings, frozen=True, kw_only=True):
     """What it must be, besides fitting the topic's columns."""
     privacy: PrivacySettings = PrivacySettings()
     """What of it nobody may store."""
+    quota: QuotaSettings = QuotaSettings()
+    """How much it takes, before it tells senders to come again."""
+    shed: ShedSettings = ShedSettings()
+    """What it leaves out when too much comes."""
 
     def check(self) -> None:
         """Raise `ConfigError` for what types alone cannot say. A type that overrides this calls it first."""
         if not self.topic:
             raise ConfigError("a collector needs a `topic`", hint='say where its events go:  topic = "…"')
-        for table in (self.enrich, self.validate, self.privacy):
+        for table in (self.enrich, self.validate, self.privacy, self.quota, self.shed):
             table.check()
 
     @property

@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 
 from headrace.clock import Clock
 from headrace.collect.base import Collector, Outcome, RawEvents, Sent
+from headrace.collect.decode import then
 from headrace.collect.definitions import CollectorSettings, Definition
+from headrace.collect.quota import Quota
 from headrace.collect.rules.base import Rules
+from headrace.collect.shedding import Shedding, numbered, only
 from headrace.collect.status import Counters
 from headrace.errors import HeadraceError, Overloaded, UsageError
 from headrace.log.base import Acks, Topic
@@ -35,8 +38,10 @@ class Arrival:
 class Gate:
     """Safe to use from several threads."""
 
-    def __init__(self, definition: Definition, collector: Collector, clock: Clock, key: bytes = b"") -> None:
-        """`key` is that of its hashes."""
+    def __init__(
+        self, definition: Definition, collector: Collector, clock: Clock, key: bytes = b"", share: float = 1.0
+    ) -> None:
+        """`key` is that of its hashes; `share` this process's part of its quotas."""
         self.definition = definition
         self._key = key
         self.has_rules = definition.settings.has_rules
@@ -44,6 +49,13 @@ class Gate:
         self._rules: dict[str, Rules] = {}
         self.counters = Counters(definition.name, clock)
         self._collector, self._clock = collector, clock
+        settings = definition.settings
+        self._quota = Quota(settings.quota, clock, share) if settings.quota.any else None
+        self._shedding = None if settings.shed.policy == "none" else Shedding(settings.shed, clock, share)
+
+    @property
+    def has_quota(self) -> bool:
+        return self._quota is not None
 
     @property
     def name(self) -> str:
@@ -79,12 +91,24 @@ class Gate:
                 raw = self._collector.read(raw)
                 assert raw.sent is not None
                 count = len(raw.sent.events)
+            self._admit(raw, arrived)
+            kept = None if self._shedding is None or raw.sent is None else self._shedding.kept(raw.sent.events)
+            if kept is not None:
+                raw = only(raw, kept)
             future = self._collector.collect(self._ruled(raw, arrived))
         except HeadraceError as error:
             self._refused(error, count)
             raise
+        if kept is not None:
+            future = then(future, lambda outcome: numbered(outcome, kept, count))
         future.add_done_callback(lambda done: self._done(done, count, arrived.size))
         return future
+
+    def _admit(self, raw: RawEvents, arrived: Arrival) -> None:
+        """`Overloaded` beyond its quotas."""
+        if self._quota is not None:
+            events = (None,) if raw.sent is None else raw.sent.events
+            self._quota.take(events, arrived.size or len(raw.body), arrived.key or arrived.address)
 
     def _ruled(self, raw: RawEvents, arrived: Arrival) -> RawEvents:
         """As its rules want it."""

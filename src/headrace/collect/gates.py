@@ -189,7 +189,9 @@ class Gates:
     def _kept(self, before: Gate | None, definition: Definition) -> Gate:
         if before is not None and before.definition == definition:
             return before
-        gate = Gate(definition, self._collector, self._clock, hash_key(self._project, definition))
+        # Events over HTTP are spread over all processes that take them; others come to one.
+        share = 1.0 / max(1, self._project.settings.server.workers) if definition.kind.where == "http" else 1.0
+        gate = Gate(definition, self._collector, self._clock, hash_key(self._project, definition), share)
         if before is not None:
             gate.counters = before.counters
         return gate

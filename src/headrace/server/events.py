@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
+from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -57,7 +58,8 @@ async def _send(request: Request, services: Intake, name: str, form: Form) -> Re
     question = asking.question_of(request, services)
     with services.budget.share() as share:
         body = await read_body(request.receive, headers.get("content-length"), services.body_limits, share)
-        arrived, encoding = arrival(request, len(body)), headers.get("content-encoding", "")
+        tenant = services.auth.caller(request, "") if gate is not None and gate.has_quota else ""
+        arrived, encoding = arrival(request, len(body), tenant), headers.get("content-encoding", "")
         if tickets.is_wanted(request):
             tickets.check_private(gate)
             return await tickets.give(request, services, Wanted(raw, arrived, encoding), body)
@@ -126,6 +128,7 @@ def _model(outcome: Outcome) -> EventsAnswer:
         rejected=[Rejected(each.index, each.reason, each.dead_letter) for each in outcome.rejected],
         position=Place(place[0], place[2]) if place else None,
         positions=list(outcome.positions),
+        shed=outcome.shed or UNSET,
     )
 
 

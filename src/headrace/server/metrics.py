@@ -69,6 +69,7 @@ class Metrics:
             ("accepted", outcome.accepted),
             ("duplicate", outcome.duplicates),
             ("rejected", len(outcome.rejected)),
+            ("shed", outcome.shed),
         ):
             if count:
                 self._events.labels(topic, name).inc(count)

@@ -51,6 +51,8 @@ class EventsAnswer(Model, frozen=True):
     rejected: list[Rejected]
     position: Place | None
     positions: list[tuple[int, int, int]]
+    shed: Count | msgspec.UnsetType = msgspec.UNSET
+    """How many the collector left out, by its `[shed]`."""
     view: ViewAnswer | msgspec.UnsetType = msgspec.UNSET
     """What the view that was asked says."""
 
