@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -80,7 +81,7 @@ def test_no_tenant_gets_more_than_rate_and_burst(asked: list[tuple[float, int]],
     assert taken <= rate * now + max(buckets.size, 1) + largest + 1e-6
 
 
-def shed(project: Gated, text: str, *events: dict[str, object]) -> list[object]:
+def shed(project: Gated, text: str, *events: dict[str, Any]) -> list[object]:
     """The numbers of the events that were kept."""
     project.write("web", f"{WEB}[shed]\nevents_per_second = 2\nburst_seconds = 1\n{text}")
     outcome = project.take("web", *events)
