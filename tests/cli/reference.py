@@ -52,6 +52,7 @@ SECTIONS: tuple[tuple[str, type[msgspec.Struct]], ...] = (
     ("log.archive", config.ArchiveSettings),
     ("log.kafka", config.KafkaSettings),
     ("collect", config.CollectSettings),
+    ("kinesis", config.KinesisSettings),
     ("functions", config.FunctionSettings),
     ("spark", config.SparkSettings),
     ("store", config.StoreSettings),

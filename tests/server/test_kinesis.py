@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -21,6 +22,7 @@ from tests.server.running import Running, running_server
 QUOTA = 'type = "kinesis"\ntopic = "slow"\nshard_records_per_second = 5\n'
 
 
+NODE = Path(__file__).parents[1] / "clients" / "node"
 LARGE = b"x" * 1024 * 1024
 
 
@@ -354,3 +356,17 @@ def test_with_keys_requests_have_to_be_signed_with_one(tmp_path: Path) -> None:
             assert error_of(wrong.list_streams) == "UnrecognizedClientException"
         plain = server.http.post("/", content=b"{}", headers={"X-Amz-Target": "Kinesis_20131202.ListStreams"})
         assert plain.json()["__type"] == "MissingAuthenticationTokenException"
+
+
+def test_the_javascript_client_speaks_it_over_cleartext_http_2(tmp_path: Path) -> None:
+    """Signed, too: what was signed as `host` comes as `:authority`."""
+    toml = '[[auth.keys]]\nname = "node"\nkey = "secret"\nrole = "admin"\n'
+    with running_server(tmp_path, toml, key="secret") as server:
+        command = ["node", "kinesis.js", str(server.port), "node", "secret"]
+        ran = subprocess.run(command, cwd=NODE, capture_output=True, text=True, timeout=240, check=False)
+    assert ran.returncode == 0, ran.stderr
+    said = json.loads(ran.stdout)
+    sent = [*([f"user {n % 11}", f"click {n}"] for n in range(300)), ["one", "more"]]
+    assert sorted(said["records"]) == sorted(sent)
+    assert (said["status"], said["failed"], said["error"]) == ("ACTIVE", 0, "ResourceNotFoundException")
+    assert said["protocol"] == "h2"

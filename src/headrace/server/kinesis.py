@@ -45,8 +45,9 @@ from headrace.server.events import INLINE_BYTES, arrival
 from headrace.server.services import Services
 
 KINESIS = "Kinesis_20131202"
-TRIES = 5
+TRIES = 8
 """How often records are placed again because the stream was split or merged just then."""
+RESHAPED_S = 0.002
 MAX_INVOCATION = 128
 REQUEST_ID, ERROR_TYPE = "x-amzn-requestid", "x-amzn-errortype"
 
@@ -106,7 +107,7 @@ def _authorize(request: Request, services: Services, action: Action, body: bytes
 
 
 def _signed_headers(request: Request) -> dict[str, str]:
-    """Repeated ones are one, with commas. HTTP/2 has `:authority` for what was signed as `host`."""
+    """Repeated ones are one, with commas."""
     found: dict[str, str] = {}
     for name, value in request.headers.items():
         found[name] = f"{found[name]},{value}" if name in found else value
@@ -162,15 +163,16 @@ async def put_bytes(
         write = plan_write(account, account.topic(name), entries, invocation_of(request))
         return write, services.log.append(write.appends) if write.appends else None
 
-    for tries_left in reversed(range(TRIES)):
-        before = account.topic(name)
+    for again in range(TRIES):
         try:
             write, future = begin() if size <= INLINE_BYTES else await services.run(begin)
             appended = [] if future is None else await asyncio.wrap_future(future)
             break
         except UsageError:
-            if not tries_left or account.topic(name).ranges == before.ranges:
+            # A shard that was chosen is closed, or not quite open yet: the stream is being split or merged.
+            if again == TRIES - 1:
                 raise
+            await asyncio.sleep(RESHAPED_S * 2**again)
     known = sum(len(one.duplicates) for one in appended)
     results = await services.run(write.results, account, appended) if known else write.results(account, appended)
     failed = sum(isinstance(one, Failed) for one in results)

@@ -74,15 +74,13 @@ def _check_time(moment: str, scope: str, now_ms: int) -> None:
 
 
 def _canonical(request: Signed, names: Sequence[str]) -> bytes:
-    headers = "".join(f"{name}:{' '.join(_header(request, name).split())}\n" for name in names)
+    # Over HTTP/2 the host is signed, and sent, as `:authority`; servers make a `host` of it again.
+    sent = {":authority": request.headers.get("host", ""), **request.headers}
+    headers = "".join(f"{name}:{' '.join(sent.get(name, '').split())}\n" for name in names)
     query = "&".join(f"{quote(name, '-_.~')}={quote(value, '-_.~')}" for name, value in sorted(request.query))
     digest = hashlib.sha256(request.body).hexdigest()
     path = quote(request.path, "/-_.~") or "/"
     return "\n".join((request.method, path, query, headers, ";".join(names), digest)).encode()
-
-
-def _header(request: Signed, name: str) -> str:
-    return request.headers.get(name, "")
 
 
 def _signing_key(secret: str, scope: str) -> bytes:

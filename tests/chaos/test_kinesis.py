@@ -1,0 +1,18 @@
+"""Kinesis through a server that is killed. `make chaos` does it with a hundred times as many records."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import kinesis
+
+
+@pytest.mark.slow
+def test_a_kill_under_load_loses_and_doubles_no_record(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    outcome = kinesis.run(tmp_path / "project", records=2000, kills=1, seed=seed)
+    assert outcome.good, f"seed {seed}: {outcome}"
