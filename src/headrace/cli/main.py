@@ -10,6 +10,7 @@ import typer
 
 from headrace import __version__
 from headrace.cli import (
+    agent,
     bench,
     collector,
     deploy,
@@ -48,7 +49,7 @@ app = typer.Typer(
 for module in (init, up, sql, plan, deploy, test, doctor, bench, import_files, run_jobs):
     module.register(app)
 trust.register(view.app)
-for commands in (topic, collector, group, queue, log, schema, query, view, dlq):
+for commands in (topic, collector, group, queue, log, schema, query, view, dlq, agent):
     app.add_typer(commands.app)
 
 

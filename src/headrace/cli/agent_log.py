@@ -1,0 +1,103 @@
+"""An agent's way to the log: a server over HTTP, or the project's own log."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from headrace.clock import SystemClock
+from headrace.collect.agents.base import Event
+from headrace.collect.agents.ports import LogWriter, Written
+from headrace.collect.agents.writers import DirectWriter, event_time
+from headrace.collect.decode import EventCollector
+from headrace.config import Project
+from headrace.errors import NotFound, NotRunning
+
+if TYPE_CHECKING:
+    from headrace.cli.api import Api
+    from headrace.log.base import Log
+
+
+def project_writer(project: Project, source: str) -> LogWriter:
+    """Through the owner if one runs, else as the owner, for as long as the agent runs."""
+    clock = SystemClock()
+    log = _open(project)
+    settings = project.settings.collect
+    collector = EventCollector(log, clock, settings)
+    return DirectWriter(log, collector, settings, clock.now_ms, source, log.close)
+
+
+def _open(project: Project) -> Log:
+    from headrace.log.local.gathering_client import GatheringClient
+    from headrace.log.open import open_log
+    from headrace.log.registry.schemas import RegistrySchemas
+
+    if project.settings.log.backend == "local":
+        try:
+            # One that sends again what was not answered, should the server be started anew meanwhile.
+            client = GatheringClient(project.log_folder)
+            client.schemas = RegistrySchemas.of_log(client)
+            return client
+        except (NotRunning, NotFound, FileNotFoundError):
+            pass
+    return open_log(project, SystemClock())
+
+
+class HttpWriter(LogWriter):
+    """A server's API. What is sent again after a lost answer has the same ids, and lands once."""
+
+    def __init__(self, api: Api, source: str) -> None:
+        self._api, self._source = api, source
+        self._kinds: dict[str, str] = {}
+
+    def write(self, topic: str, events: Sequence[Event]) -> Written:
+        raw = self._kind(topic) == "raw"
+        body = msgspec.json.encode({"records": [_record(event, raw) for event in events]})
+        answer = self._api.request(
+            "POST", f"{_path(topic)}/records", content=body, headers={"Content-Type": "application/json"}
+        )
+        return Written(answer["accepted"], answer["duplicates"], len(answer["rejected"]))
+
+    def _kind(self, topic: str) -> str:
+        if topic not in self._kinds:
+            try:
+                found = self._api.get(_path(topic))
+            except NotFound:
+                found = self._api.post("/v1/topics", {"name": topic, "kind": "raw"})
+            self._kinds[topic] = found["kind"]
+        return self._kinds[topic]
+
+    def close(self) -> None:
+        self._api.close()
+
+
+def _path(topic: str) -> str:
+    return f"/v1/topics/{quote(topic, safe='')}"
+
+
+def _record(event: Event, raw: bool) -> dict[str, Any]:
+    record: dict[str, Any] = {"value": {"base64": base64.b64encode(event.body).decode()} if raw else _json(event.body)}
+    if event.headers:
+        record["headers"] = dict(event.headers)
+    if raw and "key" in event.headers:
+        key = event.headers["key"].encode("utf-8", "surrogateescape")
+        record["key"] = {"base64": base64.b64encode(key).decode()}
+    if event.id is not None:
+        record["id"] = event.id
+    time = event_time(event.headers, 2**62)
+    if time is not None:
+        record["time"] = time
+    return record
+
+
+def _json(body: bytes) -> Any:
+    """As it is, if it is JSON; else as text, which the server makes a dead letter of."""
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return body.decode("utf-8", "replace")
+    return msgspec.Raw(body)

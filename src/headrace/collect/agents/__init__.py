@@ -1,0 +1,1 @@
+"""Flume's model: agents of sources, channels and sinks, with transactions between them."""

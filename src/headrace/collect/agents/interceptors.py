@@ -1,0 +1,303 @@
+"""Interceptors: what happens to events between a source and its channels."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from headrace.clock import Clock
+from headrace.collect.agents.base import Event
+from headrace.collect.agents.options import Option, Options
+from headrace.errors import ConfigError
+
+logger = logging.getLogger("headrace.agent")
+
+Intercept: TypeAlias = Callable[[Sequence[Event]], Sequence[Event]]
+"""Events → events; it may leave some out."""
+
+
+@dataclass(frozen=True, slots=True)
+class InterceptorKind:
+    names: tuple[str, ...]
+    summary: str
+    make: Callable[[Options, Clock], Intercept]
+    options: tuple[Option, ...] = ()
+    check: Callable[[Options], Iterable[tuple[str, str, str | None]]] = field(default=lambda options: ())
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+
+def chain(intercepts: Sequence[Intercept]) -> Intercept:
+    def all_of_them(events: Sequence[Event]) -> Sequence[Event]:
+        for intercept in intercepts:
+            events = intercept(events)
+        return events
+
+    return all_of_them
+
+
+def _add(name: str, value: Callable[[], str], preserve: bool) -> Intercept:
+    def add(events: Sequence[Event]) -> Sequence[Event]:
+        more = {name: value()}
+        # Events of one source mostly share their headers: those are made once.
+        made: dict[int, dict[str, str]] = {}
+        found = []
+        for event in events:
+            if preserve and name in event.headers:
+                found.append(event)
+                continue
+            headers = made.get(id(event.headers))
+            if headers is None:
+                headers = made[id(event.headers)] = event.headers | more
+            found.append(Event(event.body, headers, event.id))
+        return found
+
+    return add
+
+
+def _timestamp(options: Options, clock: Clock) -> Intercept:
+    return _add(options.text("headerName"), lambda: str(clock.now_ms()), options.flag("preserveExisting"))
+
+
+def _host(options: Options, clock: Clock) -> Intercept:
+    name = socket.gethostname()
+    if options.flag("useIP"):
+        try:
+            name = socket.gethostbyname(name)
+        except OSError:
+            logger.warning("the address of `%s` is not known: the host header has the name", name)
+    return _add(options.text("hostHeader"), lambda: name, options.flag("preserveExisting"))
+
+
+def _static(options: Options, clock: Clock) -> Intercept:
+    return _add(options.text("key"), lambda: options.text("value"), options.flag("preserveExisting"))
+
+
+def _uuid(options: Options, clock: Clock) -> Intercept:
+    name, prefix, preserve = options.text("headerName"), options.text("prefix"), options.flag("preserveExisting")
+
+    def add(events: Sequence[Event]) -> Sequence[Event]:
+        found = []
+        for event in events:
+            if not (preserve and name in event.headers):
+                event = event.with_headers({name: f"{prefix}{uuid.uuid4()}"})
+            # It names the event: so it names it in the log, too, unless its source knows a better name.
+            found.append(Event(event.body, event.headers, event.id or event.headers[name]))
+        return found
+
+    return add
+
+
+def _remove_header(options: Options, clock: Clock) -> Intercept:
+    names = {options.text("withName"), *re.split(options.text("fromListSeparator"), options.text("fromList"))} - {""}
+    pattern = java_regex(options.text("matching")) if options.text("matching") else None
+
+    def gone(name: str) -> bool:
+        return name in names or (pattern is not None and pattern.fullmatch(name) is not None)
+
+    def remove(events: Sequence[Event]) -> Sequence[Event]:
+        return [
+            Event(event.body, {name: value for name, value in event.headers.items() if not gone(name)}, event.id)
+            if any(map(gone, event.headers))
+            else event
+            for event in events
+        ]
+
+    return remove
+
+
+def _search_replace(options: Options, clock: Clock) -> Intercept:
+    pattern, charset = java_regex(options.text("searchPattern")), options.text("charset")
+    # Java writes a group as `$1` or `${name}`, and `\$` for the sign itself.
+    replacement = re.sub(
+        r"\\\$|\$(\d+)|\$\{(\w+)\}",
+        lambda found: "$" if found[0] == r"\$" else rf"\g<{found[1] or found[2]}>",
+        options.text("replaceString"),
+    )
+
+    def replace(events: Sequence[Event]) -> Sequence[Event]:
+        found = []
+        for event in events:
+            text = event.body.decode(charset, "surrogateescape")
+            body = pattern.sub(replacement, text).encode(charset, "surrogateescape")
+            found.append(Event(body, event.headers, event.id))
+        return found
+
+    return replace
+
+
+def _regex_filter(options: Options, clock: Clock) -> Intercept:
+    pattern, exclude = java_regex(options.text("regex")), options.flag("excludeEvents")
+
+    def keep(events: Sequence[Event]) -> Sequence[Event]:
+        return [event for event in events if (pattern.search(_text(event)) is not None) != exclude]
+
+    return keep
+
+
+def _regex_extractor(options: Options, clock: Clock) -> Intercept:
+    pattern = java_regex(options.text("regex"))
+    serializers = [_serializer(name, options.below("serializers.*")) for name in options.words("serializers")]
+
+    def extract(events: Sequence[Event]) -> Sequence[Event]:
+        found = []
+        for event in events:
+            match = pattern.search(_text(event))
+            if match is not None:
+                groups = zip(serializers, match.groups(), strict=False)
+                event = event.with_headers({name: read(text) for (name, read), text in groups if text is not None})
+            found.append(event)
+        return found
+
+    return extract
+
+
+def _serializer(name: str, given: Mapping[str, str]) -> tuple[str, Callable[[str], str]]:
+    """The header's name, and how its value is made of what was found."""
+    header, type_ = given.get(f"{name}.name", name), given.get(f"{name}.type", "default")
+    if not type_.lower().endswith("millisserializer") and type_ != "millis":
+        return header, str
+    pattern = _java_date(given.get(f"{name}.pattern", "yyyy-MM-dd'T'HH:mm:ss"))
+
+    def milliseconds(text: str) -> str:
+        try:
+            moment = datetime.strptime(text, pattern)
+        except ValueError:
+            return text
+        return str(int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
+
+    return header, milliseconds
+
+
+_DATE_PARTS = {
+    "yyyy": "%Y",
+    "yy": "%y",
+    "MMM": "%b",
+    "MM": "%m",
+    "dd": "%d",
+    "HH": "%H",
+    "mm": "%M",
+    "ss": "%S",
+    "SSS": "%f",
+    "Z": "%z",
+    "EEE": "%a",
+}
+
+
+def _java_date(pattern: str) -> str:
+    """
+    >>> _java_date("yyyy-MM-dd'T'HH:mm:ss.SSS")
+    '%Y-%m-%dT%H:%M:%S.%f'
+    """
+    parts = re.split(r"'([^']*)'|(yyyy|yy|MMM|MM|dd|HH|mm|ss|SSS|EEE|Z)", pattern)
+    return "".join(_DATE_PARTS.get(part, part.replace("%", "%%")) for part in parts if part)
+
+
+def _text(event: Event) -> str:
+    return event.body.decode("utf-8", "surrogateescape")
+
+
+def java_regex(pattern: str) -> re.Pattern[str]:
+    """Java's and Python's differ in how groups are named."""
+    try:
+        return re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", pattern))
+    except re.error as error:
+        raise ConfigError(f"`{pattern}` is not a regular expression: {error}") from None
+
+
+def _check_regex(name: str) -> Callable[[Options], Iterable[tuple[str, str, str | None]]]:
+    def check(options: Options) -> Iterable[tuple[str, str, str | None]]:
+        try:
+            java_regex(options.text(name))
+        except ConfigError as error:
+            yield name, error.message, None
+
+    return check
+
+
+_PRESERVE = Option("preserveExisting", "flag", False, "Leave a header that is there already.")
+_KEEP = Option("preserveExisting", "flag", True, "Leave a header that is there already.")
+_OLD = "org.apache.flume.interceptor."
+
+INTERCEPTORS = (
+    InterceptorKind(
+        ("timestamp", f"{_OLD}TimestampInterceptor$Builder"),
+        "A header with the time in milliseconds; the log takes it as the event's time.",
+        _timestamp,
+        (Option("headerName", "text", "timestamp", "The header.", also=("header",)), _PRESERVE),
+    ),
+    InterceptorKind(
+        ("host", f"{_OLD}HostInterceptor$Builder"),
+        "A header with this machine's address or name.",
+        _host,
+        (
+            Option("hostHeader", "text", "host", "The header."),
+            Option("useIP", "flag", True, "The address rather than the name."),
+            _PRESERVE,
+        ),
+    ),
+    InterceptorKind(
+        ("static", f"{_OLD}StaticInterceptor$Builder"),
+        "A header that is always the same.",
+        _static,
+        (Option("key", "text", "key", "The header."), Option("value", "text", "value", "Its value."), _KEEP),
+    ),
+    InterceptorKind(
+        ("uuid", "org.apache.flume.sink.solr.morphline.UUIDInterceptor$Builder"),
+        "A header with a new UUID, which is also the event's id in the log.",
+        _uuid,
+        (Option("headerName", "text", "id", "The header."), Option("prefix", "text", "", "Put before it."), _KEEP),
+    ),
+    InterceptorKind(
+        ("remove_header", f"{_OLD}RemoveHeaderInterceptor$Builder"),
+        "Takes headers away.",
+        _remove_header,
+        (
+            Option("withName", "text", "", "The header of this name."),
+            Option("fromList", "text", "", "Headers of these names."),
+            Option("fromListSeparator", "text", r"\s*,\s*", "What stands between them: a regular expression."),
+            Option("matching", "text", "", "Headers whose whole name matches."),
+        ),
+    ),
+    InterceptorKind(
+        ("search_replace", f"{_OLD}SearchAndReplaceInterceptor$Builder"),
+        "Replaces in the body whatever a regular expression finds.",
+        _search_replace,
+        (
+            Option("searchPattern", "text", None, "A regular expression.", required=True),
+            Option("replaceString", "text", "", "What stands there instead; `$1` is the first group."),
+            Option("charset", "text", "UTF-8", "How the body is written."),
+        ),
+        _check_regex("searchPattern"),
+    ),
+    InterceptorKind(
+        ("regex_filter", f"{_OLD}RegexFilteringInterceptor$Builder"),
+        "Keeps events in whose body a regular expression is found, or those in which it is not.",
+        _regex_filter,
+        (
+            Option("regex", "text", ".*", "The regular expression."),
+            Option("excludeEvents", "flag", False, "Leave out those in which it is found."),
+        ),
+        _check_regex("regex"),
+    ),
+    InterceptorKind(
+        ("regex_extractor", f"{_OLD}RegexExtractorInterceptor$Builder"),
+        "Headers out of a regular expression's groups.",
+        _regex_extractor,
+        (
+            Option("regex", "text", None, "The regular expression, with groups.", required=True),
+            Option("serializers", "words", None, "One for each group, in order.", required=True),
+            Option("serializers.*", "text", None, "`NAME.name` is the header, `NAME.type` may be a millis serializer."),
+        ),
+        _check_regex("regex"),
+    ),
+)
+BY_NAME = {name.lower(): kind for kind in INTERCEPTORS for name in kind.names}

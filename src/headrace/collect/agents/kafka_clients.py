@@ -1,0 +1,64 @@
+"""Kafka's Java properties, as Flume passes them on, in librdkafka's words."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.collect.agents.base import AgentError
+
+logger = logging.getLogger("headrace.agent.kafka")
+
+# What Java's client has and librdkafka needs not, or does by itself.
+_LEFT_OUT = {
+    "key.serializer",
+    "value.serializer",
+    "key.deserializer",
+    "value.deserializer",
+    "buffer.memory",
+    "max.block.ms",
+    "partitioner.class",
+    "interceptor.classes",
+    "metric.reporters",
+    "max.poll.records",
+    "fetch.max.wait.ms",
+    "enable.auto.commit",
+    "auto.commit.interval.ms",
+}
+_RENAMED = {
+    "max.request.size": "message.max.bytes",
+    "sasl.mechanism": "sasl.mechanisms",
+    "ssl.truststore.location": "ssl.ca.location",
+}
+PROBE_S = 3.0
+
+
+def client_conf(bootstrap: str, given: Mapping[str, str], **ours: Any) -> dict[str, Any]:
+    conf: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 2, "logger": logger}
+    for name, value in given.items():
+        if name not in _LEFT_OUT:
+            conf[_RENAMED.get(name, name)] = value
+    return conf | {name.replace("_", "."): value for name, value in ours.items()}
+
+
+def make_client(kind: Any, conf: Mapping[str, Any]) -> Any:
+    from confluent_kafka import KafkaException
+
+    try:
+        return kind(dict(conf))
+    except KafkaException as error:
+        raise AgentError(f"Kafka's client refuses its settings: {error.args[0].str()}", hint="see `kafka.*`") from None
+
+
+def answers(bootstrap: str) -> bool:
+    """Whether anybody listens at one of the addresses."""
+    for address in bootstrap.replace(" ", "").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), PROBE_S).close()
+            return True
+        except (OSError, ValueError):
+            continue
+    return False

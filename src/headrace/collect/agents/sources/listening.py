@@ -1,0 +1,129 @@
+"""A TCP listener with a thread for each connection, for sources that others connect to."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable
+
+from headrace.collect.agents.base import AgentError, Counters
+
+logger = logging.getLogger("headrace.agent")
+
+MAX_CONNECTIONS = 500
+IDLE_S = 600.0
+"""A connection on which nothing comes for so long is closed: half-open ones must not gather."""
+
+
+def listen(host: str, port: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        found = socket.socket(family, kind)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+        if kind == socket.SOCK_STREAM:
+            found.listen(128)
+    except OSError as error:
+        raise AgentError(
+            f"cannot listen on `{host}:{port}`: {(error.strerror or str(error)).lower()}", hint="choose another port"
+        ) from None
+    return found
+
+
+class TcpServer:
+    """`handle` works on one connection until it returns; errors of the connection end it and nothing else."""
+
+    def __init__(self, host: str, port: int, handle: Callable[[socket.socket], None], counters: Counters) -> None:
+        self._handle, self._counters = handle, counters
+        self._listening = listen(host, port)
+        self.port: int = self._listening.getsockname()[1]
+        self._connections: dict[socket.socket, threading.Thread] = {}
+        self._lock = threading.Lock()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._accept, name=f"agent-port-{self.port}", daemon=True)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while not self._stopping:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            with self._lock:
+                full = len(self._connections) >= MAX_CONNECTIONS or self._stopping
+                if not full:
+                    thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+                    self._connections[connection] = thread
+            if full:
+                self._counters.add("ConnectionRefusedCount")
+                connection.close()
+                continue
+            thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        self._counters.add("OpenConnectionCount")
+        try:
+            connection.settimeout(IDLE_S)
+            self._handle(connection)
+        except (OSError, ValueError) as error:
+            logger.debug("connection ended: %s", error)
+        except Exception as error:
+            self._counters.failed("GenericProcessingFail", error)
+            logger.warning("connection ended: %s", error)
+        finally:
+            connection.close()
+            self._counters.add("OpenConnectionCount", -1)
+            with self._lock:
+                self._connections.pop(connection, None)
+
+    def stop(self) -> None:
+        self._stopping = True
+        # Closing alone does not wake who waits in `accept`.
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        with self._lock:
+            left = list(self._connections.items())
+        for connection, _ in left:
+            # Nothing more comes in; what is being answered is answered.
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RD)
+        for _, thread in left:
+            thread.join(5)
+        self._thread.join(5)
+
+
+class LineReader:
+    """Lines as they come, many at once. One that is too long is cut, and its rest left out and counted."""
+
+    def __init__(self, connection: socket.socket, longest: int) -> None:
+        self._connection, self._longest = connection, longest
+        self._buffer = b""
+        self._skipping = False
+        self.cut = 0
+
+    def read(self) -> list[bytes] | None:
+        """None at the end; what is not ended by a newline then is a line, too."""
+        while True:
+            data = self._connection.recv(256 * 1024)
+            if not data:
+                rest, self._buffer = self._buffer, b""
+                return [rest] if rest and not self._skipping else None
+            *lines, self._buffer = (self._buffer + data).split(b"\n")
+            if self._skipping and lines:
+                lines, self._skipping = lines[1:], False
+            if self._skipping:
+                self._buffer = b""
+            elif len(self._buffer) > self._longest:
+                lines.append(self._buffer)
+                self._buffer, self._skipping = b"", True
+            if lines:
+                return [self._trimmed(line) for line in lines]
+
+    def _trimmed(self, line: bytes) -> bytes:
+        if len(line) > self._longest:
+            self.cut += 1
+            line = line[: self._longest]
+        return line[:-1] if line.endswith(b"\r") else line

@@ -1,0 +1,322 @@
+"""`TAILDIR`: follows growing files, through rotation, truncation and restarts, each line once.
+
+A line's id is the *generation* of its file, its offset, and a checksum of it. A generation is a random name for the
+contents of one inode, until they are truncated or replaced; it is in the position file, synced, before the first of its
+lines goes anywhere. So a line that is read again after a crash has the id it had. The checksum is for a file that
+was rewritten after the crash, up to where nobody had yet noted down having read it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+from headrace.collect.agents.base import Event, Headers, PollingSource
+from headrace.collect.agents.interceptors import java_regex
+from headrace.collect.agents.options import ComponentKind, Context, Option, Options
+from headrace.collect.agents.sources.positions import (
+    Key,
+    TailedFile,
+    key_of,
+    load_positions,
+    new_generation,
+    open_tailed,
+    save_positions,
+)
+from headrace.errors import ConfigError
+
+logger = logging.getLogger("headrace.agent.taildir")
+
+SCAN_S = 0.25
+MAX_LINE = 8 * 1024 * 1024
+"""A line longer than this comes in pieces: memory is bounded."""
+_PATIENT_BATCHES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    folder: Path
+    pattern: re.Pattern[str]
+    headers: Headers
+
+    def files(self) -> Iterator[os.DirEntry[str]]:
+        try:
+            entries = sorted(os.scandir(self.folder), key=lambda entry: entry.name)
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            if self.pattern.fullmatch(entry.name) and entry.is_file():
+                yield entry
+
+
+@dataclass(slots=True, kw_only=True)
+class TailSettings:
+    batch_size: int = 100
+    max_batches: int = _PATIENT_BATCHES
+    skip_to_end: bool = False
+    idle_s: float = 120.0
+    save_s: float = 3.0
+    file_header: str | None = None
+    offset_header: bool = False
+
+
+class TaildirSource(PollingSource):
+    def __init__(self, groups: Sequence[FileGroup], position_file: Path, settings: TailSettings) -> None:
+        self._groups, self._position_file, self._settings = groups, position_file, settings
+        self._known = load_positions(position_file)
+        """By device and inode: what was read before and is not open."""
+        self._files: dict[Key, TailedFile] = {}
+        self._turn: list[TailedFile] = []
+        self._batches = 0
+        self._given: tuple[TailedFile, bytes] | None = None
+        self._scanned = self._saved = 0.0
+        self._changed = False
+        self._average = 200.0
+
+    def poll(self) -> list[Event]:
+        """A batch of one file; the files take turns."""
+        now = time.monotonic()
+        if now - self._scanned > SCAN_S:
+            self._scan()
+            self._scanned = now
+        if self._changed and now - self._saved > self._settings.save_s:
+            self._save()
+        if not self._turn:
+            self._turn = [file for file in reversed(self._files.values()) if file.has_more()]
+        while self._turn:
+            file = self._turn[-1]
+            events = self._read(file)
+            self._batches += 1
+            if not events or self._batches >= self._settings.max_batches:
+                self._turn.pop()
+                self._batches = 0
+            if events:
+                return events
+        return []
+
+    def taken(self) -> None:
+        if self._given is not None:
+            file, read = self._given
+            file.advance(read)
+            self._given, self._changed = None, True
+
+    def close(self) -> None:
+        self._save()
+        for file in self._files.values():
+            os.close(file.descriptor)
+
+    # Reading
+
+    def _read(self, file: TailedFile) -> list[Event]:
+        if file.was_rewritten():
+            logger.info("`%s` was truncated or replaced: it is read from its beginning", file.path)
+            self._renew(file)
+        most = self._settings.batch_size
+        want = max(64 * 1024, min(MAX_LINE, int(most * self._average * 1.2)))
+        data = os.pread(file.descriptor, want, file.offset)
+        end = data.rfind(b"\n") + 1
+        if not end:
+            return self._read_long(file, data, want)
+        lines = data[:end].split(b"\n", most)
+        rest = lines.pop()
+        used = end - len(rest)
+        self._average = 0.9 * self._average + 0.1 * (used / len(lines))
+        self._given = (file, data[:used])
+        return self._events(file, lines)
+
+    def _read_long(self, file: TailedFile, data: bytes, want: int) -> list[Event]:
+        """No end of a line yet: wait for it, unless it is too long, or nobody will write it any more."""
+        if len(data) == want and want < MAX_LINE:
+            data = os.pread(file.descriptor, MAX_LINE, file.offset)
+            end = data.rfind(b"\n") + 1
+            if end:
+                line = data[: data.index(b"\n")]
+                self._given = (file, data[: len(line) + 1])
+                return self._events(file, [line])
+        abandoned = bool(data) and file.rotated and file.idle_s() > self._settings.idle_s
+        if len(data) < MAX_LINE and not abandoned:
+            return []
+        self._given = (file, data)
+        return self._events(file, [data])
+
+    def _events(self, file: TailedFile, lines: Sequence[bytes]) -> list[Event]:
+        prefix, at = f"{file.generation}:", file.offset
+        events = []
+        for line in lines:
+            headers = file.headers | {"byteoffset": str(at)} if self._settings.offset_header else file.headers
+            # Windows' line ends, as Flume does.
+            body = line[:-1] if line.endswith(b"\r") else line
+            events.append(Event(body, headers, f"{prefix}{at}:{crc32(line):x}"))
+            at += len(line) + 1
+        return events
+
+    # Finding files
+
+    def _scan(self) -> None:
+        seen: set[Key] = set()
+        new = False
+        for group in self._groups:
+            for entry in group.files():
+                try:
+                    status = entry.stat()
+                except FileNotFoundError:
+                    continue
+                if key_of(status) not in seen:
+                    seen.add(key_of(status))
+                    new |= self._follow(Path(entry.path), status, group.headers)
+        new |= self._find_renamed(seen)
+        for key, file in list(self._files.items()):
+            file.rotated = key not in seen
+            if not file.has_more() and file.idle_s() > self._settings.idle_s:
+                self._let_go(key, file)
+        if new:
+            self._save()
+
+    def _follow(self, path: Path, status: os.stat_result, headers: Headers) -> bool:
+        """Open it if it may have lines to read. Whether it is new: then it goes into the position file first."""
+        key = key_of(status)
+        if key in self._files:
+            self._files[key].path = path
+            return False
+        known = self._known.get(key)
+        lately = time.time() - status.st_mtime < self._settings.idle_s
+        if known is not None and known.generation and known.offset == status.st_size and not lately:
+            return False
+        file = open_tailed(path, key)
+        if file is None:
+            return False
+        if self._settings.file_header:
+            headers = headers | {self._settings.file_header: str(path)}
+        file.headers = headers
+        self._files[key] = file
+        if known is not None:
+            file.go_on(known)
+        elif self._settings.skip_to_end:
+            file.skip(status.st_size)
+        if known is None or not known.generation:
+            file.generation = new_generation()
+            return True
+        return False
+
+    def _find_renamed(self, seen: set[Key]) -> bool:
+        """A file that was rotated to a name nobody asked for while we were away may have lines that were not read."""
+        new = False
+        folders: dict[Path, dict[int, str]] = {}
+        for key, known in list(self._known.items()):
+            if key in seen or key in self._files:
+                continue
+            group = next((one for one in self._groups if one.folder == Path(known.path).parent), None)
+            if group is not None and group.folder not in folders:
+                folders[group.folder] = _inodes(group.folder)
+            name = folders[group.folder].get(key[1]) if group is not None else None
+            if group is None or name is None:
+                del self._known[key]
+                continue
+            try:
+                status = os.stat(name)
+            except FileNotFoundError:
+                continue
+            if key_of(status) == key:
+                new |= self._follow(Path(name), status, group.headers)
+        return new
+
+    def _let_go(self, key: Key, file: TailedFile) -> None:
+        self._known[key] = file.position()
+        os.close(file.descriptor)
+        del self._files[key]
+        if file in self._turn:
+            self._turn.remove(file)
+
+    def _renew(self, file: TailedFile) -> None:
+        file.start_again(new_generation())
+        self._save()
+
+    def _save(self) -> None:
+        open_now = {key: file.position() for key, file in self._files.items()}
+        save_positions(self._position_file, self._known | open_now)
+        self._saved, self._changed = time.monotonic(), False
+
+
+def _inodes(folder: Path) -> dict[int, str]:
+    try:
+        return {entry.inode(): entry.path for entry in os.scandir(folder)}
+    except FileNotFoundError:
+        return {}
+
+
+def make_groups(options: Options) -> list[FileGroup]:
+    """`filegroups.NAME` is a folder, and a regular expression for the names in it."""
+    paths, headers = options.below("filegroups.*"), options.below("headers.*")
+    groups = []
+    for name in options.words("filegroups"):
+        if name not in paths:
+            raise ConfigError(f"file group `{name}` has no path", hint=f"filegroups.{name} = /folder/.*log")
+        path = Path(paths[name]).expanduser()
+        if not path.is_absolute():
+            raise ConfigError(f"`filegroups.{name}` must be a whole path, got `{paths[name]}`")
+        groups.append(FileGroup(path.parent, java_regex(path.name), _group_headers(name, headers)))
+    return groups
+
+
+def _group_headers(name: str, headers: Mapping[str, str]) -> Headers:
+    return {key.removeprefix(f"{name}."): value for key, value in headers.items() if key.startswith(f"{name}.")}
+
+
+def _check(options: Options) -> Iterator[tuple[str, str, str | None]]:
+    try:
+        make_groups(options)
+    except ConfigError as error:
+        yield "filegroups", error.message, error.hint
+
+
+def _make(context: Context) -> TaildirSource:
+    options = context.options
+    positions = (
+        options.path("positionFile")
+        if options.text("positionFile")
+        else context.ports.home(context.agent) / "taildir_position.json"
+    )
+    settings = TailSettings(
+        batch_size=options.integer("batchSize"),
+        max_batches=min(options.integer("maxBatchCount"), _PATIENT_BATCHES),
+        skip_to_end=options.flag("skipToEnd"),
+        idle_s=options.integer("idleTimeout") / 1000,
+        save_s=options.integer("writePosInterval") / 1000,
+        file_header=options.text("fileHeaderKey") if options.flag("fileHeader") else None,
+        offset_header=options.flag("byteOffsetHeader"),
+    )
+    return TaildirSource(make_groups(options), positions, settings)
+
+
+KIND = ComponentKind(
+    "source",
+    ("TAILDIR", "org.apache.flume.source.taildir.TaildirSource"),
+    "Follows growing files, a line an event, through rotation and restarts.",
+    _make,
+    (
+        Option("filegroups", "words", None, "Names of groups of files.", required=True),
+        Option("filegroups.*", "text", None, "A folder, and a regular expression for the names in it."),
+        Option("headers.*", "text", None, "`GROUP.HEADER = value`, for all lines of a group."),
+        Option("positionFile", "text", "", "Where it is kept how far each file was read."),
+        Option("batchSize", "integer", 100, "Most lines at once.", least=1),
+        Option("maxBatchCount", "integer", 2**63 - 1, "Batches of one file before the next has its turn.", least=1),
+        Option("skipToEnd", "flag", False, "Begin a file that is not known at its end."),
+        Option(
+            "idleTimeout", "integer", 120_000, "Milliseconds after which a file that does not grow is closed.", least=0
+        ),
+        Option("writePosInterval", "integer", 3000, "Milliseconds between writes of the position file.", least=0),
+        Option("fileHeader", "flag", False, "A header with the file's path."),
+        Option("fileHeaderKey", "text", "file", "Its name."),
+        Option("byteOffsetHeader", "flag", False, "A header `byteoffset` with the line's offset."),
+        Option("cachePatternMatching", "flag", True, "Accepted; folders are looked at four times a second."),
+        Option("backoffSleepIncrement", "integer", 1000, "Accepted; new lines are looked for all the time."),
+        Option("maxBackoffSleep", "integer", 5000, "Accepted."),
+    ),
+    _check,
+)
