@@ -50,7 +50,8 @@ def read_snowplow(asked: Asked) -> Read:
         if pixel:
             response.headers["cache-control"] = "no-cache, no-store, must-revalidate"
         if user is not None:
-            secure = asked.request.url.scheme == "https"
+            # Browsers send a cookie from pages of other sites only if it is for TLS alone.
+            secure = "https" in (asked.request.url.scheme, asked.posted.headers.get("x-forwarded-proto"))
             response.set_cookie(
                 settings.cookie,
                 user,
