@@ -154,6 +154,27 @@ _KINDS = (
         keyed=False,
         page="syslog",
     ),
+    Kind(
+        name="udp",
+        summary="one-way events: JSON, text or bytes in datagrams",
+        where="listen",
+        settings="headrace.collect.udp:UdpSettings",
+        start="headrace.collect.udp:start",
+        example="echo -n '{sample}' > /dev/udp/127.0.0.1/5515",
+        keyed=False,
+        page="udp",
+    ),
+    Kind(
+        name="statsd",
+        summary="statsd metrics, with DogStatsD's and Influx's tags, as events",
+        where="listen",
+        settings="headrace.collect.statsd:StatsdSettings",
+        start="headrace.collect.statsd:start",
+        sample="headrace.collect.statsd:sample",
+        example="echo -n 'page.views:1|c|#route:home' > /dev/udp/127.0.0.1/8125",
+        keyed=False,
+        page="statsd",
+    ),
 )
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _KINDS}

@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
+from headrace.collect.base import Sent
 from headrace.collect.columns import Columns
 from headrace.collect.feed import Feed
 from headrace.collect.gate import Arrival
@@ -22,7 +23,7 @@ _PAUSE_S = 1.0
 
 logger = logging.getLogger("headrace.listeners")
 
-Read = Callable[[Sequence[Gathered]], Columns]
+Read = Callable[[Sequence[Gathered]], Columns | Sent]
 Door = Datagrams | Streams
 
 
