@@ -61,6 +61,11 @@ class Feed:
         spec = self._outlet.topic(self.gate.topic).spec
         return next((one.type for one in spec.key + spec.value if one.name.casefold() == field.casefold()), None)
 
+    def key_column(self) -> str | None:
+        """The topic's key, in small letters, if it is one column."""
+        key = self._outlet.topic(self.gate.topic).spec.key
+        return key[0].name.casefold() if len(key) == 1 else None
+
     async def put(
         self, events: Sent | Columns | Callable[[], Sent | Columns], arrived: Arrival, cursor: Any = None
     ) -> Outcome:

@@ -44,9 +44,10 @@ async def receive(
     pool, admits = Pool(settings.buffer_bytes), Admission(settings.allow)
     doors: list[Datagrams] = []
     try:
-        doors += [
-            Datagrams(one, pool, feed.counters, admits) for one in read_addresses(listen, ("udp",), settings.allow)
-        ]
+        for address in read_addresses(listen, ("udp",), settings.allow):
+            # One by one: when the second cannot be opened, the first is closed.
+            door = Datagrams(address, pool, feed.counters, admits)
+            doors.append(door)
     except BaseException:
         for door in doors:
             door.close()

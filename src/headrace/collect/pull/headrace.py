@@ -1,0 +1,79 @@
+"""The collector `headrace`: follows a topic of another Headrace, record by record, by its offsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import msgspec
+
+from headrace.collect.definitions import CollectorSettings, secret
+from headrace.collect.feed import Feed
+from headrace.collect.pull.base import PASSING, Backoff, Broken, Item, Writer, check_answer, resumed
+from headrace.errors import ConfigError
+from headrace.log.base import HEADERS, ID, TIME, TOMBSTONE
+
+WAIT_S = 20.0
+
+
+class HeadraceSettings(CollectorSettings, frozen=True, kw_only=True):
+    url: str = ""
+    """The other server, such as `http://eu.example:8080`."""
+    source: str = ""
+    """Its topic; the same name as here by default."""
+    key: str = ""
+    """An API key that may read there, or `env:NAME`."""
+    start: str = "earliest"
+    """Where to begin the first time: `earliest` or `latest`."""
+    batch: int = 2000
+    """Records of one write."""
+
+    def check(self) -> None:
+        super().check()
+        if not self.url.startswith(("http://", "https://")):
+            raise ConfigError("a puller needs a `url`", hint='url = "http://eu.example:8080"', path=("url",))
+        if self.start not in ("earliest", "latest"):
+            raise ConfigError(f"`start` cannot be `{self.start}`", hint="earliest or latest", path=("start",))
+
+
+async def start(feed: Feed) -> None:
+    settings = feed.settings(HeadraceSettings)
+    address = f"{settings.url.rstrip('/')}/v1/topics/{settings.source or settings.topic}/records"
+    at = await resumed(feed, address)
+    backoff, writer = Backoff(feed), Writer(feed, address)
+    headers = {"authorization": f"Bearer {secret(settings.key)}"} if settings.key else {}
+    timeout = httpx.Timeout(30.0, read=WAIT_S + 30.0)
+    async with httpx.AsyncClient(headers=headers, timeout=timeout, trust_env=False) as http:
+        while True:
+            try:
+                place = {"from": settings.start} if at is None else {"at": str(at)}
+                answer = await http.get(address, params=place | {"limit": settings.batch, "wait": WAIT_S})
+                check_answer(answer)
+                page = msgspec.json.decode(answer.content)
+                items = [_item(record) for record in page["records"]]
+                following = page["next"]
+            except (KeyError, TypeError, msgspec.DecodeError) as error:
+                await backoff.pause(Broken(f"{address} is no Headrace: {error}"))
+                continue
+            except PASSING as error:
+                await backoff.pause(error)
+                continue
+            backoff.reset()
+            feed.running(f"following {address} at {following}")
+            if items or at is None:
+                at = following
+                await writer.write(items, at)
+
+
+def _item(record: dict[str, Any]) -> Item:
+    """The record as it was sent there: its time, id and headers come along."""
+    value = record["value"]
+    event: dict[str, Any] = {**record["key"], **(value or {}), **(record.get("rest") or {})}
+    event[TIME] = record["time_ms"]
+    if value is None:
+        event[TOMBSTONE] = True
+    if record.get("id") is not None:
+        event[ID] = record["id"]
+    if record.get("headers"):
+        event[HEADERS] = record["headers"]
+    return Item(event, msgspec.json.encode(event))
