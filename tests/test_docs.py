@@ -79,7 +79,19 @@ def steps_of(block: str) -> Iterator[Step]:
         yield Step(command, expected)
 
 
-COLLECTING = ["collectors"]
+COLLECTING = [
+    "collectors",
+    "cloudevents",
+    "debezium",
+    "measurement-protocol",
+    "opentelemetry",
+    "posthog",
+    "prometheus",
+    "segment",
+    "snowplow",
+    "web-logs",
+    "webhooks",
+]
 """Pages of docs/howto that are run from top to bottom against a server without Spark: SQL is stated, a TOML block that
 begins with `# collectors/NAME.toml` is that file, console blocks are run, and Python blocks are one program each."""
 

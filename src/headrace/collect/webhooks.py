@@ -74,7 +74,7 @@ def translate(posted: Posted, settings: WebhookSettings) -> Sent:
 def _bodies(posted: Posted) -> list[Any]:
     """What a body holds: an object, a list of them, or a form, with the JSON in `payload` as GitHub does it."""
     body = posted.body
-    if posted.media_type == FORM:
+    if posted.media_type == FORM and body.lstrip()[:1] not in (b"{", b"["):
         form = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=1000)
         if set(form) != {"payload"}:
             return [{name: values[0] if len(values) == 1 else values for name, values in form.items()}]

@@ -64,7 +64,9 @@ def unwrap(posted: Posted, max_bytes: int) -> bytes:
     data = posted.query.get("data")
     compression = posted.query.get("compression", "")
     body = posted.body
-    if data is None and (posted.media_type == FORM or body.startswith(b"data=")):
+    # What curl sends says that it is a form, too.
+    form_like = posted.media_type == FORM and body.lstrip()[:1] not in (b"{", b"[", b"\x1f")
+    if data is None and (form_like or body.startswith(b"data=")):
         form = parse_qs(body.decode("utf-8", "replace"), max_num_fields=20)
         data = form.get("data", [""])[0]
         compression = form.get("compression", [compression])[0]
