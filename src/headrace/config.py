@@ -79,6 +79,9 @@ class LogSettings(Settings, frozen=True):
     """Delete sealed segments older than this; 0 keeps everything. A topic may say otherwise."""
     retention_bytes: int = 0
     """Delete the oldest sealed segments of a partition above this size; 0 keeps everything."""
+    id_window_hours: float = 0
+    """How long an event id is known, so that an event sent again counts once; 0 is as long as its record is kept. A
+    topic may say otherwise."""
     max_pending_bytes: int = 256 * 1024 * 1024
     """What may wait in memory for the next group; beyond it writers are told to slow down (429)."""
     min_free_bytes: int = 256 * 1024 * 1024

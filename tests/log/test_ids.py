@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,8 @@ import pytest
 
 from headrace.errors import LogError
 from headrace.log.base import TopicConfig
-from headrace.log.local import ids
-from headrace.log.local.ids import IdIndex
+from headrace.log.local import id_runs, ids
+from headrace.log.local.ids import MANIFEST, IdIndex
 from headrace.log.local.journal import Journal
 from tests.log.support import PLAIN, manual_clock, numbers, open_owner, put
 
@@ -25,26 +26,33 @@ def test_ids_are_known_after_opening_again(tmp_path: Path) -> None:
         log.close()
 
 
-@pytest.mark.parametrize("harm", ["none", "lost", "older", "rubbish"])
+@pytest.mark.parametrize("harm", ["none", "lost", "older", "rubbish", "half", "of before"])
 def test_the_index_is_caught_up_from_the_log(tmp_path: Path, harm: str) -> None:
     """As after a crash: the index misses what was committed last, or is gone, or is damaged."""
     folder = tmp_path / "log"
     log = open_owner(folder)
     topic = log.create_topic(replace(PLAIN, partitions=2))
-    file = folder / "ids" / f"{topic.id}.sqlite"
+    index = folder / "ids" / str(topic.id)
     put(log, "plain", N=list(range(100)), id_=[f"id {n}" for n in range(100)])
     log.close()
-    shutil.copy(file, tmp_path / "older")
+    shutil.copytree(index, tmp_path / "older")
     log = open_owner(folder)
     put(log, "plain", N=list(range(100, 200)), id_=[f"id {n}" for n in range(100, 200)])
     log.close()
     match harm:
         case "lost":
-            file.unlink()
+            shutil.rmtree(index)
         case "older":
-            shutil.copy(tmp_path / "older", file)
+            shutil.rmtree(index)
+            shutil.copytree(tmp_path / "older", index)
         case "rubbish":
-            file.write_bytes(b"not a database" * 1000)
+            (index / MANIFEST).write_bytes(b"not a manifest" * 1000)
+        case "half":
+            run = next(index.glob("*.run"))
+            run.write_bytes(run.read_bytes()[:-30])
+        case "of before":
+            shutil.rmtree(index)
+            index.with_name(f"{index.name}.sqlite").write_bytes(b"SQLite format 3")
     log = open_owner(folder)
     assert put(log, "plain", N=[0] * 250, id_=[f"id {n}" for n in range(250)]).duplicates == tuple(range(200))
     log.close()
@@ -55,7 +63,7 @@ def test_an_index_that_is_ahead_of_the_log_is_made_again(tmp_path: Path) -> None
     log = open_owner(folder)
     topic = log.create_topic(PLAIN)
     log.close()
-    index = IdIndex(folder / "ids" / f"{topic.id}.sqlite")
+    index = IdIndex(folder / "ids" / str(topic.id))
     index.remember({b"x" * 16: (0, 5)}, {0: 6})
     index.close()
     log = open_owner(folder)
@@ -102,4 +110,71 @@ def test_ids_of_records_that_are_gone_may_be_used_again(tmp_path: Path) -> None:
     assert log.snapshot().ends["plain"][0].start == 1
     assert put(log, "plain", N=[3], id_=["a"]).positions == ((0, 1, 1),)
     assert put(log, "plain", N=[4], id_=["a"]).duplicates == (0,)
+    log.close()
+
+
+def digest(number: int) -> bytes:
+    return hashlib.blake2b(number.to_bytes(8, "big"), digest_size=16).digest()
+
+
+def fill(index: IdIndex, first: int, last: int, flush: bool = True) -> None:
+    index.remember({digest(n): (n % 3, n) for n in range(first, last)}, dict.fromkeys(range(3), last))
+    if flush:
+        index.flush_if_due()
+
+
+@pytest.mark.parametrize("asked", [1, 5000])
+def test_runs_are_merged_and_know_what_they_knew(tmp_path: Path, asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(id_runs, "SLICE", 300)
+    index = IdIndex(tmp_path / "ids")
+    for part in range(70):
+        fill(index, part * 100, part * 100 + 100)
+    assert len(list((tmp_path / "ids").glob("*.run"))) == len(index._runs) < 16
+    digests = [digest(n) for n in range(9000)]
+    for first in range(0, 9000, asked if asked > 1 else 450):
+        found = index.places(digests[first : first + asked])
+        assert found == {digest(n): (n % 3, n) for n in range(first, min(first + asked, 7000))}
+    index.close()
+    again = IdIndex(tmp_path / "ids")
+    assert again.watermarks() == dict.fromkeys(range(3), 7000)
+    assert again.known(digests) == set(digests[:7000])
+
+
+def test_ids_below_the_start_are_let_go(tmp_path: Path) -> None:
+    index = IdIndex(tmp_path / "ids")
+    fill(index, 0, 1000)
+    fill(index, 1000, 2000)
+    for partition in range(3):
+        index.started(partition, 1800)
+    assert index.known([digest(n) for n in range(2000)]) == {digest(n) for n in range(1800, 2000)}
+    index.purge(lambda: False)
+    assert [run.info.count for run in index._runs] == [200]
+    assert index.known([digest(n) for n in range(2000)]) == {digest(n) for n in range(1800, 2000)}
+
+
+def test_an_id_is_known_for_its_window_and_not_much_longer(tmp_path: Path) -> None:
+    clock = manual_clock()
+    index = IdIndex(tmp_path / "ids", clock)
+    index.window_ms = 60_000
+    for second in range(200):
+        fill(index, second * 10, second * 10 + 10)
+        clock.advance(1000)
+    known = {n for n in range(2000) if index.known([digest(n)])}
+    assert set(range(1400, 2000)) <= known <= set(range(1400 - 160, 2000))
+    assert len(index._runs) < 40
+
+
+def test_a_topic_declares_its_window(tmp_path: Path) -> None:
+    clock = manual_clock()
+    log = open_owner(tmp_path / "log", clock)
+    log.create_topic(replace(PLAIN, config=TopicConfig(id_window_ms=600_000)))
+    put(log, "plain", N=[1], id_=["a"])
+    log.maintain()
+    clock.advance(500_000)
+    log.maintain()
+    assert put(log, "plain", N=[2], id_=["a"]).duplicates == (0,)
+    clock.advance(300_000)
+    log.maintain()
+    assert put(log, "plain", N=[3], id_=["a"]).duplicates == ()
+    assert numbers(log) == [1, 3]
     log.close()

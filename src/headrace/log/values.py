@@ -43,6 +43,8 @@ class TopicConfig:
     replication: int = 0
     min_insync: int = 0
     """Copies, and how many must have a record before `acks="all"` is answered. A local log has one, always synced."""
+    id_window_ms: int = 0
+    """How long an event id is known: at least so long, and a quarter more at most; then it may be used again."""
 
 
 @dataclass(frozen=True, slots=True)

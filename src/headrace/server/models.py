@@ -84,6 +84,7 @@ class TopicConfigModel(Model, frozen=True):
     retention_bytes: Count
     compacted: bool
     tombstone_ms: Count
+    id_window_ms: Count
     segment_bytes: Count
     compression: Compression
     replication: Count
@@ -126,6 +127,7 @@ class NewTopic(Model, frozen=True):
     retention_bytes: Count | None = None
     compacted: bool | None = None
     tombstone_ms: Count | None = None
+    id_window_ms: Count | None = None
     segment_bytes: Count | None = None
     compression: Compression | None = None
     replication: Count | None = None
@@ -140,6 +142,7 @@ class AlterTopic(Model, frozen=True):
     retention_bytes: Count | None = None
     compacted: bool | None = None
     tombstone_ms: Count | None = None
+    id_window_ms: Count | None = None
     segment_bytes: Count | None = None
     compression: Compression | None = None
     replication: Count | None = None

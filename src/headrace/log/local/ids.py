@@ -1,109 +1,110 @@
 """Which event ids a topic has seen (contract 11).
 
-A SQLite file per topic maps a digest of the id to where the record is. It is a cache: a watermark per partition says
-how much of the log it knows, and the rest is read from the log when it is opened. Ids that are committed but not yet in
-the file wait in memory, and there are never more than `MOST_RECENT` of them.
+A folder per topic: sorted runs of digests (`id_runs`) and a manifest that names them. It is a cache: a watermark per
+partition says how much of the log it knows, and the rest is read from the log when it is opened. Ids that are committed
+but not yet in a run wait in memory, and there are never more than `MOST_RECENT` of them.
+
+With a window, an id is known for at least that long, and for a quarter longer at most: it goes with its run.
 """
 
 from __future__ import annotations
 
 import logging
-import sqlite3
+import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import msgspec
+
+from headrace.clock import Clock, SystemClock
 from headrace.errors import LogError
+from headrace.log.local.files import make_folder, replace_file, sync_folder
+from headrace.log.local.id_runs import (
+    Place,
+    Run,
+    RunInfo,
+    columns_of,
+    living,
+    merge_runs,
+    open_run,
+    run_path,
+    write_run,
+)
 
 logger = logging.getLogger(__name__)
 
 FLUSH_AT = 20_000
 MOST_RECENT = 200_000
-_CHUNK = 500
+FAN = 8
+"""So many runs of about one size become one of the next."""
+WINDOW_PARTS = 4
+"""A run spans at most this part of the window, so that what has expired can go."""
+MANIFEST = "manifest.json"
 
-Place = tuple[int, int]
-"""Partition and offset."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS ids (digest BLOB PRIMARY KEY, partition INTEGER NOT NULL, offset INTEGER NOT NULL)
-    WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS watermarks (partition INTEGER PRIMARY KEY, offset INTEGER NOT NULL);
-"""
+class Manifest(msgspec.Struct, frozen=True):
+    runs: list[RunInfo] = []
+    """In the order they were made."""
+    watermarks: dict[int, int] = {}
+    """How much of each partition they know."""
+    version: int = 1
 
 
 class IdIndex:
-    """`known` and `remember` are called by the commit thread, `flush` and `purge` by maintenance.
+    """`known` and `remember` are called by the commit thread, the rest by maintenance. A topic without ids has nothing
+    but a manifest."""
 
-    A connection costs three open files, so a topic without ids has one only while it notes how far the log goes.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, folder: Path, clock: Clock | None = None) -> None:
+        self._folder, self._clock = folder, clock or SystemClock()
         self._lock = threading.Lock()
         self._writing = threading.Lock()
+        self._merging = threading.Lock()
         self._recent: dict[bytes, Place] = {}
         self._flushing: dict[bytes, Place] = {}
         self._ends: dict[int, int] = {}
         self._flushed: dict[int, int] = {}
         self._starts: dict[int, int] = {}
-        self._reader: sqlite3.Connection | None = None
-        self._writer: sqlite3.Connection | None = None
+        self._runs: tuple[Run, ...] = ()
+        self._next = 0
+        self.window_ms = 0
+        """How long ids are known; 0 is as long as their records are kept."""
         self._closed = False
-        path.parent.mkdir(exist_ok=True)
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=30)
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")
-            connection.execute("PRAGMA mmap_size=1073741824")
-            connection.execute("PRAGMA cache_size=-16000")
-            connection.execute("PRAGMA wal_autocheckpoint=8000")
-            connection.executescript(_SCHEMA)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._writing:
-            if self._closed:
-                raise LogError("the index of event ids is closed")
-            connection = self._writer or self._connect()
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                self._writer = None
-                connection.close()
-                raise
-            if self._reader is not None:
-                self._writer = connection
-            else:
-                connection.close()
+    # Opening
 
     def watermarks(self) -> dict[int, int]:
-        """How much of each partition the file knows."""
-        with closing(self._connect()) as connection:
-            return dict(connection.execute("SELECT partition, offset FROM watermarks"))
+        """How much of each partition the files know. `LogError` if they are damaged."""
+        try:
+            found = msgspec.json.decode((self._folder / MANIFEST).read_bytes(), type=Manifest)
+        except FileNotFoundError:
+            return {}
+        except (msgspec.DecodeError, OSError) as error:
+            raise LogError(f"the index of event ids cannot be read: {error}") from None
+        self._runs = tuple(open_run(self._folder, info) for info in found.runs)
+        self._next = max((info.number for info in found.runs), default=-1) + 1
+        named = {run_path(self._folder, info.number).name for info in found.runs}
+        for file in self._folder.iterdir():
+            if file.name != MANIFEST and file.name not in named:
+                file.unlink()
+        return dict(found.watermarks)
 
     def catch_up(
         self, watermark: int, partition: int, start: int, end: int, read: Callable[[int], Iterable[tuple[int, bytes]]]
     ) -> None:
-        """Learn what the log has and the file has not. `read(from)` gives (offset, digest) of records with an id."""
+        """Learn what the log has and the files have not. `read(from)` gives (offset, digest) of records with an id."""
         if watermark > end:
-            raise LogError(f"the index of event ids `{self._path.name}` is ahead of the log")
+            raise LogError(f"the index of event ids `{self._folder.name}` is ahead of the log")
         self._ends[partition] = max(watermark, start)
         self._starts[partition] = start
         for offset, digest in read(max(watermark, start)):
             self._recent[digest] = (partition, offset)
             self._ends[partition] = offset + 1
-            if len(self._recent) >= FLUSH_AT:
+            if len(self._recent) >= MOST_RECENT:
                 self.flush()
         self._ends[partition] = end
+
+    # Asking
 
     def known(self, digests: Sequence[bytes]) -> set[bytes]:
         """Those of the digests that a record of the topic has."""
@@ -112,21 +113,20 @@ class IdIndex:
     def places(self, digests: Sequence[bytes]) -> dict[bytes, Place]:
         """Where the records are that have these digests."""
         with self._lock:
-            recent, flushing = self._recent, self._flushing
+            recent, flushing, runs = self._recent, self._flushing, self._runs
             found = {
                 digest: place for digest in digests if (place := recent.get(digest) or flushing.get(digest)) is not None
             }
-            rest = [digest for digest in digests if digest not in found]
-        if self._reader is None:
-            self._reader = self._connect()
-        for first in range(0, len(rest), _CHUNK):
-            chunk = rest[first : first + _CHUNK]
-            marks = ",".join("?" * len(chunk))
-            query = f"SELECT digest, partition, offset FROM ids WHERE digest IN ({marks})"
-            for digest, partition, offset in self._reader.execute(query, chunk):
+        rest = [digest for digest in digests if digest not in found] if found else digests
+        for run in reversed(runs):
+            if not rest:
+                break
+            for digest, (partition, offset) in run.find_all(rest).items():
                 if offset >= self._starts.get(partition, 0):
-                    found[digest] = (partition, offset)
+                    found.setdefault(digest, (partition, offset))
         return found
+
+    # Learning
 
     def remember(self, places: dict[bytes, Place], ends: dict[int, int]) -> bool:
         """After a commit: its ids, and how far the log goes now. Whether it is time to flush."""
@@ -139,53 +139,129 @@ class IdIndex:
         return waiting >= FLUSH_AT
 
     def flush_if_due(self) -> None:
-        """From time to time: so that little has to be read from the log after a crash."""
+        """From time to time: so that little has to be read from the log after a crash, and runs stay few."""
         if self._recent or self._ends != self._flushed:
             self.flush()
+        with self._merging:
+            self._expire()
+            self._merge()
 
     def flush(self) -> None:
         """Write what waits in memory. Whoever looks ids up is not held up."""
-        with self._transaction() as connection:
+        with self._writing:
+            if self._closed:
+                raise LogError("the index of event ids is closed")
             with self._lock:
                 # What a flush that failed left behind goes with this one.
                 self._flushing, self._recent = self._flushing | self._recent, {}
                 ends = dict(self._ends)
-            rows = sorted((digest, *place) for digest, place in self._flushing.items())
-            connection.executemany("INSERT OR REPLACE INTO ids VALUES (?, ?, ?)", rows)
-            connection.executemany("INSERT OR REPLACE INTO watermarks VALUES (?, ?)", ends.items())
+            made = self._runs
+            if self._flushing:
+                make_folder(self._folder)
+                info = self._info(self._flushing)
+                write_run(self._folder, info.number, columns_of(self._flushing))
+                made = (*made, open_run(self._folder, info))
+            self._replace(made, ends)
+            with self._lock:
+                self._flushing = {}
+
+    def _info(self, entries: dict[bytes, Place]) -> RunInfo:
+        ends: dict[int, int] = {}
+        for partition, offset in entries.values():
+            ends[partition] = max(ends.get(partition, 0), offset + 1)
+        now = self._clock.now_ms()
+        return RunInfo(self._number(), len(entries), now, now, ends)
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    def _replace(self, runs: tuple[Run, ...], ends: dict[int, int]) -> None:
+        """Other runs and watermarks: in the manifest first, then for whoever asks, then the old files go."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        before = {run.info.number for run in self._runs} - {run.info.number for run in runs}
+        content = msgspec.json.encode(Manifest([run.info for run in runs], ends))
+        if runs != self._runs:
+            sync_folder(self._folder)
+        replace_file(self._folder / MANIFEST, content)
         with self._lock:
-            self._flushing, self._flushed = {}, ends
+            self._runs, self._flushed = runs, ends
+        for number in before:
+            run_path(self._folder, number).unlink(missing_ok=True)
+
+    # Forgetting
 
     def started(self, partition: int, start: int) -> None:
         """Retention moved a partition's start: ids before it may be used again."""
         self._starts[partition] = start
 
     def purge(self, stopped: Callable[[], bool]) -> None:
-        """Delete ids of records that are gone, in small steps."""
-        for first in range(256):
-            low, high = bytes([first]), bytes([first + 1]) if first < 255 else b"\xff" * 17
-            for partition, start in list(self._starts.items()):
+        """Let go of runs whose records are gone, and write those anew that are mostly gone."""
+        with self._merging:
+            starts = dict(self._starts)
+            for run in self._runs:
                 if stopped():
                     return
-                with self._transaction() as connection:
-                    connection.execute(
-                        "DELETE FROM ids WHERE digest >= ? AND digest < ? AND partition = ? AND offset < ?",
-                        (low, high, partition, start),
-                    )
+                if living(run.places, starts).mean() < 0.5:
+                    self._swap([run], starts)
+
+    def _expire(self) -> None:
+        if not self.window_ms:
+            return
+        before = self._clock.now_ms() - self.window_ms
+        if any(run.info.last_ms < before for run in self._runs):
+            with self._writing:
+                self._replace(tuple(run for run in self._runs if run.info.last_ms >= before), self._flushed)
+
+    def _merge(self) -> None:
+        while (group := self._mergeable()) and not self._closed:
+            self._swap(group, dict(self._starts))
+
+    def _mergeable(self) -> list[Run]:
+        """Neighbours of about one size, and of one part of the window."""
+        group: list[Run] = []
+        for run in self._runs:
+            if group and (_level(run) != _level(group[0]) or not self._fits(group[0], run)):
+                group = []
+            group.append(run)
+            if len(group) == FAN:
+                return group
+        return []
+
+    def _fits(self, first: Run, last: Run) -> bool:
+        return not self.window_ms or last.info.last_ms - first.info.first_ms <= self.window_ms // WINDOW_PARTS
+
+    def _swap(self, group: list[Run], starts: dict[int, int]) -> None:
+        """One run in place of several. Written aside, so that others may flush meanwhile."""
+        with self._writing:
+            number = self._number()
+        info = merge_runs(self._folder, group, number, starts)
+        with self._writing:
+            if self._closed:
+                return
+            merged = [] if info is None else [open_run(self._folder, info)]
+            at = self._runs.index(group[0])
+            self._replace((*self._runs[:at], *merged, *self._runs[at + len(group) :]), self._flushed)
 
     def close(self, *, flush: bool = True) -> None:
         try:
-            if flush:
-                self.flush_if_due()
-        except sqlite3.Error as error:
-            logger.warning("cannot write the index of event ids `%s`: %s", self._path, error)
+            if flush and (self._recent or self._flushing or self._ends != self._flushed):
+                self.flush()
+        except (OSError, LogError) as error:
+            logger.warning("cannot write the index of event ids `%s`: %s", self._folder, error)
         with self._writing:
             self._closed = True
-            for connection in (self._writer, self._reader):
-                if connection is not None:
-                    connection.close()
 
 
-def delete_index(path: Path) -> None:
+def _level(run: Run) -> int:
+    level, size = 0, FLUSH_AT * FAN // 2
+    while run.info.count >= size:
+        level, size = level + 1, size * FAN
+    return level
+
+
+def delete_index(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    # As it was before there were runs.
     for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+        folder.with_name(f"{folder.name}.sqlite{suffix}").unlink(missing_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -97,17 +96,19 @@ class Loader:
         )
 
     def ids_path(self, topic: Topic) -> Path:
-        return self._folder / "ids" / f"{topic.id}.sqlite"
+        return self._folder / "ids" / str(topic.id)
 
     def _open_ids(self, state: TopicState) -> IdIndex:
         """The index of event ids, level with the log; made again if it is damaged or of another past."""
         path = self.ids_path(state.topic)
+        if path.with_name(f"{path.name}.sqlite").exists():
+            delete_index(path)  # of an older version; made again from the log
         try:
-            return self._catch_up(IdIndex(path), state)
-        except (sqlite3.DatabaseError, LogError) as error:
+            return self._catch_up(IdIndex(path, self._clock), state)
+        except LogError as error:
             logger.warning("the index of event ids of topic `%s` is made again: %s", state.topic.name, error)
             delete_index(path)
-            return self._catch_up(IdIndex(path), state)
+            return self._catch_up(IdIndex(path, self._clock), state)
 
     def _catch_up(self, ids: IdIndex, state: TopicState) -> IdIndex:
         try:

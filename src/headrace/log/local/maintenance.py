@@ -4,7 +4,6 @@ wait for it longer than for one small group."""
 from __future__ import annotations
 
 import logging
-import sqlite3
 import threading
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -22,7 +21,7 @@ from headrace.log.local.owner import Committer
 from headrace.log.local.partition import Partition
 from headrace.log.local.recovery import rebuild_index
 from headrace.log.local.replacement import replace_index
-from headrace.log.local.retention import expired_start, limits
+from headrace.log.local.retention import expired_start, id_window, limits
 from headrace.log.local.rewrite import rewrite_segment
 from headrace.log.local.segment import index_path, segment_path
 from headrace.log.local.walk import PartitionFiles
@@ -61,7 +60,7 @@ class Maintenance:
                     self._flush_ids()
                 else:
                     self.run_once()
-            except (HeadraceError, OSError, sqlite3.Error) as error:
+            except (HeadraceError, OSError) as error:
                 if not self._stopping.is_set():
                     logger.warning("housekeeping failed, it will be tried again: %s", error)
 
@@ -85,6 +84,7 @@ class Maintenance:
             self._committer.control(lambda: self._seal(topic.name, Partition.is_old))
         moved = [self._retain(topic, number) for number in range(len(topic.partitions))]
         if topic.ids is not None:
+            topic.ids.window_ms = id_window(topic.state, self._log.settings)
             topic.ids.flush_if_due()
             if any(moved):
                 topic.ids.purge(self._stopping.is_set)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -85,8 +84,6 @@ def named(folder: Path, error: Exception) -> HeadraceError:
         return error
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return disk_full(folder, "a write failed")
-    if isinstance(error, sqlite3.Error):
-        return LogError("the index of event ids failed", detail=str(error), hint="send again")
     return LogError(
         "a write to the log failed",
         detail=f"{type(error).__name__}: {error}",

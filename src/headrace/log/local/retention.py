@@ -21,6 +21,13 @@ def limits(topic: TopicState, settings: LogSettings) -> tuple[int, int]:
     return age, size
 
 
+def id_window(topic: TopicState, settings: LogSettings) -> int:
+    """Milliseconds for which an event id is known; 0 is as long as its record is kept. Headrace's own are always."""
+    if topic.topic.internal:
+        return 0
+    return topic.topic.spec.config.id_window_ms or int(settings.id_window_hours * 3_600_000)
+
+
 def expired_start(
     topic: TopicState, files: PartitionFiles, active: int, settings: LogSettings, clock: Clock
 ) -> int | None:

@@ -1,0 +1,190 @@
+"""Sorted runs of event ids: files that are written once, mapped, searched, merged and dropped.
+
+A run holds 24 bytes an id: the two halves of its digest and where the record is, in three columns sorted by the digest.
+Runs of about one size are merged into one of the next, slice by slice, so that neither many ids nor a merge needs
+memory; what has expired goes with whole runs.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from headrace.errors import LogError
+from headrace.log.local.files import write_all
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+ENTRY = 24
+FEW = 64
+"""So many are looked up one by one: faster than asking numpy."""
+SLICE = 500_000
+"""About how many entries are merged at once."""
+_OFFSET_BITS = 44
+_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """What the manifest says about a run."""
+
+    number: int
+    count: int
+    first_ms: int
+    last_ms: int
+    """When its ids were noted."""
+    ends: dict[int, int]
+    """By partition: above all its offsets."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    info: RunInfo
+    high: Any
+    low: Any
+    places: Any
+    plain_high: memoryview = field(repr=False)
+    plain_low: memoryview = field(repr=False)
+    plain_places: memoryview = field(repr=False)
+
+    def find(self, digest: bytes) -> Place | None:
+        high, low = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:16], "big")
+        at = bisect_left(self.plain_high, high)
+        while at < self.info.count and self.plain_high[at] == high:
+            if self.plain_low[at] == low:
+                return unpack(self.plain_places[at])
+            at += 1
+        return None
+
+    def find_all(self, digests: Sequence[bytes]) -> dict[bytes, Place]:
+        if len(digests) <= FEW:
+            return {digest: place for digest in digests if (place := self.find(digest)) is not None}
+        high = halves(digests)[:, 0].astype(np.uint64)
+        at = np.searchsorted(self.high, high)
+        hits = np.flatnonzero(self.high[np.minimum(at, self.info.count - 1)] == high)
+        # Equal halves are nearly always equal digests: looked at one by one.
+        return {digests[row]: place for row in hits.tolist() if (place := self.find(digests[row])) is not None}
+
+
+def run_path(folder: Path, number: int) -> Path:
+    return folder / f"{number:012}.run"
+
+
+def unpack(place: int) -> Place:
+    return place >> _OFFSET_BITS, place & _OFFSET_MASK
+
+
+def halves(digests: Sequence[bytes]) -> Any:
+    return np.frombuffer(b"".join(digests), ">u8").reshape(-1, 2)
+
+
+def columns_of(entries: Mapping[bytes, Place]) -> tuple[Any, Any, Any]:
+    """The three columns, sorted."""
+    both = halves(list(entries)).astype(np.uint64)
+    at = np.fromiter((partition << _OFFSET_BITS | offset for partition, offset in entries.values()), np.uint64)
+    order = np.lexsort((both[:, 1], both[:, 0]))
+    return both[order, 0], both[order, 1], at[order]
+
+
+def open_run(folder: Path, info: RunInfo) -> Run:
+    path = run_path(folder, info.number)
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size != info.count * ENTRY:
+                raise LogError(f"the index of event ids `{path.name}` is not as long as it should be")
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError:
+        raise LogError(f"the index of event ids misses `{path.name}`") from None
+    count, whole = info.count, memoryview(mapped).cast("Q")
+    plain = [whole[first : first + count] for first in (0, count, 2 * count)]
+    columns = [np.frombuffer(part, np.uint64) for part in plain]
+    return Run(info, *columns, *plain)
+
+
+def write_run(folder: Path, number: int, columns: Sequence[Any]) -> None:
+    """Synced, but for the folder."""
+    descriptor = os.open(run_path(folder, number), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        write_all(descriptor, [np.ascontiguousarray(column) for column in columns], 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def merge_runs(folder: Path, runs: Sequence[Run], number: int, starts: Mapping[int, int]) -> RunInfo | None:
+    """All that is not gone of these runs, the newest last, in one; None if nothing is left. Of one digest in several
+    the newest place counts."""
+    total = sum(run.info.count for run in runs)
+    slices = max(1, -(-total // SLICE))
+    edges = [(1 << 64) * part // slices for part in range(1, slices)]
+    bounds = [[0, *(bisect_left(run.plain_high, edge) for edge in edges), run.info.count] for run in runs]
+    paths = [folder / f"{number:012}.part{column}" for column in range(3)]
+    files = [path.open("wb") for path in paths]
+    count, ends = 0, {}
+    try:
+        for part in range(slices):
+            cut = [slice(bound[part], bound[part + 1]) for bound in bounds]
+            merged = _merge(runs[::-1], cut[::-1], starts)
+            for file, column in zip(files, merged, strict=True):
+                file.write(column.tobytes())
+            count += len(merged[0])
+            _note_ends(ends, merged[2])
+        for file in files:
+            file.close()
+        if count:
+            _join(run_path(folder, number), paths)
+    finally:
+        for file, path in zip(files, paths, strict=True):
+            file.close()
+            path.unlink(missing_ok=True)
+    if not count:
+        return None
+    first, last = min(run.info.first_ms for run in runs), max(run.info.last_ms for run in runs)
+    return RunInfo(number, count, first, last, ends)
+
+
+def _merge(runs: Sequence[Run], cuts: Sequence[slice], starts: Mapping[int, int]) -> tuple[Any, Any, Any]:
+    high = np.concatenate([run.high[cut] for run, cut in zip(runs, cuts, strict=True)])
+    low = np.concatenate([run.low[cut] for run, cut in zip(runs, cuts, strict=True)])
+    places = np.concatenate([run.places[cut] for run, cut in zip(runs, cuts, strict=True)])
+    order = np.lexsort((low, high))
+    high, low, places = high[order], low[order], places[order]
+    kept = living(places, starts)
+    kept[1:] &= (high[1:] != high[:-1]) | (low[1:] != low[:-1])
+    return high[kept], low[kept], places[kept]
+
+
+def living(places: Any, starts: Mapping[int, int]) -> Any:
+    """Which of the records are still in the log."""
+    kept = np.ones(len(places), np.bool_)
+    partitions, offsets = places >> np.uint64(_OFFSET_BITS), places & np.uint64(_OFFSET_MASK)
+    for partition, start in starts.items():
+        if start:
+            kept &= (partitions != np.uint64(partition)) | (offsets >= np.uint64(start))
+    return kept
+
+
+def _note_ends(ends: dict[int, int], places: Any) -> None:
+    partitions = places >> np.uint64(_OFFSET_BITS)
+    for partition in np.unique(partitions).tolist():
+        highest = int((places[partitions == np.uint64(partition)] & np.uint64(_OFFSET_MASK)).max())
+        ends[partition] = max(ends.get(partition, 0), highest + 1)
+
+
+def _join(path: Path, parts: Sequence[Path]) -> None:
+    """The columns were written side by side; they belong one after the other."""
+    with path.open("wb") as whole:
+        for part in parts:
+            with part.open("rb") as file:
+                while chunk := file.read(4 * 1024 * 1024):
+                    whole.write(chunk)
+        whole.flush()
+        os.fsync(whole.fileno())
