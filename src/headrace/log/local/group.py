@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from headrace.log.base import Appended
 from headrace.log.local.cuts import cut_positions
-from headrace.log.local.ids import IdIndex, Place
+from headrace.log.local.id_runs import Place
+from headrace.log.local.ids import IdIndex
 from headrace.log.local.journal import Frame
 from headrace.log.local.partition import Partition
 from headrace.log.local.producers import Answer, Stamp, answer_payload

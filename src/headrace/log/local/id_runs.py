@@ -105,8 +105,8 @@ def open_run(folder: Path, info: RunInfo) -> Run:
         raise LogError(f"the index of event ids misses `{path.name}`") from None
     count, whole = info.count, memoryview(mapped).cast("Q")
     plain = [whole[first : first + count] for first in (0, count, 2 * count)]
-    columns = [np.frombuffer(part, np.uint64) for part in plain]
-    return Run(info, *columns, *plain)
+    high, low, places = (np.frombuffer(part, np.uint64) for part in plain)
+    return Run(info, high, low, places, *plain)
 
 
 def write_run(folder: Path, number: int, columns: Sequence[Any]) -> None:
@@ -128,7 +128,8 @@ def merge_runs(folder: Path, runs: Sequence[Run], number: int, starts: Mapping[i
     bounds = [[0, *(bisect_left(run.plain_high, edge) for edge in edges), run.info.count] for run in runs]
     paths = [folder / f"{number:012}.part{column}" for column in range(3)]
     files = [path.open("wb") for path in paths]
-    count, ends = 0, {}
+    count = 0
+    ends: dict[int, int] = {}
     try:
         for part in range(slices):
             cut = [slice(bound[part], bound[part + 1]) for bound in bounds]
