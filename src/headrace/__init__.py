@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace.client import AsyncClient, Client
     from headrace.fluent.streams import stream, table
+    from headrace.functions.attach import Record, on_topic, transform
     from headrace.functions.decorator import function
 
 __version__ = "0.1.0"
-__all__ = ["AsyncClient", "Client", "__version__", "function", "stream", "table"]
+__all__ = ["AsyncClient", "Client", "Record", "__version__", "function", "on_topic", "stream", "table", "transform"]
 
 
 def __getattr__(name: str) -> Any:
@@ -31,4 +32,8 @@ def __getattr__(name: str) -> Any:
         from headrace.functions.decorator import function
 
         return function
+    if name in ("Record", "on_topic", "transform"):
+        from headrace.functions import attach
+
+        return getattr(attach, name)
     raise AttributeError(f"module `headrace` has no attribute `{name}`")

@@ -16,6 +16,7 @@ from headrace.cli import (
     deploy,
     dlq,
     doctor,
+    function,
     group,
     import_files,
     init,
@@ -49,7 +50,7 @@ app = typer.Typer(
 for module in (init, up, sql, plan, deploy, test, doctor, bench, import_files, run_jobs):
     module.register(app)
 trust.register(view.app)
-for commands in (topic, collector, group, queue, log, schema, query, view, dlq, agent):
+for commands in (topic, collector, function, group, queue, log, schema, query, view, dlq, agent):
     app.add_typer(commands.app)
 
 

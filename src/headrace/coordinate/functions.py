@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.events import FunctionsChanged
@@ -158,7 +160,7 @@ def function_changes(
             taken |= dict.fromkeys(_names(known), name)
             continue
         described, problems = describe(file)
-        if not described.functions and known is not None and problems:
+        if not (described.functions or described.attached) and known is not None and problems:
             taken |= dict.fromkeys(_names(known), name)
             found.append(DeployedFile(Path(name), (), problems))
             continue
@@ -201,4 +203,4 @@ def _without_taken(file: FunctionFile, taken: Mapping[str, str]) -> tuple[Functi
         for one in file.functions
         if one.name in taken
     )
-    return FunctionFile(file.file, file.text, file.helpers, kept), clashes
+    return msgspec.structs.replace(file, functions=kept), clashes

@@ -6,10 +6,14 @@ import inspect
 import re
 import traceback
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
+
+import msgspec
 
 from headrace.errors import HeadraceError
 from headrace.functions.annotations import Unclear, read
+from headrace.functions.attach import ATTACHED, Attached, wrong_with
 from headrace.functions.decorator import Mark, mark_of
 from headrace.functions.files import Described, FunctionFile, Problem, SignatureText, Style
 from headrace.functions.loading import load
@@ -39,7 +43,25 @@ def describe(file: FunctionFile) -> tuple[FunctionFile, tuple[Problem, ...]]:
             found.append(_described(attribute, value, mark, {one.name for one in found}))
         except Unclear as unclear:
             problems.append(Problem(f"`{attribute}`: {unclear}", _line_of(value), unclear.hint))
-    return FunctionFile(file.file, file.text, file.helpers, tuple(found)), tuple(problems)
+    attached, wrong = _attached(module)
+    described = FunctionFile(file.file, file.text, file.helpers, tuple(found), attached)
+    return described, (*problems, *wrong)
+
+
+def _attached(module: ModuleType) -> tuple[tuple[Attached, ...], tuple[Problem, ...]]:
+    """The functions that are called with records."""
+    found: list[Attached] = []
+    problems: list[Problem] = []
+    for attribute, value in vars(module).items():
+        mark = getattr(value, "__dict__", {}).get(ATTACHED)
+        if not isinstance(mark, Attached) or getattr(value, "__module__", None) != module.__name__:
+            continue
+        wrong = wrong_with(mark)
+        if wrong is not None:
+            problems.append(Problem(f"`{attribute}`: {wrong}", mark.line))
+        else:
+            found.append(msgspec.structs.replace(mark, attribute=attribute))
+    return tuple(found), tuple(problems)
 
 
 def _described(attribute: str, value: Any, mark: Mark, known: set[str]) -> Described:

@@ -10,6 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from headrace.functions.attach import Attached
+
 Kind = Literal["scalar", "aggregate", "table"]
 Style = Literal["rows", "arrow", "pandas"]
 
@@ -66,6 +68,8 @@ class FunctionFile(msgspec.Struct, frozen=True):
     helpers: tuple[tuple[str, str], ...] = ()
     """Names and texts of the neighbours it imports, and those they import."""
     functions: tuple[Described, ...] = ()
+    attached: tuple[Attached, ...] = ()
+    """Functions that are called with records."""
 
     @property
     def version(self) -> str:

@@ -8,10 +8,6 @@ answers on its standard output. What functions print goes to the server's own lo
 from __future__ import annotations
 
 import os
-import pickle
-import select
-import struct
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -19,57 +15,21 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from headrace.errors import DeadlineExceeded
+from headrace.functions.attach import Attached
+from headrace.functions.batches import Loaded, call_batch, load_batches
 from headrace.functions.compiled import Compiled, Failure, FunctionFailed, Limits, compile_function
 from headrace.functions.describe import describe
 from headrace.functions.direct import PythonFunction, aggregate_steps, call_scalar, call_table
 from headrace.functions.files import FunctionFile, Problem
+from headrace.functions.host_child import START_SECONDS, Child, ChildDied, ChildHung, receive, send
 from headrace.functions.memory import MEMORY
 from headrace.sql.functions.function import Steps
 from headrace.types import DataType
 
 MOST_CHILDREN = 4
-START_SECONDS = 30.0
 DESCRIBE_SECONDS = 30.0
 GRACE_SECONDS = 1.0
 """How much longer than the limit a child may take to say that the limit was reached."""
-_LENGTH = struct.Struct("<Q")
-
-
-class ChildDied(Exception):
-    """It ended in the middle of a call."""
-
-
-class ChildHung(Exception):
-    """It did not answer in time."""
-
-
-class Child:
-    """One process for functions, asked by one thread at a time."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "headrace.functions.host"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        self.prepared: dict[Any, int] = {}
-
-    def ask(self, request: Any, seconds: float) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            send(self._process.stdin, request)
-            ready, _, _ = select.select([self._process.stdout], [], [], seconds)
-            if not ready:
-                raise ChildHung
-            return receive(self._process.stdout)
-        except (EOFError, OSError) as error:
-            raise ChildDied from error
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
 
 
 class FunctionHost:
@@ -167,26 +127,10 @@ def _appended(rows: list[Any], row: Any) -> list[Any]:
 # The child
 
 
-def send(stream: BinaryIO | Any, value: Any) -> None:
-    data = pickle.dumps(value)
-    stream.write(_LENGTH.pack(len(data)) + data)
-    stream.flush()
-
-
-def receive(stream: BinaryIO | Any) -> Any:
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        raise EOFError
-    [length] = _LENGTH.unpack(head)
-    data = stream.read(length)
-    if len(data) < length:
-        raise EOFError
-    return pickle.loads(data)
-
-
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Until nobody asks any more."""
     prepared: dict[int, Compiled] = {}
+    batches: Loaded | None = None
     while True:
         try:
             request = receive(requests)
@@ -198,9 +142,22 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
             case "prepare", number, function, types, result:
                 prepared[number] = compile_function(function, types, result)
                 answer = None
+            case "batches", file, attached, raw, memory_bytes:
+                batches, answer = _loaded(file, attached, raw, memory_bytes)
+            case "batch", records:
+                assert batches is not None
+                answer = call_batch(batches, records)
             case _, number, values:
                 answer = _called(prepared[number], values)
         send(answers, answer)
+
+
+def _loaded(file: FunctionFile, attached: Attached, raw: bool, memory_bytes: int) -> tuple[Loaded | None, str | None]:
+    """A function that takes batches, or why it cannot be loaded."""
+    try:
+        return load_batches(file, attached, raw, memory_bytes), None
+    except BaseException as error:
+        return None, f"it cannot be loaded: {type(error).__name__}: {error}"
 
 
 def _called(compiled: Compiled, values: Any) -> tuple[Any, list[Failure]]:

@@ -19,6 +19,7 @@ from headrace.collect.status import COLLECTORS_REPORT_FILE, COLLECTORS_STATUS, B
 from headrace.collect.tickets.records import Wanted
 from headrace.collect.tickets.tickets import Tickets
 from headrace.config import Project
+from headrace.coordinate.attached import AttachedFunctions
 from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog, create_internal_topics
 from headrace.coordinate.deployer import Deployer, Surroundings
@@ -118,6 +119,9 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         catalog.on_change(follow_views)
         care = ViewCare(log, catalog, followers.view, clock, settings.views)
         closing.callback(care.close)
+        attached = AttachedFunctions(log, clock, lambda: catalog.state.function_files, limits)
+        closing.callback(attached.close)
+        catalog.on_change(attached.wake)
         jobs = JobRunner(project, log, clock)
         closing.callback(jobs.close)
         deployments = Deployments(statements, log, catalog, clock)
@@ -144,6 +148,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             delivery=delivery,
             care=care,
             jobs=jobs,
+            attached=attached,
             collector=collector,
             gates=gates,
             tickets=tickets,

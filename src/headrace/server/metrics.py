@@ -105,6 +105,18 @@ class State(Collector):
         yield from self._views()
         yield from self._jobs()
         yield from self._collectors()
+        yield from self._functions()
+
+    def _functions(self) -> Iterable[Metric]:
+        records = CounterMetricFamily(
+            "headrace_function_records", "Records that functions on topics worked on.", labels=["function", "outcome"]
+        )
+        running = GaugeMetricFamily("headrace_function_running", "1 while a function runs.", labels=["function"])
+        for one in self._services.attached.statuses():
+            for outcome, count in (("read", one.records), ("written", one.written), ("rejected", one.rejected)):
+                records.add_metric([one.name, outcome], count)
+            running.add_metric([one.name], one.state == "running")
+        yield from (records, running)
 
     def _topics(self) -> Iterable[Metric]:
         log = self._services.log

@@ -16,6 +16,7 @@ from headrace.collect.redrive import Redriver
 from headrace.collect.status import Board
 from headrace.collect.tickets.tickets import Tickets
 from headrace.config import Project
+from headrace.coordinate.attached import AttachedFunctions
 from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.deployments import Deployments
@@ -81,6 +82,8 @@ class Services(Intake):
     care: ViewCare
     """Repairs views and checks that they are right."""
     jobs: JobRunner
+    attached: AttachedFunctions
+    """Functions on topics."""
     rates: Rates
     board: Board
     """What other processes say of the collectors they run."""

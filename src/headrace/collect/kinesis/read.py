@@ -19,7 +19,7 @@ from headrace.collect.kinesis.shards import children, describe_child, hash_range
 from headrace.collect.kinesis.wire import Model, Moment
 from headrace.errors import NotFound, OffsetOutOfRange
 from headrace.log.base import TIME, Log, PartitionEnds, Records, Topic
-from headrace.log.codecs.event_json import event_maker
+from headrace.log.codecs.event_json import event_maker, fields_json
 from headrace.log.codecs.json_encode import to_json
 from headrace.log.writing.reshape import key_ranges
 
@@ -177,19 +177,9 @@ def _event_rows(records: Records, topic: Topic) -> Iterator[Row]:
         for place, row in enumerate(rows):
             offset = offsets[start + place]
             event = make(row, records.partition, offset)
-            yield offset, row[TIME], _key_text(event["key"]), _event_json(event)
+            yield offset, row[TIME], _key_text(event["key"]), b"" if event["value"] is None else fields_json(event)
 
 
 def _key_text(key: Any) -> str:
     values = list(key.values()) if isinstance(key, dict) else [] if key is None else [key]
     return "/".join(one if isinstance(one, str) else to_json(one).decode() for one in values if one is not None)
-
-
-def _event_json(event: dict[str, Any]) -> bytes:
-    if event["value"] is None:
-        return b""
-    plain = to_json({**(event["key"] or {}), **event["value"]})
-    rest = bytes(event["rest"]) if event["rest"] is not None else b"{}"
-    if rest == b"{}":
-        return plain
-    return rest if plain == b"{}" else plain[:-1] + b"," + rest[1:]

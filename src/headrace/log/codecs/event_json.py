@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from headrace.log.base import ARRIVAL, HEADERS, ID, REST, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Records, Topic
-from headrace.log.codecs.json_encode import bytes_to_json, object_maker
+from headrace.log.codecs.json_encode import bytes_to_json, object_maker, to_json
 
 MakeEvent: TypeAlias = Callable[[Mapping[str, Any], int, int], dict[str, Any]]
 """Of a row, the topic's and the system columns by name as Arrow's `to_pylist` gives them, its partition, its offset."""
@@ -65,3 +65,12 @@ def _header_to_json(value: bytes | None) -> Any:
         return value.decode("utf-8")
     except UnicodeDecodeError:
         return {"base64": bytes_to_json(value)}
+
+
+def fields_json(event: dict[str, Any]) -> bytes:
+    """An Event object's fields as one JSON object, those that nobody declared too."""
+    plain = to_json({**(event["key"] or {}), **event["value"]})
+    rest = bytes(event["rest"]) if event["rest"] is not None else b"{}"
+    if rest == b"{}":
+        return plain
+    return rest if plain == b"{}" else plain[:-1] + b"," + rest[1:]

@@ -1,0 +1,243 @@
+"""One function on a topic at work: a thread that reads, has the function called in a process of its own, and writes.
+
+What a function made, what it failed for and how far it is are one transaction: after a kill a batch is worked on again,
+and its output is there once. A function belongs to a group `function-NAME`, so its position and lag are shown like
+any other reader's.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+import pyarrow as pa
+
+from headrace.clock import Clock
+from headrace.errors import HeadraceError, NotFound
+from headrace.functions.attach import Attached
+from headrace.functions.batches import Caller, Made, Sent, Stopped, Worked, sent_records
+from headrace.functions.compiled import Limits
+from headrace.functions.files import FunctionFile
+from headrace.log.base import Consumer, Log, Producer, Topic, TopicPartition
+from headrace.log.codecs.json_codec import JsonCodec, Unreadable
+from headrace.log.dead_letters import DeadLetter, bury
+
+POLL_S = 0.5
+PAUSE_S = 2.0
+"""Before it is tried again after an error that is not the function's."""
+SESSION_S = 30.0
+END_S = 10.0
+LONGEST_REASON = 4000
+
+State = Literal["starting", "running", "waiting", "failed", "stopped"]
+
+logger = logging.getLogger("headrace.functions")
+
+
+class AttachedStatus(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    file: str
+    topic: str
+    to: str
+    state: State
+    summary: str
+    batch: int
+    retries: int
+    records: int
+    """Since the server started."""
+    written: int
+    rejected: int
+    """Records it fails for: dead letters."""
+    calls: int
+    tried_again: int
+    error: str | None
+    error_ms: int | None
+
+
+@dataclass(slots=True)
+class _Counts:
+    records: int = 0
+    written: int = 0
+    rejected: int = 0
+    state: State = "starting"
+    error: str | None = None
+    error_ms: int | None = None
+
+
+@dataclass(slots=True)
+class Worker:
+    """One function at work."""
+
+    log: Log
+    clock: Clock
+    file: FunctionFile
+    attached: Attached
+    limits: Limits
+    stop: threading.Event = field(default_factory=threading.Event)
+    counts: _Counts = field(default_factory=_Counts)
+    caller: Caller | None = None
+    thread: threading.Thread | None = None
+
+    @property
+    def group(self) -> str:
+        return f"function-{self.attached.name}"
+
+    def run(self) -> None:
+        """Until told to stop."""
+        while not self.stop.is_set():
+            try:
+                self._follow()
+            except Stopped:
+                break
+            except NotFound as error:
+                self._troubled("waiting", error.message)
+            except HeadraceError as error:
+                self._troubled("failed", str(error))
+            except Exception as error:
+                logger.exception("function `%s`", self.attached.name)
+                self._troubled("failed", f"{type(error).__name__}: {error}")
+            self.stop.wait(PAUSE_S)
+        self.counts.state = "stopped"
+
+    def _troubled(self, state: State, text: str) -> None:
+        self.counts.state, self.counts.error, self.counts.error_ms = state, text, self.clock.now_ms()
+
+    def _follow(self) -> None:
+        attached = self.attached
+        topic = self.log.topic(attached.topic)
+        if attached.to:
+            self.log.topic(attached.to)
+        seconds = attached.seconds or self.limits.seconds
+        with (
+            self.log.producer(self.group) as producer,
+            self.log.consumer(
+                [topic.name],
+                self.group,
+                attached.start,
+                session_timeout_s=max(SESSION_S, 3 * seconds),
+                out_of_range="earliest",
+            ) as consumer,
+        ):
+            caller = self.caller = Caller(
+                self.file, attached, topic.spec.kind == "raw", self.limits, consumer.heartbeat
+            )
+            try:
+                self.counts.state = "running"
+                while not self.stop.is_set():
+                    self._step(consumer, producer, caller)
+            finally:
+                caller.close()
+
+    def _step(self, consumer: Consumer, producer: Producer, caller: Caller) -> None:
+        if self.attached.partitions:
+            others = [at for at in consumer.assignment() if at.partition not in self.attached.partitions]
+            consumer.pause(others)
+        for records in consumer.poll(POLL_S, self.attached.batch):
+            topic = self.log.topic(records.topic)
+            sent = list(sent_records(records, topic))
+            worked = caller.work(sent, self.stop)
+            at = TopicPartition(records.topic, records.partition)
+            self._write(consumer, producer, topic, worked, {at: records.next_offset})
+            self.counts.records += len(sent)
+            self.counts.error = None
+
+    def _write(
+        self,
+        consumer: Consumer,
+        producer: Producer,
+        topic: Topic,
+        worked: Worked,
+        offsets: Mapping[TopicPartition, int],
+    ) -> None:
+        """All of it, at once, or nothing."""
+        letters = [letter_of(self.attached, topic.name, sent, reason) for sent, reason in worked.rejected]
+        batch, misfits = None, list[DeadLetter]()
+        if worked.made:
+            batch, misfits = output_batch(
+                self.log.topic(self.attached.to), worked.made, self.clock.now_ms(), self.group
+            )
+        producer.begin()
+        try:
+            if batch is not None:
+                producer.send(self.attached.to, batch)
+            if letters or misfits:
+                append = bury([*letters, *misfits])
+                producer.send(append.topic, append.batch)
+            producer.send_offsets(self.group, offsets, consumer)
+            producer.commit()
+        except BaseException:
+            producer.abort()
+            raise
+        self.counts.written += 0 if batch is None else batch.num_rows
+        self.counts.rejected += len(letters) + len(misfits)
+        if letters:
+            self.counts.error, self.counts.error_ms = worked.rejected[-1][1].partition("\n")[0], self.clock.now_ms()
+
+    def status(self) -> AttachedStatus:
+        attached, counts = self.attached, self.counts
+        calls = self.caller.counts if self.caller else None
+        return AttachedStatus(
+            name=attached.name,
+            file=self.file.file,
+            topic=attached.topic,
+            to=attached.to,
+            state=counts.state,
+            summary=attached.summary,
+            batch=attached.batch,
+            retries=attached.retries,
+            records=counts.records,
+            written=counts.written,
+            rejected=counts.rejected,
+            calls=calls.calls if calls else 0,
+            tried_again=calls.retries if calls else 0,
+            error=counts.error,
+            error_ms=counts.error_ms,
+        )
+
+
+def letter_of(attached: Attached, topic: str, sent: Sent, reason: str) -> DeadLetter:
+    """Its source says `function …`, by which such letters are told from events that were rejected: their records are
+    in the topic already."""
+    partition, offset, _, id_, _, value, _ = sent
+    place = f"{partition}:{offset}"
+    return DeadLetter(
+        topic,
+        f"function `{attached.name}` failed: {reason}"[:LONGEST_REASON],
+        f"function {attached.name} {place}",
+        id_,
+        value or b"",
+        f"{attached.name}/{place}",
+    )
+
+
+def output_batch(
+    topic: Topic, made: Sequence[Made], now_ms: int, source: str
+) -> tuple[pa.RecordBatch | None, list[DeadLetter]]:
+    """What a function made, as rows of a topic; and what does not fit there."""
+    values = [value for _, value, _ in made]
+    if topic.spec.kind == "raw":
+        columns = {
+            "KEY": pa.array([key for key, _, _ in made], pa.binary()),
+            "VALUE": pa.array(values, pa.binary()),
+        }
+        return pa.record_batch(columns), []
+    codec = JsonCodec(topic)
+    events = [_event(codec, value or b"") for value in values]
+    decoded = codec.decode(events, lambda row: values[row] or b"", now_ms, 1 << 60)
+    letters = [
+        DeadLetter(topic.name, reason, f"function {source}", decoded.ids.get(row), values[row] or b"")
+        for row, reason in decoded.rejected.items()
+    ]
+    return decoded.batch, letters
+
+
+def _event(codec: JsonCodec, value: bytes) -> object:
+    try:
+        found: object = codec.decoder.decode(value)
+        return found
+    except msgspec.DecodeError as error:
+        return Unreadable(f"is not valid JSON: {error}")

@@ -1,0 +1,108 @@
+"""Functions on topics: called with records, tried again, halved, and written once whatever is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.running import Running, running_server
+from tests.support import wait_for
+
+FUNCTIONS = '''
+import os
+from headrace import on_topic
+
+@on_topic("users", to="adults", batch=10, retries=1, start="earliest")
+def adults(records):
+    """Those who may vote."""
+    assert len(records) <= 10
+    return [
+        {"id": record.key, "name": record.value["name"].upper(), "age": record.value["age"]}
+        for record in records
+        if record.value["age"] >= 18
+    ]
+
+@on_topic("users", batch=4, retries=0, start="earliest", seconds=1)
+def ends_its_process(records):
+    if any(record.key == "u7" for record in records):
+        os._exit(3)
+
+@on_topic("nowhere", to="adults")
+def waits(records):
+    return []
+'''
+TOPICS = """
+CREATE TABLE users (id VARCHAR PRIMARY KEY, name VARCHAR, age INTEGER)
+  WITH (KAFKA_TOPIC='users', VALUE_FORMAT='JSON', PARTITIONS=2);
+CREATE STREAM adults (id VARCHAR KEY, name VARCHAR, age INTEGER)
+  WITH (KAFKA_TOPIC='adults', VALUE_FORMAT='JSON', PARTITIONS=1);
+"""
+
+
+def write_functions(folder: Path) -> None:
+    (folder / "functions").mkdir(exist_ok=True)
+    (folder / "functions" / "people.py").write_text(FUNCTIONS)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("attached")
+    write_functions(folder)
+    with running_server(folder, sql=TOPICS) as running:
+        yield running
+
+
+def statuses(server: Running) -> dict[str, dict[str, Any]]:
+    found = server.http.get("/v1/functions").json()["functions"]
+    return {one["status"]["name"]: one["status"] | {"lag": one["lag"]} for one in found}
+
+
+def test_a_function_is_called_with_a_topics_records_and_what_it_makes_is_written(server: Running) -> None:
+    users = [{"id": f"u{n}", "name": f"name {n}", "age": 10 + n} for n in range(20)]
+    # `name` is missing: the function fails for this one alone.
+    server.send("users", [*users, {"id": "u99", "age": 50}])
+    wait_for(lambda: statuses(server)["adults"]["records"] >= 21, 30, "the function")
+    found = {event["value"]["name"] for event in server.events("adults")}
+    assert found == {f"NAME {n}" for n in range(8, 20)}
+    assert len(server.events("adults")) == 12
+    [letter] = [one for one in server.dead_letters("users") if one["source"].startswith("function adults ")]
+    assert "AttributeError" in letter["reason"]
+    now = statuses(server)["adults"]
+    assert (now["state"], now["written"], now["rejected"], now["lag"]) == ("running", 12, 1, 0)
+    assert now["tried_again"] >= 1
+    assert "headrace_function_records" in server.http.get("/metrics").text
+
+
+def test_a_function_that_ends_its_process_hurts_nobody_but_the_record(server: Running) -> None:
+    wait_for(lambda: statuses(server)["ends_its_process"]["records"] >= 21, 30, "the function")
+    letters = [one for one in server.dead_letters("users") if one["source"].startswith("function ends_its_process ")]
+    assert len(letters) == 1
+    assert "ended the process" in letters[0]["reason"]
+
+
+def test_a_function_waits_for_its_topic(server: Running) -> None:
+    wait_for(lambda: statuses(server)["waits"]["state"] == "waiting", 30, "the state")
+    assert "nowhere" in statuses(server)["waits"]["error"]
+
+
+def test_a_function_is_tried_with_some_records_and_nothing_is_written(server: Running) -> None:
+    before = len(server.events("adults"))
+    tried = server.http.post("/v1/functions/adults/try", json={"limit": 50, "oldest": True}).json()
+    assert len(tried["made"]) == 12
+    assert [one["error"].partition(":")[0] for one in tried["failed"]] == ["AttributeError"]
+    assert len(server.events("adults")) == before
+    assert server.http.post("/v1/functions/none/try", json={}).status_code == 404
+
+
+def test_a_function_goes_on_where_it_was(tmp_path: Path) -> None:
+    write_functions(tmp_path)
+    with running_server(tmp_path, sql=TOPICS) as server:
+        server.send("users", [{"id": "a", "name": "a", "age": 30}])
+        wait_for(lambda: statuses(server)["adults"]["written"] == 1, 30, "the function")
+    with running_server(tmp_path, sql=TOPICS) as server:
+        server.send("users", [{"id": "b", "name": "b", "age": 30}])
+        wait_for(lambda: statuses(server)["adults"]["written"] == 1, 30, "the function")
+        assert [event["value"]["name"] for event in server.events("adults")] == ["A", "B"]
