@@ -13,6 +13,7 @@ from starlette.routing import Route
 from headrace.server import (
     collectors,
     deployments,
+    functions,
     groups,
     jobs,
     models,
@@ -118,6 +119,7 @@ ANSWERS: list[tuple[str, str, Any, int, Any]] = [
     ("GET", "/v1/checks", None, 200, models_trust.ChecksAnswer),
     ("GET", "/v1/collectors", None, 200, models_collect.Collectors),
     ("GET", "/v1/jobs", None, 200, models_jobs.Jobs),
+    ("GET", "/v1/functions", None, 200, functions.Functions),
     ("POST", "/v1/jobs", {}, 200, models_jobs.RunJobsAnswer),
     ("GET", "/v1/overview", None, 200, models.Overview),
     ("GET", "/v1/overview/history", None, 200, models.RatesHistory),
@@ -178,6 +180,7 @@ ELSEWHERE = (
     | {("POST", "/v1/views/{view}/repair")}  # tests/views/test_repair.py
     | {("POST", "/v1/views/{view}/refresh")}  # test_deployments.py
     | {(endpoint.method, endpoint.path) for endpoint in jobs.ENDPOINTS if "{job}" in endpoint.path}  # test_jobs.py
+    | {("POST", "/v1/functions/{function}/try")}  # test_attached.py
     # test_collectors_api.py
     | {(endpoint.method, endpoint.path) for endpoint in collectors.ENDPOINTS if "{collector}" in endpoint.path}
     | {(endpoint.method, endpoint.path) for endpoint in groups.ENDPOINTS if "{group}" in endpoint.path}
