@@ -16,6 +16,7 @@ from headrace.types import (
     Array,
     BigInt,
     Boolean,
+    Bytes,
     DataType,
     Date,
     Decimal,
@@ -24,11 +25,12 @@ from headrace.types import (
     Map,
     Struct,
     Time,
+    Timestamp,
     display_name,
 )
-from headrace.types import Timestamp as TimestampType
 
 TEST_HEADER = "headrace-test"
+_TEXTS = {"mail": "you@example.org", "user": "you", "page": "/hello", "path": "/hello", "url": "https://example.org/"}
 _SECRET = ("key", "secret", "password", "token")
 
 
@@ -36,7 +38,7 @@ def sample_event(topic: Topic) -> dict[str, Any]:
     """An event that fits the topic's columns. Its time is when it arrives."""
     timed = topic.spec.timestamp.column if topic.spec.timestamp is not None else None
     columns = [column for column in topic.spec.key + topic.spec.value if column.name != timed]
-    return {display_name(column.name): _value(column.type) for column in columns}
+    return {display_name(column.name): _value(column.name.casefold(), column.type) for column in columns}
 
 
 def trial_events(definition: Definition, topic: Topic | None, event: dict[str, Any] | None = None) -> Sent:
@@ -69,16 +71,22 @@ def example_text(definition: Definition, url: str, topic: Topic | None) -> str:
 
 def shown_settings(definition: Definition) -> dict[str, Any]:
     """What the file says, for people to look at: defaults left out, secrets not told."""
+    return _given(definition.settings)
+
+
+def _given(settings: msgspec.Struct) -> dict[str, Any]:
     given = {}
-    for field in msgspec.structs.fields(definition.settings):
-        value = getattr(definition.settings, field.name)
+    for field in msgspec.structs.fields(settings):
+        value = getattr(settings, field.name)
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
         if value != default:
-            given[field.name] = _shown(field.name, msgspec.to_builtins(value))
+            given[field.name] = _shown(field.name, value)
     return given
 
 
 def _shown(name: str, value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return _given(value)
     if isinstance(value, dict):
         return {inner: _shown(inner, one) for inner, one in value.items()}
     if isinstance(value, list):
@@ -87,7 +95,7 @@ def _shown(name: str, value: Any) -> Any:
     return "…" if secret and value else value
 
 
-def _value(type_: DataType) -> Any:
+def _value(name: str, type_: DataType) -> Any:
     match type_:
         case Boolean():
             return True
@@ -95,7 +103,7 @@ def _value(type_: DataType) -> Any:
             return 1
         case Double() | Decimal():
             return 1.5
-        case TimestampType():
+        case Timestamp():
             return "2026-01-01T12:00:00Z"
         case Date():
             return "2026-01-01"
@@ -105,5 +113,7 @@ def _value(type_: DataType) -> Any:
             return []
         case Map() | Struct():
             return {}
+        case Bytes():
+            return "dGVzdA=="
         case _:
-            return "dGVzdA=="  # also base64, for BYTES
+            return next((text for part, text in _TEXTS.items() if part in name), "hello")

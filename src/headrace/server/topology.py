@@ -80,9 +80,19 @@ class _Drawing:
         )
 
     def _collector(self) -> Node:
-        rate = self._totals().rate
-        detail = {"path": "/v1/topics/{topic}/events", "rejected": sum(self._letters.values())}
+        rate = round(sum(map(self._plain_rate, self._topics)), 1)
+        elsewhere = sum(status.rejected for status in self._collecting.values())
+        rejected = max(0, sum(self._letters.values()) - elsewhere)
+        detail = {"path": "/v1/topics/{topic}/events", "rejected": rejected}
         return Node(COLLECTOR, "collector", "HTTP", rate, "ok" if rate else "idle", None, detail)
+
+    def _plain_rate(self, topic: Topic) -> float:
+        """What comes without a collector, as far as rates can be taken from each other."""
+        if topic.spec.role != "events" or self._services.gates.for_topic(topic.name) is not None:
+            return 0.0
+        rates = self._services.rates
+        others = sum(rates.collector(one.name) for one in self._gates if one.settings.topic == topic.name)
+        return round(max(0.0, rates.topic(topic.name) - others), 1)
 
     def _gate(self, definition: Definition) -> Node:
         status, rate = self._collecting[definition.name], self._services.rates.collector(definition.name)
@@ -163,9 +173,9 @@ class _Drawing:
     def _edges(self) -> list[Edge]:
         rates = self._services.rates
         edges = [
-            Edge(COLLECTOR, f"topic:{topic.name}", rates.topic(topic.name))
+            Edge(COLLECTOR, f"topic:{topic.name}", self._plain_rate(topic))
             for topic in self._topics
-            if topic.spec.role == "events"
+            if topic.spec.role == "events" and self._services.gates.for_topic(topic.name) is None
         ]
         edges += [Edge(_gate_id(one), f"topic:{one.settings.topic}", rates.collector(one.name)) for one in self._gates]
         for query in self._queries:

@@ -30,11 +30,11 @@ export function href(room: Room, name?: string | null, parameters?: Record<strin
 }
 
 /** The page of a node of the topology. */
-export function nodeHref(node: { kind: string; name: string }): string {
+export function nodeHref(node: { id?: string; kind: string; name: string }): string {
   if (node.kind === "topic") return href("log", node.name);
   if (node.kind === "query") return href("queries", node.name);
   if (node.kind === "view") return href("views", node.name);
-  return href("collect");
+  return href("collect", node.id?.startsWith("gate:") ? node.name : null);
 }
 
 class Router {

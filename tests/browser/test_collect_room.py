@@ -1,0 +1,55 @@
+"""The Collect room: collectors with their states, a page for each, a test event."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from headrace import Client
+from tests.browser.conftest import Alone
+
+# `alone` comes before `page`: the page is closed first, or it would complain that its server went away.
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+def test_collectors_are_seen_tried_and_put_right(alone: Alone, page: Page) -> None:
+    folder = alone.project / "collectors"
+    folder.mkdir()
+    (folder / "shop.toml").write_text(
+        'type = "http"\ntopic = "orders"\n[validate.fields.total]\nmin = 0\n[privacy]\nhash = ["email"]\nkey = "hush"\n'
+    )
+    (folder / "clicks.toml").write_text('type = "segment"\ntopics = "orders"\n')
+    alone.start()
+    with Client(alone.url) as client:
+        client.create_topic("orders", "id VARCHAR KEY, total DOUBLE, email VARCHAR", partitions=1)
+        client.produce("orders", [{"id": f"o{number}", "total": number} for number in range(20)])
+    page.goto(f"{alone.url}/#/collect")
+    expect(page.get_by_test_id("answer")).to_have_text("collectors/clicks.toml is wrong.")
+    listed = page.get_by_test_id("collectors").get_by_role("listitem")
+    expect(listed).to_have_count(2)
+    expect(listed.first).to_contain_text("collectors/clicks.toml:2: there is no setting `topics`")
+    page.get_by_text("Types of collectors").click()
+    expect(page.get_by_text("Segment's tracking API", exact=False)).to_be_visible()
+
+    (folder / "clicks.toml").write_text('type = "segment"\ntopic = "orders"\nenabled = false\n')
+    expect(listed.first).to_contain_text("disabled")
+    expect(page.get_by_test_id("answer")).not_to_contain_text("wrong")
+
+    page.get_by_role("link", name="shop").click()
+    expect(page.get_by_label("What to send", exact=True)).to_contain_text("/v1/topics/orders/events")
+    expect(page.get_by_label("What to send", exact=True)).to_contain_text("privacy.hash")
+    expect(page.locator("main")).not_to_contain_text("hush")
+    form = page.get_by_role("form", name="Send a test event")
+    form.get_by_role("button", name="Send it").click()
+    expect(page.get_by_test_id("tried")).to_contain_text("Taken, at 0:20.")
+    form.get_by_label("The event, as JSON").fill('{"id": "o1", "total": -1}')
+    form.get_by_role("button", name="Send it").click()
+    expect(page.get_by_test_id("tried")).to_have_text("Rejected: `total` must be at least 0, got -1")
+    expect(page.get_by_test_id("answer")).to_contain_text("1 rejected")
+
+    page.set_viewport_size({"width": 390, "height": 780})
+    for address in ("#/collect", "#/collect/shop"):
+        page.goto(f"{alone.url}/{address}")
+        expect(page.get_by_test_id("answer")).not_to_have_text("Asking…")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert page.evaluate("document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth")
