@@ -393,3 +393,27 @@ def test_a_collector_is_found_by_its_name_or_said_to_be_missing(server: Running)
     assert server.http.post("/v1/collect/nobody", json={}).status_code == 404
     assert "is not JSON" in server.http.post("/v1/collect/site/batch", content=b"{", headers=basic("w1")).text
     assert server.http.post("/v1/collect/site/nothing", json={}, headers=basic("w1")).status_code == 404
+
+
+def nested(depth: int) -> bytes:
+    return b'{"a":' * depth + b"1" + b"}" * depth
+
+
+@pytest.mark.parametrize("depth", [150, 480, 900, 20_000])
+@pytest.mark.parametrize(
+    ("path", "wrapped"),
+    [
+        ("/v1/collect/site/batch", b'{"batch": [%s]}'),
+        ("/v1/collect/web", b'{"data": [{"e": "pv", "x": %s}]}'),
+        ("/v1/collect/app/batch", b'{"api_key": "phc_1", "batch": [%s]}'),
+        ("/v1/collect/ga/mp/collect?api_secret=s1", b'{"timestamp_micros": 1, "events": [%s]}'),
+        ("/v1/collect/ce", b'{"specversion": "1.0", "id": "d", "source": "d", "type": "d", "data": %s}'),
+        ("/v1/collect/otel", b'{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"x": %s}}]}]}]}'),
+        ("/v1/collect/shop", b'{"op": "c", "after": {"id": 1, "x": %s}, "source": {"lsn": 9}}'),
+    ],
+)
+def test_what_is_nested_too_deeply_is_said_or_kept(server: Running, path: str, wrapped: bytes, depth: int) -> None:
+    media = "application/cloudevents+json" if path.endswith("/ce") else "application/json"
+    headers = {"Content-Type": media} | basic("w1")
+    answer = server.http.post(path, content=wrapped % nested(depth), headers=headers)
+    assert answer.status_code < 500, answer.text
