@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import string
 from pathlib import Path
 
 import pytest
 
 from headrace.collect.definitions import CollectorSettings, Definition, read_definition, secret
 from headrace.collect.kinds import KINDS, load
+from headrace.collect.samples import FILLED
 from headrace.errors import ConfigError
 
 
@@ -58,7 +58,7 @@ def test_every_kind_can_be_loaded(kind: object) -> None:
     for reference in filter(None, (found.start, found.sample)):
         assert callable(load(reference))
     names = {"url", "name", "sample", "key"} | set(load(found.settings).__struct_fields__)
-    assert {field for _, field, _, _ in string.Formatter().parse(found.example) if field is not None} <= names
+    assert set(FILLED.findall(found.example)) <= names
 
 
 def test_a_secret_may_stay_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from headrace.collect.rules.settings import EnrichSettings, PrivacySettings, Val
 from headrace.collect.shedding import ShedSettings
 from headrace.config import Project, Settings
 from headrace.errors import ConfigError
+from headrace.sql.script import did_you_mean
 
 FOLDER = "collectors"
 FROM_ENVIRONMENT = "env:"
@@ -147,13 +148,15 @@ def read_definition(file: Path, text: str, keys_needed: bool = False) -> Definit
         types = f"its types are {', '.join(KINDS)}"
         if name is None:
             return problem("a collector needs a `type`", types)
-        return problem(f"`{name}` is not a type of collector", types, ("type",))
+        return problem(f"`{name}` is not a type of collector", did_you_mean(str(name), KINDS, types), ("type",))
     try:
         settings: CollectorSettings = msgspec.convert(raw, load(kind.settings))
         settings.check()
     except msgspec.ValidationError as error:
-        message, path = _validation_error(error, raw, load(kind.settings))
-        return problem(message, HINT, path)
+        type_ = load(kind.settings)
+        message, path = _validation_error(error, raw, type_)
+        mistyped = path[0] if path and path[0] not in (known := _fields(type_)) else None
+        return problem(message, did_you_mean(mistyped, known, HINT) if mistyped else HINT, path)
     except ConfigError as error:
         return problem(error.message, error.hint, error.data.get("path", ()))
     if keys_needed and kind.keyed and not settings.keys and not settings.public:
@@ -213,6 +216,10 @@ def _toml_error(error: tomllib.TOMLDecodeError, text: str) -> tuple[str, int]:
     if found is None:
         return str(error), 1
     return found[1], int(found[2] or len(text.splitlines()))
+
+
+def _fields(type_: type) -> list[str]:
+    return [field.encode_name for field in msgspec.structs.fields(type_)]
 
 
 def _validation_error(error: msgspec.ValidationError, raw: dict[str, Any], type_: type) -> tuple[str, list[str]]:

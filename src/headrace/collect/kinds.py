@@ -28,7 +28,7 @@ class Kind:
     it an event is made of the topic's columns."""
     example: str = ""
     """What to send, to be copied; `{url}`, `{topic}`, `{name}`, `{key}`, `{sample}` (an event of the columns) and the
-    settings' names are filled in, as by `str.format`."""
+    settings' names are filled in."""
     keyed: bool = True
     """Whether it has `keys` of its own. Not so where something else says who may send."""
     page: str = ""

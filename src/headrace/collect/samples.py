@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from typing import Any
 
@@ -56,6 +57,10 @@ def trial_events(definition: Definition, topic: Topic | None, event: dict[str, A
     return sent_objects(events, lambda row: b"")
 
 
+FILLED = re.compile(r"\{([a-z_]+)\}")
+"""Other braces stay: most examples have JSON."""
+
+
 def example_text(definition: Definition, url: str, topic: Topic | None) -> str:
     """What to send, with the collector's own values."""
     settings = msgspec.to_builtins(definition.settings)
@@ -66,7 +71,7 @@ def example_text(definition: Definition, url: str, topic: Topic | None) -> str:
         "sample": json.dumps(sample_event(topic) if topic is not None else {}).replace("'", "'\\''"),
         "key": f"${keys[0][4:]}" if keys and keys[0].startswith("env:") else keys[0] if keys else "any",
     }
-    return definition.kind.example.format_map(values)
+    return FILLED.sub(lambda found: str(values[found[1]]), definition.kind.example)
 
 
 def shown_settings(definition: Definition) -> dict[str, Any]:

@@ -193,9 +193,14 @@ def convert(option: Option, text: str) -> Value:
     return plain if option.choices else text
 
 
+OF_ALL = ("type", "channel", "channels", "interceptors", "selector.type")
+"""What the topology reads, of any component."""
+
+
 def _unknown(what: str, name: str, line: int, known: list[str]) -> Problem:
     hint = "its properties: " + ", ".join(f"`{one}`" for one in sorted(known)) if known else "it has no properties"
-    return Problem(line, f"{what} has no property `{name}`{nearest(name, known)}", hint, "warning")
+    near = nearest(name, [*known, *OF_ALL])
+    return Problem(line, f"{what} has no property `{name}`{near}", hint, "warning")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
