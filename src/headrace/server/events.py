@@ -67,7 +67,7 @@ async def _send(request: Request, services: Intake, name: str, form: Form) -> Re
         outcome = await _collect(services, raw, body, encoding, take)
     services.metrics.collected(name, outcome)
     if question is not None:
-        return await asking.answer(question, _model(outcome))
+        return await asking.answer(question, events_answer(outcome))
     return answer_of(outcome, raw.acks)
 
 
@@ -117,10 +117,10 @@ def answer_of(outcome: Outcome, acks: Acks = "all") -> Response:
     if acks == "0":
         return Response(status_code=204)
     all_rejected = outcome.rejected and not outcome.accepted and not outcome.duplicates
-    return json_response(_model(outcome), 422 if all_rejected else STATUS[acks])
+    return json_response(events_answer(outcome), 422 if all_rejected else STATUS[acks])
 
 
-def _model(outcome: Outcome) -> EventsAnswer:
+def events_answer(outcome: Outcome) -> EventsAnswer:
     place = outcome.positions[-1] if outcome.positions else None
     return EventsAnswer(
         accepted=outcome.accepted,

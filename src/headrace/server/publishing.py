@@ -1,0 +1,45 @@
+"""Events that come over a connection that stays: collected as those of a request are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import msgspec
+from starlette.requests import HTTPConnection
+
+from headrace.collect.base import Outcome, RawEvents
+from headrace.collect.gate import Arrival
+from headrace.log.base import Acks
+from headrace.server.events import INLINE_BYTES, events_answer
+from headrace.server.services import Services
+
+
+async def publish(
+    services: Services, connection: HTTPConnection, topic: str, body: bytes, acks: Acks, key: str | None
+) -> Awaitable[dict[str, Any]]:
+    """Hand over; what is returned is done when they are acknowledged."""
+    name = services.log.topic(topic).name
+    address = connection.client.host if connection.client else ""
+    gate = services.gates.for_topic(name)
+    raw = RawEvents(name, body, "json", f"socket {address}".rstrip(), idempotency_key=key, acks=acks)
+    agent = connection.headers.get("user-agent", "")
+    forwarded = connection.headers.get("x-forwarded-for", "")
+    tenant = services.auth.caller(connection, "") if gate is not None and gate.has_quota else ""
+    arrived = Arrival(
+        address=address, forwarded=forwarded, user_agent=agent, key=tenant, size=len(body), idempotency_key=key
+    )
+
+    def take() -> Any:
+        return services.collector.collect(raw) if gate is None else gate.collect(raw, arrived)
+
+    taken = take() if len(body) <= INLINE_BYTES else await services.run(take)
+    return _answer(services, name, asyncio.wrap_future(taken))
+
+
+async def _answer(services: Services, topic: str, taken: asyncio.Future[Outcome]) -> dict[str, Any]:
+    outcome = await taken
+    services.metrics.collected(topic, outcome)
+    answer: dict[str, Any] = msgspec.to_builtins(events_answer(outcome))
+    return answer

@@ -1,0 +1,189 @@
+"""Publish and subscribe over one WebSocket, both ways."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from tests.server.running import Running, running_server
+from tests.support import wait_for
+
+
+class Talking:
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+
+    def say(self, **message: Any) -> None:
+        self.connection.send(json.dumps({name.removesuffix("_"): value for name, value in message.items()}))
+
+    def hear(self, *names: str) -> dict[str, Any]:
+        """The next message with one of these names in it."""
+        while True:
+            message: dict[str, Any] = json.loads(self.connection.recv(60))
+            if any(name in message for name in names):
+                return message
+            assert {"alive", "records", "subscribed"} & set(message), message
+
+
+@contextmanager
+def talking(server: Running, **headers: str) -> Iterator[Talking]:
+    with connect(f"ws://127.0.0.1:{server.port}/v1/socket", additional_headers=headers, proxy=None) as connection:
+        yield Talking(connection)
+
+
+@pytest.fixture
+def topic(server: Running) -> str:
+    name = f"chat-{uuid.uuid4().hex[:8]}"
+    assert server.http.post("/v1/topics", json={"name": name, "columns": "who VARCHAR KEY, n INT"}).status_code == 201
+    return name
+
+
+def test_what_one_publishes_the_others_get_in_order(server: Running, topic: str) -> None:
+    with talking(server) as one, talking(server) as other:
+        other.say(subscribe="s", topics=[topic])
+        assert other.hear("subscribed")["at"] == {topic: "0:0"}
+        for n in range(50):
+            one.say(publish=str(n), topic=topic, event={"who": "ada", "n": n})
+        acks = [one.hear("ack") for _ in range(50)]
+        assert {ack["ack"]: ack["accepted"] for ack in acks} == {str(n): 1 for n in range(50)}
+        got: list[int] = []
+        while len(got) < 50:
+            got += [record["value"]["n"] for record in other.hear("records")["records"]]
+        assert got == list(range(50))
+
+
+def test_a_subscription_is_resumed_by_offset(server: Running, topic: str) -> None:
+    server.send(topic, [{"n": n} for n in range(10)])
+    with talking(server) as first:
+        first.say(subscribe="s", topics=topic, from_="earliest")
+        page = first.hear("records")
+    assert (len(page["records"]), page["next"]) == (10, "0:10")
+    server.send(topic, [{"n": n} for n in range(10, 15)])
+    with talking(server) as again:
+        again.say(subscribe="s", topics=topic, after={topic: page["next"]})
+        assert [record["value"]["n"] for record in again.hear("records")["records"]] == list(range(10, 15))
+
+
+def test_a_pattern_takes_in_topics_made_later(server: Running) -> None:
+    base = uuid.uuid4().hex[:8]
+    with talking(server) as one:
+        one.say(subscribe="all", topics=f"{base}.*")
+        one.hear("subscribed")
+        server.http.post("/v1/topics", json={"name": f"{base}.new", "columns": "n INT"})
+        one.say(publish="p", topic=f"{base}.new", event={"n": 1})
+        heard = [one.hear("ack", "records"), one.hear("ack", "records")]
+    [page] = [message for message in heard if "records" in message]
+    assert (page["subscription"], page["topic"], page["records"][0]["value"]["n"]) == ("all", f"{base}.new", 1)
+
+
+def test_what_does_not_fit_is_told_with_its_id_and_ends_nothing(server: Running, topic: str) -> None:
+    with talking(server) as one:
+        one.say(publish="bad", topic=topic, event={"n": "no number"})
+        assert one.hear("ack")["rejected"][0]["reason"]
+        for message, code in (
+            ({"publish": "a", "topic": "nowhere", "event": {}}, "not_found"),
+            ({"publish": "b", "topic": topic}, "usage"),
+            ({"publish": "c", "subscribe": "c"}, "usage"),
+            ({"subscribe": "d", "topics": []}, "usage"),
+            ({"subscribe": "e", "topics": ["nowhere"]}, "not_found"),
+            ({"subscribe": "f", "topics": topic, "after": {topic: "zero"}}, "usage"),
+            ({"unsubscribe": "g"}, "not_found"),
+            ({"shout": "h"}, "usage"),
+        ):
+            one.say(**message)
+            assert one.hear("error")["error"]["code"] == code, message
+        one.connection.send(b"\xff\xfe")
+        assert one.hear("error")["id"] is None
+        one.connection.send("[" * 100_000)
+        assert one.hear("error")["error"]["code"] == "usage"
+        one.say(publish="good", topic=topic, events=[{"n": 1}, {"n": 2}], key="k")
+        assert one.hear("ack")["accepted"] == 2
+        one.say(publish="again", topic=topic, events=[{"n": 1}, {"n": 2}], key="k")
+        assert one.hear("ack")["duplicates"] == 2
+
+
+def test_unsubscribed_it_is_quiet(server: Running, topic: str) -> None:
+    with talking(server) as one:
+        one.say(subscribe="s", topics=topic)
+        one.hear("subscribed")
+        one.say(subscribe="s", topics=topic)
+        assert one.hear("error")["error"]["code"] == "conflict"
+        one.say(unsubscribe="s")
+        one.hear("unsubscribed")
+        one.say(publish="p", topic=topic, event={"n": 1})
+        assert "ack" in one.hear("ack", "records")
+
+
+def test_a_slow_client_is_told_why_it_is_cut(server: Running, topic: str) -> None:
+    """What it would get next is gone when it comes to it."""
+    server.send(topic, [{"n": n} for n in range(10)])
+    server.http.delete(f"/v1/topics/{topic}/records", params={"partition": 0, "before": 5})
+    with talking(server) as one:
+        one.say(subscribe="s", topics=topic, after={topic: "0:2"})
+        told = one.hear("cut")
+    assert (told["subscription"], told["topic"]) == ("s", topic)
+    assert told["cut"].startswith("too slow: offset `2`")
+
+
+def test_one_that_takes_nothing_holds_up_nobody(server: Running, topic: str) -> None:
+    """Its records wait in the log; what the server keeps for it is bounded."""
+    with talking(server) as slow, talking(server) as quick:
+        slow.say(subscribe="s", topics=topic)
+        slow.hear("subscribed")
+        quick.say(subscribe="q", topics=topic)
+        quick.hear("subscribed")
+        for n in range(20):
+            server.send(topic, [{"who": "x" * 20_000, "n": n}] * 10)
+        got = 0
+        while got < 200:
+            got += len(quick.hear("records")["records"])
+        late = 0
+        while late < 200:
+            late += len(slow.hear("records")["records"])
+
+
+def test_publishing_needs_a_key_that_may_write(tmp_path: Path) -> None:
+    keys = '[[auth.keys]]\nkey = "reads"\nrole = "read"\n[[auth.keys]]\nkey = "writes"\nrole = "write"\n'
+    with running_server(tmp_path, keys, key="writes") as server:
+        with talking(server, Authorization="Bearer reads") as reader:
+            reader.say(publish="p", topic="pageviews", event={})
+            assert reader.hear("error")["error"]["code"] == "refused"
+            reader.say(subscribe="s", topics="pageviews")
+            reader.hear("subscribed")
+            with talking(server, Authorization="Bearer writes") as writer:
+                writer.say(publish="p", topic="pageviews", event={"userid": "u"})
+                assert writer.hear("ack")["accepted"] == 1
+            assert reader.hear("records")["topic"] == "pageviews"
+        with pytest.raises(Exception, match="401"), talking(server):
+            pass
+
+
+def test_when_the_server_stops_it_says_so(tmp_path: Path) -> None:
+    told: list[dict[str, Any]] = []
+    ready, threads = threading.Event(), []
+
+    def listen(port: int) -> None:
+        with connect(f"ws://127.0.0.1:{port}/v1/socket", proxy=None) as connection:
+            ready.set()
+            try:
+                while True:
+                    told.append(json.loads(connection.recv()))
+            except ConnectionClosed:
+                pass
+
+    with running_server(tmp_path) as server:
+        threads.append(threading.Thread(target=listen, args=(server.port,)))
+        threads[0].start()
+        assert ready.wait(30)
+        wait_for(lambda: server.services.metrics.following() > 0, 10, "the socket")
+    threads[0].join(30)
+    assert {"cut": "the server is stopping"} in told
