@@ -177,6 +177,10 @@ class CollectSettings(Settings, frozen=True):
     """How long a callback may take to answer."""
     callback_secret_env: str = "HEADRACE_CALLBACK_SECRET"
     """The environment variable that holds the secret callbacks are signed with. It is never written to a file."""
+    session_minutes: float = 30.0
+    """A visit's session ends when nothing was heard for so long."""
+    visitor_days: float = 400.0
+    """How long a browser keeps the cookie of a visit."""
 
 
 class KinesisSettings(Settings, frozen=True):

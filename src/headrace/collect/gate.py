@@ -33,6 +33,9 @@ class Arrival:
     """Bytes of all the events, decompressed, where that is known."""
     idempotency_key: str | None = None
     """Gives event *i* the id `KEY/i`, unless it brings its own."""
+    visitor: str = ""
+    session: str = ""
+    """The visit it belongs to (`visits`), as far as it is known."""
 
 
 class Gate:
@@ -117,7 +120,8 @@ class Gate:
             return replace(raw, source=f"{what} {arrived.address}".rstrip())
         rules = self._rules_for(self._collector.topic(raw.topic))
         address = rules.enriching.sender(arrived.address, arrived.forwarded)
-        sent = rules.apply(raw.sent, address, arrived.user_agent, self._clock.now_ms())
+        now = self._clock.now_ms()
+        sent = rules.apply(raw.sent, address, arrived.user_agent, now, arrived.visitor, arrived.session)
         # Where addresses are not to be known, a dead letter does not tell them either.
         told = rules.enriching.told(address) if not self.settings.privacy.any or self.settings.enrich.address else ""
         return replace(raw, sent=sent, source=f"{what} {told or ''}".rstrip())

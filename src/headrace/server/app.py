@@ -40,6 +40,7 @@ from headrace.server import (
     trust,
     versions,
     views,
+    visits,
     why,
 )
 from headrace.server.endpoint import Endpoint, routes_of
@@ -65,6 +66,7 @@ API: tuple[Endpoint, ...] = (
     *collectors.ENDPOINTS,
     *tickets.ENDPOINTS,
     *socket.ENDPOINTS,
+    *visits.ENDPOINTS,
     *topics.ENDPOINTS,
     *letters.ENDPOINTS,
     *partitions.ENDPOINTS,

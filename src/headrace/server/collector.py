@@ -38,7 +38,7 @@ from headrace.lean import collect_seldom, switch_often, without_pandas
 from headrace.log.local.gathering_client import GatheringClient
 from headrace.log.registry.registry import Registry
 from headrace.log.registry.schemas import RegistrySchemas
-from headrace.server import events, health
+from headrace.server import events, health, visits
 from headrace.server.auth import Auth
 from headrace.server.endpoint import routes_of
 from headrace.server.errors import error_response, http_exception, unexpected
@@ -52,7 +52,12 @@ OWNER_S = 60.0
 """How long to wait for the owner at the start."""
 REQUESTS_END_S = 5.0
 
-ENDPOINTS = (*events.ENDPOINTS, *protocols.ENDPOINTS, *(one for one in health.ENDPOINTS if one.path == "/healthz"))
+ENDPOINTS = (
+    *events.ENDPOINTS,
+    *visits.ENDPOINTS,
+    *protocols.ENDPOINTS,
+    *(one for one in health.ENDPOINTS if one.path == "/healthz"),
+)
 
 logger = logging.getLogger("headrace.collector")
 

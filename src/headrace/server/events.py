@@ -15,10 +15,11 @@ from headrace.collect.base import Form, Outcome, RawEvents
 from headrace.collect.gate import Arrival
 from headrace.collect.http.bodies import form_of, opened, read_body
 from headrace.collect.tickets.records import Wanted
+from headrace.collect.visits import Visit
 from headrace.errors import UsageError
 from headrace.log.base import Acks
 from headrace.log.codecs.json_codec import MAX_ID_BYTES
-from headrace.server import asking, tickets
+from headrace.server import asking, tickets, visits
 from headrace.server.endpoint import NDJSON, Endpoint, Parameter
 from headrace.server.errors import json_response
 from headrace.server.models import EventsAnswer, NewRecords, Place, Rejected
@@ -59,7 +60,8 @@ async def _send(request: Request, services: Intake, name: str, form: Form) -> Re
     with services.budget.share() as share:
         body = await read_body(request.receive, headers.get("content-length"), services.body_limits, share)
         tenant = services.auth.caller(request, "") if gate is not None and gate.has_quota else ""
-        arrived, encoding = arrival(request, len(body), tenant), headers.get("content-encoding", "")
+        visit = visits.of_events(request, services, gate)
+        arrived, encoding = arrival(request, len(body), tenant, visit), headers.get("content-encoding", "")
         if tickets.is_wanted(request):
             tickets.check_private(gate)
             return await tickets.give(request, services, Wanted(raw, arrived, encoding), body)
@@ -67,8 +69,12 @@ async def _send(request: Request, services: Intake, name: str, form: Form) -> Re
         outcome = await _collect(services, raw, body, encoding, take)
     services.metrics.collected(name, outcome)
     if question is not None:
-        return await asking.answer(question, events_answer(outcome))
-    return answer_of(outcome, raw.acks)
+        response = await asking.answer(question, events_answer(outcome))
+    else:
+        response = answer_of(outcome, raw.acks)
+    if visit is not None and visit.news:
+        visits.tell(request, services, response, visit)
+    return response
 
 
 async def _collect(
@@ -81,7 +87,7 @@ async def _collect(
     return await asyncio.wrap_future(take() if inline else await services.run(take))
 
 
-def arrival(request: Request, size: int, key: str = "") -> Arrival:
+def arrival(request: Request, size: int, key: str = "", visit: Visit | None = None) -> Arrival:
     """How a request's events came."""
     return Arrival(
         address=request.client.host if request.client else "",
@@ -90,6 +96,8 @@ def arrival(request: Request, size: int, key: str = "") -> Arrival:
         key=key,
         size=size,
         idempotency_key=_idempotency_key(request),
+        visitor="" if visit is None else visit.visitor,
+        session="" if visit is None else visit.session,
     )
 
 
@@ -139,6 +147,7 @@ HOW = (
     Parameter("Content-Encoding", "gzip or zstd", {"enum": ["gzip", "zstd"]}, where="header"),
     *tickets.PARAMETERS,
     *asking.PARAMETERS,
+    visits.PARAMETER,
 )
 ANSWERS = {200: EventsAnswer, 202: (EventsAnswer, TicketGiven), 204: None, 422: EventsAnswer}
 

@@ -75,3 +75,12 @@ class TrialAnswer(Model, frozen=True):
     partition: Count | None
     offset: Count | None
     rejected: list[Rejected]
+
+
+class VisitModel(Model, frozen=True):
+    visitor: str
+    session: str
+    new_visitor: bool
+    new_session: bool
+    token: str
+    """What later calls carry, as `X-Headrace-Visit` or as the cookie."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
 from headrace.clock import Clock
@@ -13,8 +14,10 @@ from headrace.collect.base import Collector
 from headrace.collect.gates import Gates
 from headrace.collect.http.bodies import BodyBudget, BodyLimits
 from headrace.collect.redrive import Redriver
+from headrace.collect.secrets import project_secret
 from headrace.collect.status import Board
 from headrace.collect.tickets.tickets import Tickets
+from headrace.collect.visits import Visits
 from headrace.config import Project
 from headrace.coordinate.attached import AttachedFunctions
 from headrace.coordinate.care import ViewCare
@@ -59,6 +62,12 @@ class Intake:
     """The collectors of `collectors/*.toml`."""
     tickets: Tickets | None = None
     """Where requests are worked off later; collector processes do not."""
+
+    @cached_property
+    def visits(self) -> Visits:
+        """Made when somebody first visits."""
+        minutes = self.project.settings.collect.session_minutes
+        return Visits(project_secret(self.project, "visits"), minutes * 60)
 
     @property
     def body_limits(self) -> BodyLimits:

@@ -44,8 +44,10 @@ class Rules:
         self._validating = Validating(validate, topic, hidden, self.enriching.names, spellings)
         self._checks = validate != ValidateSettings()
 
-    def apply(self, sent: Sent, address: str, user_agent: str, now_ms: int) -> Sent:
-        fill = self.enriching.fill(address, user_agent, now_ms)
+    def apply(
+        self, sent: Sent, address: str, user_agent: str, now_ms: int, visitor: str = "", session: str = ""
+    ) -> Sent:
+        fill = self.enriching.fill(address, user_agent, now_ms, visitor, session)
         events = [self._prepared(event, fill) for event in sent.events]
         refused = {**(self._validating.misfits(events) if self._checks else {}), **sent.refused}
         if self._hiding is not None:

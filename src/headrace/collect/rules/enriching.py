@@ -26,17 +26,22 @@ class Enriching:
             self._fixed.append((Path(settings.collector, spellings), collector))
         given = (settings.arrival_time, settings.address, settings.user_agent)
         self._time, self._address, self._agent = (Path(name, spellings) if name else None for name in given)
+        visit = (settings.visitor, settings.session)
+        self._visitor, self._session = (Path(name, spellings) if name else None for name in visit)
 
     @property
     def names(self) -> Sequence[str]:
-        known = (self._time, self._address, self._agent, *(path for path, _ in self._fixed))
+        visit = (self._visitor, self._session)
+        known = (self._time, self._address, self._agent, *visit, *(path for path, _ in self._fixed))
         return [path.name for path in known if path is not None]
 
     def sender(self, address: str, forwarded: str) -> str:
         """Who sent it, as far as can be believed."""
         return believed(address, forwarded, self._proxies)
 
-    def fill(self, address: str, user_agent: str, now_ms: int) -> Callable[[Event], Event]:
+    def fill(
+        self, address: str, user_agent: str, now_ms: int, visitor: str = "", session: str = ""
+    ) -> Callable[[Event], Event]:
         """What is to be done with each event of one request."""
         values = list(self._fixed)
         if self._time is not None:
@@ -45,6 +50,10 @@ class Enriching:
             values.append((self._address, self.told(address)))
         if self._agent is not None:
             values.append((self._agent, user_agent or None))
+        if self._visitor is not None:
+            values.append((self._visitor, visitor or None))
+        if self._session is not None:
+            values.append((self._session, session or None))
 
         def filled(event: Event) -> Event:
             for path, value in values:

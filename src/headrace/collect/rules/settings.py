@@ -31,6 +31,10 @@ class EnrichSettings(Settings, frozen=True):
     """Networks of proxies whose `X-Forwarded-For` is believed, such as `10.0.0.0/8`. Nobody else's is."""
     user_agent: str = ""
     """Field for the client's user agent."""
+    visitor: str = ""
+    """Field for the id of the visitor, where events come with a visit (`/v1/visit`); null without one."""
+    session: str = ""
+    """Field for the id of the visitor's session."""
     collector: str = ""
     """Field for the collector's name."""
     fields: dict[str, Scalar] = {}

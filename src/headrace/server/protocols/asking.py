@@ -22,6 +22,7 @@ from headrace.collect.split import Limits, limited
 from headrace.collect.trackers.settings import TrackerSettings
 from headrace.collect.translate import Posted
 from headrace.errors import Refused
+from headrace.server import visits
 from headrace.server.auth import basic_user
 from headrace.server.errors import error_response
 from headrace.server.events import INLINE_BYTES, arrival
@@ -135,7 +136,7 @@ def _take(asked: Asked, protocol: Protocol) -> tuple[Read, list[Future[Outcome]]
     for take in read.takes:
         limits.check(len(take.events.events))
         events = limited(take.events, len(asked.posted.body), limits)
-        arrived = arrival(asked.request, len(posted.body), take.key)
+        arrived = arrival(asked.request, len(posted.body), take.key, visits.current(asked.request, services))
         futures.append(take.gate.take(events, arrived, topic=take.topic))
     return read, futures
 
