@@ -118,7 +118,14 @@ def build_console() -> str:
 
 
 def install_test_tools() -> str:
-    wanted = {"chromium": find_chromium(), "strace": shutil.which("strace"), "maven": shutil.which("mvn")}
+    wanted = {
+        "chromium": find_chromium(),
+        "strace": shutil.which("strace"),
+        "maven": shutil.which("mvn"),
+        "mosquitto": find_daemon("mosquitto"),
+        "rsyslog": find_daemon("rsyslogd"),
+        "bsdutils": shutil.which("logger"),
+    }
     missing = [name for name, found in wanted.items() if not found]
     if missing:
         if not shutil.which("apt-get") or os.geteuid() != 0:
@@ -131,7 +138,7 @@ def install_test_tools() -> str:
     if not packages.valid or not (clients / "node_modules").exists():
         run(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], "installing real clients", cwd=clients)
         packages.keep()
-    return "chromium, strace, maven, node clients"
+    return "chromium, strace, maven, mosquitto, rsyslog, node clients"
 
 
 def fetch_kafka() -> str:
@@ -140,6 +147,11 @@ def fetch_kafka() -> str:
 
 
 # Helpers
+
+
+def find_daemon(name: str) -> str | None:
+    """Daemons are where not everybody looks."""
+    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
 
 
 def find_chromium() -> str | None:

@@ -14,9 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from headrace.clock import SystemClock
 from headrace.collect.status import CollectorStatus
 from headrace.config import load_project
+from headrace.errors import NotRunning
 from headrace.log.base import Log, TopicSpec
 from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, create_dead_letters
 from headrace.log.local.client import LocalClient
@@ -109,6 +112,7 @@ class Processes:
         self.start_listeners()
 
     def start_server(self) -> None:
+        self._server.close()
         self._children["server"] = self._server.enter_context(process(self.folder, self.port))
 
     def start_listeners(self) -> None:
@@ -121,20 +125,23 @@ class Processes:
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
 
-    def restart_server(self) -> None:
-        self.kill("server")
-        self._server.close()
-        self.start_server()
-
-    def restart_listeners(self) -> None:
-        self.kill("listeners")
-        self.start_listeners()
+    def wait_until(self, name: str, state: str = "running") -> None:
+        """A collector says so of itself."""
+        url = f"http://127.0.0.1:{self.port}/v1/collectors/{name}"
+        wait_for(lambda: httpx.get(url, trust_env=False).json()["state"] == state, 20, f"`{name}` to be {state}")
 
     def column(self, topic: str, column: str) -> list[Any]:
-        """All values, read from the log's files."""
-        log = LocalClient(load_project(self.folder).log_folder)
+        """All values of a column."""
+        return [row[column] for row in self.rows(topic, [column])]
+
+    def rows(self, topic: str, columns: list[str]) -> list[dict[str, Any]]:
+        """Read from the log's files; nothing while the server is away."""
         try:
-            return [row[column] for row in rows(log, topic, [column])]
+            log = LocalClient(load_project(self.folder).log_folder)
+        except NotRunning:
+            return []
+        try:
+            return rows(log, topic, columns)
         finally:
             log.close()
 

@@ -176,6 +176,16 @@ _KINDS = (
         page="statsd",
     ),
     Kind(
+        name="mqtt",
+        summary="messages of an MQTT broker, acknowledged when the log has them",
+        where="pull",
+        settings="headrace.collect.mqtt.subscribe:MqttSettings",
+        start="headrace.collect.mqtt.subscribe:start",
+        example="mosquitto_pub -q 1 -t sensors/d1/temperature -m '{sample}'",
+        keyed=False,
+        page="mqtt",
+    ),
+    Kind(
         name="file",
         summary="lines of growing files, over rotations",
         where="pull",

@@ -1,0 +1,42 @@
+"""Messages of a real paho publisher over a real mosquitto, with the broker stopped on the way: each once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.log.base import TopicSpec
+from headrace.types import BIGINT, VARCHAR, Column
+from tests.collect.brokers import Publisher, mosquitto
+from tests.collect.listeners import listening
+from tests.support import wait_for
+
+READINGS = TopicSpec("readings", key=(Column("DEVICE", VARCHAR),), value=(Column("N", BIGINT),))
+
+
+def collector(port: int, qos: int = 1) -> str:
+    url = f'url = "mqtt://127.0.0.1:{port}"\ntopics = ["plant/{{device}}/n"]'
+    return f'type = "mqtt"\ntopic = "readings"\nqos = {qos}\n{url}'
+
+
+def test_what_is_published_meanwhile_is_kept_and_retained_messages_come_once(tmp_path: Path) -> None:
+    with mosquitto(tmp_path) as (port, broker):
+        publisher = Publisher(port)
+        publisher.publish(range(1), retain=True)
+        with listening(tmp_path, {"plant": collector(port)}, [READINGS]) as running:
+            running.wait_until("plant")
+            publisher.publish(range(1, 50), device="d2")
+            rows = running.wait_rows("readings", 50)
+            assert {(row["DEVICE"], row["N"]) for row in rows} == {("d1", 0), *(("d2", n) for n in range(1, 50))}
+        publisher.publish(range(50, 100))
+        with listening(tmp_path, {"plant": collector(port)}, [READINGS]) as running:
+            assert sorted(row["N"] for row in running.wait_rows("readings", 100)) == list(range(100))
+            # The broker goes away and comes back with what it was told to keep.
+            publisher.close()
+            broker.stop()
+            wait_for(lambda: running.status("plant").state == "waiting", 10, "the collector to notice")
+            broker.start()
+            running.wait_until("plant")
+            publisher = Publisher(port)
+            publisher.publish(range(100, 120))
+            publisher.close()
+            assert sorted(row["N"] for row in running.wait_rows("readings", 120)) == list(range(120))
