@@ -200,6 +200,12 @@ class KinesisSettings(Settings, frozen=True):
     """How long a stream made by CreateStream keeps its records; 0 is for ever."""
     iterator_seconds: float = 300.0
     """How long a shard iterator can be used."""
+    buckets: str = "buckets"
+    """Where delivery streams (Firehose) write: a folder with one for each bucket, relative to the data folder."""
+    max_firehose_record_bytes: int = 1_024_000
+    """Largest record of a delivery stream."""
+    max_firehose_request_bytes: int = 4 * 1024 * 1024
+    """Most bytes of records of one PutRecordBatch."""
 
 
 class FunctionSettings(Settings, frozen=True):

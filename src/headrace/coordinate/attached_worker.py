@@ -19,7 +19,7 @@ import pyarrow as pa
 from headrace.clock import Clock
 from headrace.errors import HeadraceError, NotFound
 from headrace.functions.attach import Attached
-from headrace.functions.batches import Caller, Made, Sent, Stopped, Worked, sent_records
+from headrace.functions.batches import Caller, Made, Sent, Stopped, Worked, Works, sent_records
 from headrace.functions.compiled import Limits
 from headrace.functions.files import FunctionFile
 from headrace.log.base import Consumer, Log, Producer, Topic, TopicPartition
@@ -77,9 +77,11 @@ class Worker:
     file: FunctionFile
     attached: Attached
     limits: Limits
+    instead: Works | None = None
+    """What works on the records, if it is not the function of the file."""
     stop: threading.Event = field(default_factory=threading.Event)
     counts: _Counts = field(default_factory=_Counts)
-    caller: Caller | None = None
+    caller: Works | None = None
     thread: threading.Thread | None = None
 
     @property
@@ -122,9 +124,9 @@ class Worker:
                 out_of_range="earliest",
             ) as consumer,
         ):
-            caller = self.caller = Caller(
-                self.file, attached, topic.spec.kind == "raw", self.limits, consumer.heartbeat
-            )
+            raw = topic.spec.kind == "raw"
+            caller = self.instead or Caller(self.file, attached, raw, self.limits, consumer.heartbeat)
+            self.caller = caller
             try:
                 self.counts.state = "running"
                 while not self.stop.is_set():
@@ -132,7 +134,7 @@ class Worker:
             finally:
                 caller.close()
 
-    def _step(self, consumer: Consumer, producer: Producer, caller: Caller) -> None:
+    def _step(self, consumer: Consumer, producer: Producer, caller: Works) -> None:
         if self.attached.partitions:
             others = [at for at in consumer.assignment() if at.partition not in self.attached.partitions]
             consumer.pause(others)

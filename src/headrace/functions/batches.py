@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.functions.attach import Attached, Record
 from headrace.functions.compiled import Limits
@@ -52,6 +52,17 @@ class Worked:
     made: list[Made] = field(default_factory=list)
     rejected: list[tuple[Sent, str]] = field(default_factory=list)
     """Records it fails for, and how."""
+
+
+class Works(Protocol):
+    """What has records worked on."""
+
+    @property
+    def counts(self) -> Counts: ...
+
+    def work(self, records: Sequence[Sent], stop: Event) -> Worked: ...
+
+    def close(self) -> None: ...
 
 
 class Caller:

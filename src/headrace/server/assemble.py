@@ -24,6 +24,7 @@ from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog, create_internal_topics
 from headrace.coordinate.deployer import Deployer, Surroundings
 from headrace.coordinate.deployments import Deployments
+from headrace.coordinate.firehose.manager import Deliveries
 from headrace.coordinate.job_runner import JobRunner
 from headrace.coordinate.layers import merging_of
 from headrace.coordinate.needed import needed_offsets
@@ -122,6 +123,9 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         attached = AttachedFunctions(log, clock, lambda: catalog.state.function_files, limits)
         closing.callback(attached.close)
         catalog.on_change(attached.wake)
+        buckets = project.data / settings.kinesis.buckets
+        deliveries = Deliveries(log, clock, project.data, buckets, attached.find, limits)
+        closing.callback(deliveries.close)
         jobs = JobRunner(project, log, clock)
         closing.callback(jobs.close)
         deployments = Deployments(statements, log, catalog, clock)
@@ -149,6 +153,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             care=care,
             jobs=jobs,
             attached=attached,
+            deliveries=deliveries,
             collector=collector,
             gates=gates,
             tickets=tickets,

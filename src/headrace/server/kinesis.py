@@ -16,7 +16,7 @@ from headrace.collect.base import Outcome
 from headrace.collect.http.bodies import read_body
 from headrace.collect.kinesis.account import Account
 from headrace.collect.kinesis.actions import ACTIONS, Action
-from headrace.collect.kinesis.errors import DENIED, UNKNOWN, ApiError, api_error
+from headrace.collect.kinesis.errors import DENIED, INVALID, UNKNOWN, ApiError, api_error
 from headrace.collect.kinesis.notes import Notes
 from headrace.collect.kinesis.put import (
     Entry,
@@ -38,13 +38,14 @@ from headrace.collect.kinesis.wire import CBOR, JSON, decode, encode, is_cbor
 from headrace.coordinate.describe import check_unused
 from headrace.errors import Conflict, NotFound, UsageError
 from headrace.log.base import Appended, Topic
+from headrace.server import firehose
 from headrace.server.answers import LargeAnswer
 from headrace.server.auth import RANK
 from headrace.server.endpoint import Endpoint, Parameter
 from headrace.server.events import INLINE_BYTES, arrival
 from headrace.server.services import Services
 
-KINESIS = "Kinesis_20131202"
+KINESIS, FIREHOSE = "Kinesis_20131202", "Firehose_20150804"
 TRIES = 8
 """How often records are placed again because the stream was split or merged just then."""
 RESHAPED_S = 0.002
@@ -73,10 +74,11 @@ async def call_action(request: Request, services: Services) -> Response:
     cbor = is_cbor(headers.get("content-type", ""))
     try:
         action, name = _action(target)
+        run = _run_firehose if target.startswith(FIREHOSE) else _run
         with services.budget.share() as share:
             body = await read_body(request.receive, headers.get("content-length"), services.body_limits, share)
             _authorize(request, services, action, body)
-            answer = await _run(request, services, action, name, body, cbor)
+            answer = await run(request, services, action, name, body, cbor)
         # An answer may be 10 MiB of records: making it would hold up the others.
         content = await services.run(encode, answer, cbor) if name == "GetRecords" else encode(answer, cbor)
     except Exception as error:
@@ -87,7 +89,8 @@ async def call_action(request: Request, services: Services) -> Response:
 
 def _action(target: str) -> tuple[Action, str]:
     service, _, name = target.partition(".")
-    action = ACTIONS.get(name) if service == KINESIS else None
+    actions = {KINESIS: ACTIONS, FIREHOSE: firehose.ACTIONS}.get(service, {})
+    action = actions.get(name)
     if action is None:
         raise ApiError(UNKNOWN, f"`{target[:100]}` is no action of this server")
     return action, name
@@ -132,6 +135,21 @@ async def _run(request: Request, services: Services, action: Action, name: str, 
     return (put_record_answer if name == "PutRecord" else put_records_answer)(topic, results)
 
 
+async def _run_firehose(
+    request: Request, services: Services, action: Action, name: str, body: bytes, cbor: bool
+) -> Any:
+    wanted = await services.run(decode, body, cbor, action.model)
+    if action.run is not None:
+        return await services.run(action.run, services, wanted)
+    account: Account = request.app.state.kinesis
+    entries = firehose.entries_of(services, wanted)
+    note = services.deliveries.get(wanted.delivery_stream_name)
+    if note.source:
+        raise ApiError(INVALID, f"delivery stream {note.name} reads the stream {note.source}: put records there")
+    topic, results = await put_bytes(request, services, account, note.topic, entries, len(body))
+    return firehose.put_answer(wanted, topic.id, results)
+
+
 async def put(
     request: Request, services: Services, account: Account, wanted: PutRecord | PutRecords, size: int
 ) -> tuple[Topic, Sequence[Result]]:
@@ -160,7 +178,7 @@ async def put_bytes(
     size: int,
 ) -> tuple[Topic, Sequence[Result]]:
     def begin() -> tuple[Write, Future[list[Appended]] | None]:
-        write = plan_write(account, account.topic(name), entries, invocation_of(request))
+        write = plan_write(account, services.log.topic(name), entries, invocation_of(request))
         return write, services.log.append(write.appends) if write.appends else None
 
     for again in range(TRIES):

@@ -23,6 +23,7 @@ from headrace.coordinate.attached import AttachedFunctions
 from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.deployments import Deployments
+from headrace.coordinate.firehose.manager import Deliveries
 from headrace.coordinate.job_runner import JobRunner
 from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.status import EngineStatus
@@ -93,6 +94,8 @@ class Services(Intake):
     jobs: JobRunner
     attached: AttachedFunctions
     """Functions on topics."""
+    deliveries: Deliveries
+    """Firehose's delivery streams."""
     rates: Rates
     board: Board
     """What other processes say of the collectors they run."""

@@ -22,7 +22,7 @@ Role = Literal["read", "write", "admin"]
 class Action:
     role: Role
     model: type[Any]
-    run: Callable[[Account, Any], Any] | None
+    run: Callable[[Any, Any], Any] | None
     """None for those that wait for the log: `put`."""
 
 

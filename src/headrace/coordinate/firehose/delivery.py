@@ -1,0 +1,225 @@
+"""A delivery stream at work: gathers records until there are enough or they are old enough, then writes a file."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+from headrace.clock import Clock
+from headrace.coordinate.attached_worker import letter_of
+from headrace.coordinate.firehose.definition import DeliveryNote, Files, Plan
+from headrace.coordinate.firehose.writing import (
+    Position,
+    Positions,
+    finish,
+    join_records,
+    parquet_file,
+    sweep,
+    write_temporary,
+)
+from headrace.errors import HeadraceError, NotFound, OffsetOutOfRange
+from headrace.functions.attach import Attached
+from headrace.functions.batches import Caller, Counts, Sent, Stopped, Worked, Works, sent_records
+from headrace.functions.compiled import Limits
+from headrace.functions.files import FunctionFile
+from headrace.log.base import Log, Topic
+from headrace.log.dead_letters import bury
+
+LOOK_S = 0.25
+PAUSE_S = 2.0
+AT_A_TIME = 500
+"""Records of one call of a transform."""
+
+logger = logging.getLogger("headrace.firehose")
+
+Find = Callable[[str], tuple[FunctionFile, Attached]]
+
+
+class Transforming:
+    """Calls the project's function of a name, as it is now; without one, records stay as they are."""
+
+    def __init__(self, name: str, find: Find, limits: Limits, raw: bool) -> None:
+        self._name, self._find, self._limits, self._raw = name, find, limits, raw
+        self._caller: Caller | None = None
+        self._loaded: tuple[FunctionFile, Attached] | None = None
+        self.counts = Counts()
+
+    def work(self, records: Sequence[Sent], stop: threading.Event) -> Worked:
+        if not self._name:
+            return Worked([(sent[4], sent[5], False) for sent in records])
+        found = self._find(self._name)
+        if self._caller is None or found != self._loaded:
+            self.close()
+            # A transform has as many results as records, whatever its decorator says of topics.
+            attached = msgspec.structs.replace(found[1], topic="")
+            self._caller = Caller(found[0], attached, self._raw, self._limits, lambda: None)
+            self._caller.counts, self._loaded = self.counts, found
+        return self._caller.work(records, stop)
+
+    def close(self) -> None:
+        caller, self._caller = self._caller, None
+        if caller is not None:
+            caller.close()
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What waits for its file."""
+
+    records: list[Sent] = field(default_factory=list)
+    size: int = 0
+    oldest_ms: int = 0
+    offsets: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class FileDelivery:
+    """Writes one delivery stream's files. One thread."""
+
+    log: Log
+    clock: Clock
+    note: DeliveryNote
+    plan: Plan
+    positions: Positions
+    buckets: Path
+    transforming: Works
+    stop: threading.Event = field(default_factory=threading.Event)
+    thread: threading.Thread | None = None
+    error: str | None = None
+    _position: Position | None = None
+
+    def run(self) -> None:
+        while not self.stop.is_set():
+            try:
+                self._deliver()
+            except Stopped:
+                break
+            except HeadraceError as error:
+                self.error = str(error)
+            except OSError as error:
+                self.error = f"{(error.strerror or str(error)).lower()}: `{error.filename}`"
+            except Exception as error:
+                logger.exception("delivery stream `%s`", self.note.name)
+                self.error = f"{type(error).__name__}: {error}"
+            self.stop.wait(PAUSE_S)
+        self.transforming.close()
+
+    @property
+    def files(self) -> Files:
+        assert self.plan.files is not None
+        return self.plan.files
+
+    def _deliver(self) -> None:
+        self._position = position = self.positions.load()
+        sweep(self.buckets / self.files.bucket, self.note.made)
+        gathered = Gathered(offsets=self.note.starts | position.offsets)
+        while not self.stop.is_set():
+            topic = self.log.topic(self.note.topic)
+            arrival = self.log.snapshot().arrival
+            self._gather(topic, gathered)
+            if self._due(gathered):
+                self._flush(topic, gathered)
+                gathered = Gathered(offsets=dict(gathered.offsets))
+            elif gathered.records:
+                self.stop.wait(LOOK_S)
+            else:
+                self.log.wait(arrival, LOOK_S)
+                self.stop.wait(0.01)
+
+    def _due(self, gathered: Gathered) -> bool:
+        if not gathered.records:
+            return False
+        return gathered.size >= self.files.size or self.clock.now_ms() - gathered.oldest_ms >= self.files.seconds * 1000
+
+    def _gather(self, topic: Topic, gathered: Gathered) -> None:
+        """What is new, until a file's worth is there."""
+        for number, ends in enumerate(self.log.snapshot().ends[topic.name]):
+            first = max(gathered.offsets.get(number, 0), ends.start)
+            if first >= ends.end or gathered.size >= self.files.size:
+                continue
+            try:
+                for records in self.log.read(topic.name, number, first, ends.end):
+                    for sent in sent_records(records, topic):
+                        gathered.oldest_ms = min(gathered.oldest_ms, sent[2]) if gathered.records else sent[2]
+                        gathered.records.append(sent)
+                        gathered.size += len(sent[5] or b"")
+                        gathered.offsets[number] = sent[1] + 1
+                        if gathered.size >= self.files.size:
+                            return
+            except OffsetOutOfRange:
+                continue  # retention was faster; the next look begins where it left off
+
+    def _flush(self, topic: Topic, gathered: Gathered) -> None:
+        kept, rejected = self._transformed(gathered.records)
+        content, misfits = self._content([value for _, value in kept])
+        rejected += [(kept[number][0], reason) for number, reason in misfits.items()]
+        if rejected:
+            attached = Attached(f"delivery-{self.note.name}", "")
+            letters = [letter_of(attached, topic.name, sent, reason) for sent, reason in rejected]
+            # The same letters, if this has to be done again, are there once.
+            self.log.append([bury(letters)]).result()
+        position = self._position
+        assert position is not None
+        written = len(kept) - len(misfits)
+        following = msgspec.structs.replace(
+            position,
+            offsets=dict(gathered.offsets),
+            temporary=None,
+            final=None,
+            files=position.files + (content is not None),
+            records=position.records + written,
+        )
+        if content is not None:
+            following = self._write(content, gathered, following)
+        else:
+            self.positions.save(following)
+        self._position = following
+        self.error = None
+        self._trim(gathered)
+
+    def _transformed(self, records: Sequence[Sent]) -> tuple[list[tuple[Sent, bytes]], list[tuple[Sent, str]]]:
+        kept: list[tuple[Sent, bytes]] = []
+        rejected: list[tuple[Sent, str]] = []
+        for first in range(0, len(records), AT_A_TIME):
+            part = records[first : first + AT_A_TIME]
+            worked = self.transforming.work(part, self.stop)
+            failed = {sent[:2] for sent, _ in worked.rejected}
+            survivors = [sent for sent in part if sent[:2] not in failed]
+            rejected += worked.rejected
+            kept += [(sent, made[1]) for sent, made in zip(survivors, worked.made, strict=True) if made[1] is not None]
+        return kept, rejected
+
+    def _content(self, values: Sequence[bytes]) -> tuple[bytes | None, dict[int, str]]:
+        if not values:
+            return None, {}
+        if not self.files.parquet:
+            return join_records(values, self.files.delimiter, self.files.gzip), {}
+        schema = self.log.topic(self.files.schema_topic) if self.files.schema_topic else None
+        return parquet_file(values, schema)
+
+    def _write(self, content: bytes, gathered: Gathered, following: Position) -> Position:
+        places = ",".join(f"{number}:{offset}" for number, offset in sorted(gathered.offsets.items()))
+        unique = blake2b(f"{self.note.made}/{places}".encode(), digest_size=8).hexdigest()
+        name = self.files.file(self.note.name, self.note.version, gathered.oldest_ms, unique)
+        final = self.buckets / self.files.bucket / name
+        temporary = write_temporary(final, self.note.made, content)
+        following = msgspec.structs.replace(following, temporary=str(temporary), final=str(final))
+        self.positions.save(following)
+        finish(temporary, final)
+        return following
+
+    def _trim(self, gathered: Gathered) -> None:
+        """What is in a file need not wait any longer; a stream that others read keeps its records."""
+        if self.note.source:
+            return
+        for number, offset in gathered.offsets.items():
+            try:
+                self.log.delete_records(self.note.topic, number, offset)
+            except (NotFound, OffsetOutOfRange):
+                continue

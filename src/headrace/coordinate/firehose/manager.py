@@ -1,0 +1,144 @@
+"""All delivery streams of a project: made, changed, deleted, and at work."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import msgspec
+
+from headrace.clock import Clock
+from headrace.collect.kinesis.errors import IN_USE, INVALID, NOT_FOUND, ApiError
+from headrace.collect.kinesis.notes import Notes
+from headrace.coordinate.attached_worker import Worker
+from headrace.coordinate.firehose.definition import DeliveryNote, Plan, buffer_topic, plan_of
+from headrace.coordinate.firehose.delivery import FileDelivery, Find, Transforming
+from headrace.coordinate.firehose.writing import Positions
+from headrace.errors import NotFound
+from headrace.functions.attach import Attached
+from headrace.functions.compiled import Limits
+from headrace.functions.files import FunctionFile
+from headrace.log.base import Log, Start, TopicConfig, TopicSpec
+
+PREFIX = "delivery/"
+END_S = 15.0
+FOR_EVER_MS = 100 * 365 * 24 * 3_600_000
+"""A buffer loses nothing to the log's own retention: it is emptied as files are written."""
+
+
+class Deliveries:
+    """Safe to use from several threads."""
+
+    def __init__(self, log: Log, clock: Clock, data: Path, buckets: Path, find: Find, limits: Limits) -> None:
+        self._log, self._clock, self._find, self._limits = log, clock, find, limits
+        self._state, self.buckets = data / "firehose", buckets
+        self.notes = Notes(log)
+        self._lock = threading.RLock()
+        self._working: dict[str, FileDelivery | Worker] = {}
+
+    def start(self) -> None:
+        with self._lock:
+            for note in self.all():
+                self._begin(note)
+
+    def close(self) -> None:
+        with self._lock:
+            names = list(self._working)
+            for worker in self._working.values():
+                worker.stop.set()
+            for name in names:
+                self._end(name)
+
+    def all(self) -> list[DeliveryNote]:
+        found = [self.notes.get(name, DeliveryNote) for name in self.notes.names(PREFIX)]
+        return [note for note in found if note is not None]
+
+    def get(self, name: str) -> DeliveryNote:
+        found = self.notes.get(f"{PREFIX}{name}", DeliveryNote)
+        if found is None:
+            raise ApiError(NOT_FOUND, f"Firehose {name} under account not found.")
+        return found
+
+    def error(self, name: str) -> str | None:
+        with self._lock:
+            worker = self._working.get(name)
+        if isinstance(worker, Worker):
+            return worker.counts.error
+        return None if worker is None else worker.error
+
+    def create(self, note: DeliveryNote) -> None:
+        with self._lock:
+            if self.notes.get(f"{PREFIX}{note.name}", DeliveryNote) is not None:
+                raise ApiError(IN_USE, f"Firehose {note.name} under account already exists")
+            self._check(note)
+            if not note.source:
+                config = TopicConfig(retention_ms=FOR_EVER_MS)
+                made = self._log.create_topic(TopicSpec(buffer_topic(note.name), kind="raw", config=config))
+                note = msgspec.structs.replace(note, made=made.id)
+            else:
+                # As Firehose does: what is put from now on.
+                ends = self._log.snapshot().ends[note.source]
+                starts = {number: end.end for number, end in enumerate(ends)}
+                note = msgspec.structs.replace(note, starts=starts)
+            self.write(note)
+            self._begin(note)
+
+    def _check(self, note: DeliveryNote) -> Plan:
+        """What it needs has to be there when it is made, not only when the first file is due."""
+        plan = plan_of(note.destination, note.configuration)
+        try:
+            if plan.transform:
+                self._find(plan.transform)
+            for topic in (note.source, plan.to, plan.files.schema_topic if plan.files else ""):
+                if topic:
+                    self._log.topic(topic)
+        except NotFound as error:
+            raise ApiError(INVALID, error.message) from error
+        return plan
+
+    def change(self, note: DeliveryNote) -> None:
+        """A newer version: the next file is as it says."""
+        with self._lock:
+            self._check(note)
+            self.write(note)
+            self._end(note.name)
+            self._begin(note)
+
+    def write(self, note: DeliveryNote) -> None:
+        self.notes.put(f"{PREFIX}{note.name}", note)
+
+    def delete(self, name: str) -> None:
+        """Its files stay; what was not written yet goes with it, as in Firehose."""
+        with self._lock:
+            note = self.get(name)
+            self._end(name)
+            self.notes.put(f"{PREFIX}{name}", None)
+            self._positions(note).forget()
+            if not note.source:
+                self._log.delete_topic(note.topic)
+
+    def _positions(self, note: DeliveryNote) -> Positions:
+        return Positions(self._state / f"{note.name}.json", note.made)
+
+    def _begin(self, note: DeliveryNote) -> None:
+        plan = plan_of(note.destination, note.configuration)
+        raw = not note.source or self._log.topic(note.source).spec.kind == "raw"
+        transforming = Transforming(plan.transform, self._find, self._limits, raw)
+        worker: FileDelivery | Worker
+        if plan.files is not None:
+            worker = FileDelivery(self._log, self._clock, note, plan, self._positions(note), self.buckets, transforming)
+        else:
+            name = f"delivery-{note.name}"
+            start: Start = "latest" if note.source else "earliest"
+            attached = Attached(name, "", topic=note.topic, to=plan.to, batch=1000, start=start)
+            worker = Worker(self._log, self._clock, FunctionFile(name, ""), attached, self._limits, transforming)
+        worker.thread = threading.Thread(target=worker.run, name=f"headrace-delivery-{note.name}", daemon=True)
+        worker.thread.start()
+        self._working[note.name] = worker
+
+    def _end(self, name: str) -> None:
+        worker = self._working.pop(name, None)
+        if worker is not None:
+            worker.stop.set()
+            if worker.thread is not None:
+                worker.thread.join(END_S + self._limits.seconds)
