@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headrace.functions.files import FunctionFile
+from headrace.store.cuts import Cut
 
 CATALOG_TOPIC = "_catalog"
 DEAD_LETTERS_TOPIC = "_dead_letters"
@@ -49,8 +50,8 @@ class QueryDefinition:
     """By topic and partition: where a build begins; from the log's start where it does not say."""
     rows_per_second: int = 0
     """How much it may read; 0 is as much as it can."""
-    until: int | None = None
-    """The arrival number it must not read beyond, while it is compared."""
+    until: Cut | None = None
+    """What it must not read beyond, while it is compared."""
     functions: tuple[FunctionFile, ...] = ()
     """The Python functions it uses, as they were: it goes on with them whatever becomes of the files."""
     layer: Literal["", "batch", "speed"] = ""

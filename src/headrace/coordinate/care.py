@@ -15,12 +15,12 @@ from headrace.coordinate.layers import is_layered
 from headrace.coordinate.subjects import view_subject
 from headrace.errors import HeadraceError, UsageError
 from headrace.log.base import Log
-from headrace.store.arrivals import has_arrivals
 from headrace.store.base import ViewStore
 from headrace.store.revisions import Revisions
 from headrace.types import display_name
 from headrace.views.check import DRIFT_SPEC, Checked, Drift, append_drift, check_round
 from headrace.views.repair import Repaired, repair
+from headrace.views.subject import is_ordered
 from headrace.views.traced import Bounds
 
 logger = logging.getLogger("headrace.views")
@@ -99,8 +99,6 @@ class ViewCare:
         turn = 0
         while not self._stop.wait(LOOK_S):
             now = self._clock.monotonic()
-            if not has_arrivals(self._log):
-                continue
             if self._settings.check_every_seconds > 0 and now >= next_check:
                 turn += 1
                 self._check_next(turn)
@@ -113,7 +111,12 @@ class ViewCare:
         """A round over one view, the views in turns."""
         views = [view for view in self._catalog.views() if view.query_id is not None]
         if views:
-            self._guarded("checked", self._check_within_reach, views[turn % len(views)])
+            self._guarded("checked", self._check_if_possible, views[turn % len(views)])
+
+    def _check_if_possible(self, view: ViewDefinition) -> None:
+        """What a log cannot compute again is no news every minute."""
+        if is_ordered(self._log, view_subject(self._catalog, view)):
+            self._check_within_reach(view)
 
     def _repair_all(self) -> None:
         for view in self._catalog.views():

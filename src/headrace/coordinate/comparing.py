@@ -1,8 +1,9 @@
 """Both versions of a view at the same records, while events go on arriving.
 
 The version that serves is not held up: its rows are read at a moment when they are exactly what its query last wrote,
-and that query's own commit says which records those are, by an arrival number. The version that was built has to wait:
-its first queries are bounded at that number, and when all of its chain rests, its rows are of the same records.
+and that query's own commit says which records those are, by an arrival number, or on Kafka by offsets. The version that
+was built has to wait: its first queries are bounded there, and when all of its chain rests, its rows are of the same
+records.
 (docs/decisions: two versions are compared at a commit of the one that serves.)
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +24,11 @@ from headrace.coordinate.deployments import Deployments
 from headrace.coordinate.events import QueryPaced
 from headrace.errors import HeadraceError, QueryFailed
 from headrace.log.base import Log
-from headrace.process.progress import lag, parse_arrival, parse_offsets
+from headrace.process.progress import parse_offsets
 from headrace.store.arrivals import behind, has_arrivals
 from headrace.store.base import ViewStore
+from headrace.store.cuts import Cut, Places, Reading, cut_now, has_reached, later
+from headrace.store.cuts import offsets_at as offsets_of
 from headrace.store.follow import Followers
 from headrace.types import display_name
 from headrace.views.difference import Comparison, Spool, compare_spools, spool_rows
@@ -41,34 +44,36 @@ class NotComparable(HeadraceError):
     """There is a reason why these versions cannot be compared at the same records."""
 
 
-def cut_of(log: Log, query: QueryDefinition) -> int:
-    """The arrival number below which the query has read everything, by what it last committed."""
+def cut_of(log: Log, query: QueryDefinition) -> Cut:
+    """What the query has read, by what it last committed."""
+    topics = tuple(query.reads.values())
+    begun = query.cut if query.layer == "speed" else 0
+    found = Reading(log, query.id, query.version, topics, begun, query.starts).cut()
+    if found is not None:
+        return found
+    # An older version said less: of several topics how far the first was read.
     identity = log.last_identity(query.id, query.version)
-    if identity is None:
-        return query.cut if query.layer == "speed" else 0
-    return parse_arrival(identity.offsets) or 0
+    known = {topics[0]: parse_offsets(identity.offsets)} if identity is not None and topics else {}
+    return 0 if has_arrivals(log) else known
 
 
-def offsets_at(log: Log, topic: str, arrival: int) -> Offsets:
-    parts = len(log.snapshot().ends.get(topic, ()))
-    return tuple(log.offset_at_arrival(topic, number, arrival) for number in range(parts))
+def offsets_at(log: Log, topic: str, cut: Cut) -> Offsets:
+    return tuple(offsets_of(log, log.snapshot(), topic, cut).values())
 
 
 def ends_of(log: Log, topic: str) -> Offsets:
     return tuple(end.end for end in log.snapshot().ends.get(topic, ()))
 
 
-def lag_of(log: Log, query: QueryDefinition, until: int | None = None) -> int:
-    """Records that the query has yet to read: of all that is there, or below an arrival number."""
-    if not has_arrivals(log):
-        identity = log.last_identity(query.id, query.version)
-        read = parse_offsets(identity.offsets) if identity is not None else {}
-        return lag(log.snapshot(), next(iter(query.reads.values())), read)
-    cut = cut_of(log, query)
+def lag_of(log: Log, query: QueryDefinition, until: Cut | None = None) -> int:
+    """Records that the query has yet to read: of all that is there, or before a cut."""
+    cut, now = cut_of(log, query), log.snapshot()
     left = 0
     for topic in query.reads.values():
-        ends = ends_of(log, topic) if until is None else offsets_at(log, topic, until)
-        left += sum(max(0, end - at) for end, at in zip(ends, offsets_at(log, topic, cut), strict=True))
+        read = offsets_of(log, now, topic, cut)
+        bounds = {} if until is None else offsets_of(log, now, topic, until)
+        for number, end in enumerate(now.ends.get(topic, ())):
+            left += max(0, bounds.get(number, end.end) - max(end.start, read[number]))
     return left
 
 
@@ -83,17 +88,14 @@ class Comparer:
     clock: Clock
     folder: Path
     stopped: Callable[[], bool]
-    history: dict[tuple[str, Offsets], int] = field(default_factory=dict)
+    history: dict[tuple[str, Offsets], Cut] = field(default_factory=dict)
     """What was seen of the queries that serve: where their topic ended, and which records that was for."""
 
     def compare(self, deployment: Deployment) -> list[Comparison]:
-        if not has_arrivals(self.log):
-            raise NotComparable(
-                "this log has no arrival numbers, so the versions cannot be stopped at the same records"
-            )
         found = []
+        topics = {topic for query in self.deployments.first_queries(deployment) for topic in query.reads.values()}
         try:
-            self._bound(deployment, self.log.snapshot().arrival)
+            self._bound(deployment, cut_now(self.log, self.log.snapshot(), topics))
             for item in deployment.items:
                 version = self.catalog.state.versions.get(item.name, {}).get(item.number)
                 if item.before and item.number != item.before and version and version.source.kind == "table":
@@ -109,45 +111,69 @@ class Comparer:
             self._bound(deployment, cut)
             self._rest(deployment)
             view = self.followers.version(item.name, item.number)
-            self._until(lambda: not self._is_behind(view), f"`{display_name(item.name)}` to be filled")
+            self._until(lambda: self._is_filled(view), f"`{display_name(item.name)}` to be filled")
             new = spool_rows(view, folder / "new")
             return compare_spools(old, new, (item.before, item.number), cut)
 
-    def _serving_rows(self, deployment: Deployment, item: Item, folder: Path) -> tuple[int, Spool]:
-        """Rows of the version that serves, and the arrival number below which exactly the records are that made them.
-        It has to be one the other version has not passed."""
+    def _serving_rows(self, deployment: Deployment, item: Item, folder: Path) -> tuple[Cut, Spool]:
+        """Rows of the version that serves, and the cut that includes exactly the records that made them. It has to be
+        one the other version has not passed."""
         view = self.followers.version(item.name, item.before)
         query = self._query(item.name, item.before)
-        floor = max((cut_of(self.log, first) for first in self.deployments.first_queries(deployment)), default=0)
+        passed = self._passed(deployment)
         for _ in self._looks(f"`{display_name(item.name)}` to keep still"):
             self._observe(deployment)
             committed = cut_of(self.log, query)
             if self._is_behind(view):
                 continue
             cut = self._first_cut(deployment, query, committed)
-            if cut is None or (cut < floor and not self._nothing_between(deployment, cut, floor)):
+            if cut is None or not self._is_ahead(deployment, cut, passed):
                 continue
             spooled = spool_rows(view, folder)
-            # Rows are read in one transaction: if nothing was written since, they are those of that commit.
-            ends = ends_of(self.log, view.source.topic)
+            # Rows are read in one transaction: if nothing was written since, they are those of that commit. (A log that
+            # shows a commit partition by partition has shown all of it once it was at rest.)
+            topic = view.source.topic
+            still = self.log.at_rest([topic])
+            ends = ends_of(self.log, topic)
             position = tuple(spooled.position.offsets.get(number, 0) for number in range(len(ends)))
-            if cut_of(self.log, query) == committed and position == ends:
-                return max(cut, floor), spooled
+            if still and position == ends and cut_of(self.log, query) == committed:
+                return (max(cut, passed) if isinstance(cut, int) and isinstance(passed, int) else cut), spooled
         raise NotComparable("the version that serves did not keep still")
 
-    def _first_cut(self, deployment: Deployment, query: QueryDefinition, cut: int) -> int | None:
+    def _passed(self, deployment: Deployment) -> Cut:
+        """What the new versions have read already."""
+        cuts = [cut_of(self.log, first) for first in self.deployments.first_queries(deployment)]
+        if has_arrivals(self.log):
+            return max((cut for cut in cuts if isinstance(cut, int)), default=0)
+        found: Places = {}
+        for cut in cuts:
+            found = found if isinstance(cut, int) else later(found, cut)
+        return found
+
+    def _is_ahead(self, deployment: Deployment, cut: Cut, passed: Cut) -> bool:
+        if isinstance(cut, int) and isinstance(passed, int):
+            return cut >= passed or self._nothing_between(deployment, cut, passed)
+        known = passed if isinstance(cut, int) or isinstance(passed, int) else {t: passed.get(t, {}) for t in cut}
+        return has_reached(cut, known)
+
+    def _first_cut(self, deployment: Deployment, query: QueryDefinition, cut: Cut) -> Cut | None:
         """The records at the beginning of the chain that a commit further down includes; None if that is not known
         (yet), or not the same for all it reads."""
         changed = {item.name: item.before for item in deployment.items if item.number != item.before}
-        found: set[int | None] = set()
+        found: list[Cut | None] = []
         for name, topic in query.reads.items():
             if not changed.get(name):
-                found.add(cut)
+                found.append(cut if isinstance(cut, int) else {topic: cut[topic]} if topic in cut else None)
                 continue
             below = self._query(name, changed[name])
             at = self.history.get((topic, offsets_at(self.log, topic, cut)))
-            found.add(None if at is None else self._first_cut(deployment, below, at))
-        return found.pop() if len(found) == 1 else None
+            found.append(None if at is None else self._first_cut(deployment, below, at))
+        if not isinstance(cut, int) and 0 < sum(1 for name in query.reads if changed.get(name)) < len(query.reads):
+            raise NotComparable(
+                f"`{display_name(query.sink)}` reads what is changed and what is not, and on Kafka only the first of a "
+                "chain can be stopped at a place"
+            )
+        return _agreed(found)
 
     def _observe(self, deployment: Deployment) -> None:
         """Remember where the topics of the chain that serves end, and for which commit."""
@@ -155,30 +181,38 @@ class Comparer:
             version = self.catalog.state.versions.get(item.name, {}).get(item.before)
             if version is None or version.source.query is None or item.number == item.before:
                 continue
-            query = self._query(item.name, item.before)
-            cut, ends = cut_of(self.log, query), ends_of(self.log, version.source.topic)
-            if cut_of(self.log, query) == cut:
-                self.history[version.source.topic, ends] = cut
+            query, topic = self._query(item.name, item.before), version.source.topic
+            cut, still, ends = cut_of(self.log, query), self.log.at_rest([topic]), ends_of(self.log, topic)
+            if still and cut_of(self.log, query) == cut:
+                self.history[topic, ends] = cut
 
     def _nothing_between(self, deployment: Deployment, low: int, high: int) -> bool:
         """Whether the first topics have no records between two arrival numbers: then both are the same place."""
         topics = {topic for query in self.deployments.first_queries(deployment) for topic in query.reads.values()}
         return all(offsets_at(self.log, topic, low) == offsets_at(self.log, topic, high) for topic in topics)
 
-    def _bound(self, deployment: Deployment, until: int | None) -> None:
+    def _bound(self, deployment: Deployment, until: Cut | None) -> None:
         paced = [
-            QueryPaced(query.id, query.rows_per_second, until)
+            QueryPaced(query.id, query.rows_per_second, wanted)
             for query in self.deployments.first_queries(deployment)
-            if query.until != until
+            if query.until != (wanted := _bound_of(query, until))
         ]
         if paced:
             self.catalog.append(paced)
 
     def _rest(self, deployment: Deployment) -> None:
         """Until all of the new versions have read what they may."""
+        queries = self.deployments.queries(deployment)
+        topics = [query.sink_topic for query in queries]
 
         def resting() -> bool:
-            return not any(lag_of(self.log, query, query.until) for query in self.deployments.queries(deployment))
+            left = any(lag_of(self.log, query, query.until) for query in self.deployments.queries(deployment))
+            # What a query has committed is what the next one has yet to read, once it is seen.
+            return (
+                not left
+                and self.log.at_rest(topics)
+                and not any(lag_of(self.log, query, query.until) for query in self.deployments.queries(deployment))
+            )
 
         self._until(resting, "the new versions to read up to one place")
 
@@ -188,6 +222,9 @@ class Comparer:
         if query is None:
             raise NotComparable(f"nothing writes version {number} of `{display_name(name)}` any more")
         return query
+
+    def _is_filled(self, view: ViewStore) -> bool:
+        return self.log.at_rest([view.source.topic]) and not self._is_behind(view)
 
     def _is_behind(self, view: ViewStore) -> bool:
         return behind(self.log.snapshot(), view.source.topic, view.position()) > 0
@@ -215,6 +252,29 @@ class Comparer:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _agreed(cuts: list[Cut | None]) -> Cut | None:
+    """One cut, if all say the same of what they both speak of."""
+    found: dict[str, Mapping[int, int]] = {}
+    for cut in cuts:
+        if cut is None:
+            return None
+        if isinstance(cut, int):
+            return cut if all(other == cut for other in cuts) else None
+        if any(found.get(topic, places) != places for topic, places in cut.items()):
+            return None
+        found |= cut
+    return found
+
+
+def _bound_of(query: QueryDefinition, until: Cut | None) -> Cut | None:
+    """A place in other topics than a query reads leaves it where it was."""
+    if until is None or isinstance(until, int):
+        return until
+    before = query.until if query.until is not None and not isinstance(query.until, int) else {}
+    named = {**before, **until}
+    return {topic: named[topic] for topic in query.reads.values() if topic in named}
 
 
 def sweep_scratch(folder: Path) -> None:

@@ -22,6 +22,7 @@ from headrace.coordinate.refreshing import KEPT_MS, due_refreshes, is_refresh, r
 from headrace.coordinate.status import EngineStatus
 from headrace.errors import HeadraceError, NotFound, QueryFailed
 from headrace.log.base import Log
+from headrace.store.cuts import has_reached
 from headrace.store.follow import Followers
 from headrace.views.difference import Comparison
 from headrace.views.versions import Deployment
@@ -203,7 +204,7 @@ class Deployer:
         old, new = (around.catalog.state.versions.get(item.name, {}).get(n) for n in (item.before, item.number))
         queries = [around.catalog.query(version.source.query or "") if version else None for version in (old, new)]
         cuts = [cut_of(around.log, query) if query else 0 for query in queries]
-        return cuts[1] >= cuts[0] and around.followers.lag(item.name, item.number) == 0
+        return has_reached(cuts[1], cuts[0]) and around.followers.lag(item.name, item.number) == 0
 
 
 def decide(deployment: Deployment, comparisons: list[Comparison]) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from headrace.coordinate.base import CATALOG_TOPIC, QueryDefinition, ViewDefinit
 from headrace.errors import LogError
 from headrace.functions.files import FunctionFile
 from headrace.sql.source import Header, Source, Window
+from headrace.store.cuts import Cut, Places
 from headrace.types import Column, DataType, type_from_json, type_to_json
 from headrace.views.versions import Deployment, Layers, Version
 
@@ -80,11 +81,11 @@ class TypeDropped:
 
 @dataclass(frozen=True, slots=True)
 class QueryPaced:
-    """How much a query may read per second (0: all it can), and up to which arrival number (None: no bound)."""
+    """How much a query may read per second (0: all it can), and up to where (None: no bound)."""
 
     id: str
     rows_per_second: int = 0
-    until: int | None = None
+    until: Cut | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +233,21 @@ def _query_to_json(query: QueryDefinition) -> dict[str, Any]:
 
 
 def _query_from_json(body: dict[str, Any]) -> QueryDefinition:
-    starts = {
-        topic: {int(partition): offset for partition, offset in offsets.items()}
-        for topic, offsets in body.get("starts", {}).items()
+    changed = {
+        "sources": tuple(body["sources"]),
+        "starts": _places_from_json(body.get("starts", {})),
+        "until": _cut_from_json(body.get("until")),
+        "functions": _files_from_json(body.get("functions", ())),
     }
-    functions = _files_from_json(body.get("functions", ()))
-    return QueryDefinition(**body | {"sources": tuple(body["sources"]), "starts": starts, "functions": functions})
+    return QueryDefinition(**body | changed)
+
+
+def _cut_from_json(body: Any) -> Cut | None:
+    return _places_from_json(body) if isinstance(body, dict) else body
+
+
+def _places_from_json(body: dict[str, dict[str, int]]) -> Places:
+    return {topic: {int(number): offset for number, offset in offsets.items()} for topic, offsets in body.items()}
 
 
 def _files_from_json(body: Any) -> tuple[FunctionFile, ...]:
@@ -271,7 +281,7 @@ _DECODERS: dict[str, Callable[[dict[str, Any]], Event]] = {
     "view_dropped": lambda body: ViewDropped(body["name"]),
     "type_created": lambda body: TypeCreated(body["name"], type_from_json(body["type_of"])),
     "type_dropped": lambda body: TypeDropped(body["name"]),
-    "query_paced": lambda body: QueryPaced(body["id"], body["rows_per_second"], body["until"]),
+    "query_paced": lambda body: QueryPaced(body["id"], body["rows_per_second"], _cut_from_json(body["until"])),
     "version_created": lambda body: VersionCreated(_version_from_json(body["version"])),
     "version_dropped": lambda body: VersionDropped(body["name"], body["number"], body["doomed_topic"]),
     "versions_switched": lambda body: VersionsSwitched(body["versions"], body["time_ms"], body["deployment"]),

@@ -7,15 +7,12 @@ from datetime import UTC, datetime
 
 from headrace.errors import UsageError
 from headrace.log.base import Log
-from headrace.store.arrivals import has_arrivals
 
 
 def starts_from(text: str, log: Log, topics: Sequence[str]) -> dict[str, dict[int, int]]:
     """By topic and partition; nothing for the beginning."""
     if text == "beginning":
         return {}
-    if not has_arrivals(log):
-        raise UsageError("on this log a replay begins at the beginning", hint="leave out --from")
     ends = log.snapshot().ends
     found: dict[str, dict[int, int]] = {}
     for topic in topics:

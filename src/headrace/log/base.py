@@ -29,6 +29,7 @@ from headrace.log.values import (
     ARRIVAL,
     HEADERS,
     ID,
+    LOG_TIME,
     NO_STREAM_TIME,
     OFFSET,
     PARTITION,
@@ -71,6 +72,7 @@ __all__ = [
     "ARRIVAL",
     "HEADERS",
     "ID",
+    "LOG_TIME",
     "NO_STREAM_TIME",
     "OFFSET",
     "PARTITION",
@@ -218,8 +220,9 @@ class Log(ABC):
 
     capabilities: frozenset[Capability] = frozenset()
     """What this log can beyond the common contract. `arrival`: one order over all partitions, kept with each record;
-    without it, records of different partitions are ordered by time, partition, offset, and `Snapshot.arrival` only
-    tells whether anything is new (nor are there stream times). `sizes`: `stats` knows bytes and segments. `evict`:
+    without it, records of different partitions are ordered by time, partition, offset, `Snapshot.arrival` only tells
+    whether anything is new, and `$stream_time` is only what a record of another log was stamped with there; what it is
+    made of can be read as `$log_time`. `sizes`: `stats` knows bytes and segments. `evict`:
     `reset_group` can send members away. `unheld`: what is acknowledged is read at once, whatever transaction is open
     beside it."""
 
@@ -290,6 +293,11 @@ class Log(ABC):
     @abstractmethod
     def snapshot(self) -> Snapshot:
         """Now. Cheap enough to call in a loop."""
+
+    def at_rest(self, topics: Sequence[str]) -> bool:
+        """Whether no transaction is under way in these topics, nor in what `last_identity` reads. A log that shows a
+        transaction partition by partition may have shown a part of it; at rest it has shown all."""
+        return True
 
     @abstractmethod
     def wait(self, arrival: int, timeout: float) -> Snapshot:

@@ -17,6 +17,8 @@ ARRIVAL, STREAM_TIME, TIME, TOMBSTONE = "$arrival", "$stream_time", "$time", "$t
 ID, HEADERS, REST = "$id", "$headers", "$rest"
 WINDOW_START, WINDOW_END = "$window_start", "$window_end"
 OFFSET, PARTITION, ROUTE = "$offset", "$partition", "$route"
+LOG_TIME = "$log_time"
+"""On Kafka, its own timestamp: what stream time is made of, whatever column `$time` is read from."""
 NO_STREAM_TIME = -1
 
 

@@ -18,6 +18,7 @@ import msgspec
 from headrace.sql.ask_plan import AskQuery
 from headrace.sql.plan import PersistentQuery
 from headrace.sql.source import Source
+from headrace.store.cuts import Cut
 from headrace.types import BIGINT, VARCHAR, Column
 
 # The late ledger of a windowed query, `_late.<query id>`: what came too late, and for which window.
@@ -48,8 +49,8 @@ class QuerySpec:
     """By topic and partition: where to begin without a checkpoint; from the log's start where it does not say."""
     rows_per_second: int = 0
     """How much it may read; 0 is as much as it can."""
-    until: int | None = None
-    """The arrival number it must not read beyond. It rests there."""
+    until: Cut | None = None
+    """What it must not read beyond. It rests there."""
     known_until: int = 0
     """What arrived before this number has its results in the log already, which was copied: it is read for the state
     alone."""

@@ -121,8 +121,9 @@ def _lowered(
     spec: QuerySpec,
 ) -> Any:
     if isinstance(log, Path):
+        until = spec.until if isinstance(spec.until, int) else None
         inputs = StreamInputs(
-            session, log, topics, spec.id, max_rows(settings, spec), spec.starts, spec.until, spec.known_until
+            session, log, topics, spec.id, max_rows(settings, spec), spec.starts, until, spec.known_until
         )
         return to_local_log(lower_query(spec.plan, inputs, spec.late_topic), log, spec)
     # Only those who use Kafka have its packages.

@@ -19,7 +19,8 @@ class RecordModel(Optional, frozen=True, kw_only=True):
     topic: str
     partition: int
     offset: int
-    arrival: int
+    arrival: int | None
+    """Null on a log that gives no arrival numbers."""
     time_ms: int
     value: dict[str, Any]
     below: BelowModel | None = None
@@ -53,7 +54,8 @@ class DeadModel(Model, frozen=True):
 class IncludedModel(Model, frozen=True):
     """The row's address: what of the log it includes."""
 
-    arrival: Count
+    arrival: Count | None
+    """Null on a log that gives no arrival numbers: the offsets of the inputs say it."""
     inputs: dict[str, dict[str, int]]
     changelog: dict[str, int]
 

@@ -30,11 +30,13 @@ from headrace.server.services import Services
 from headrace.server.views import find_view
 from headrace.sql.casting import caster
 from headrace.sql.source import Source
+from headrace.store.cuts import Cut
 from headrace.store.json_rows import to_json_rows
 from headrace.store.revisions import Revision, parse_row
 from headrace.types import VARCHAR, Column, Varchar, display_name
 from headrace.views.ledger import LateEntry
 from headrace.views.origins import Below
+from headrace.views.stamping import FIRST_MADE
 from headrace.views.traced import Bounds, Origin, Values
 from headrace.views.why import Page, Why, why
 
@@ -115,7 +117,7 @@ def why_model(found: Why, services: Services) -> WhyAnswer:
         late_total=len(found.late),
         dead=[DeadModel(d.offset, d.time_ms, d.topic, d.reason, d.text[:2000]) for d in found.dead[-MOST_SHOWN:]],
         dead_total=len(found.dead),
-        through=IncludedModel(found.cut, _texts(found.inputs), _offsets(found.position.offsets)),
+        through=IncludedModel(_number(found.cut), _texts(found.inputs), _offsets(found.position.offsets)),
         looked_at=found.looked_at,
         missing=sorted(found.missing),
         took_ms=round(found.took_ms, 1),
@@ -125,6 +127,10 @@ def why_model(found: Why, services: Services) -> WhyAnswer:
         condition=found.condition,
         expired=found.expired,
     )
+
+
+def _number(cut: Cut) -> int | None:
+    return cut if isinstance(cut, int) else None
 
 
 def _texts(inputs: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, int]]:
@@ -154,7 +160,7 @@ def record_model(origin: Origin, sources: Any, below: Mapping[Origin, Below] | N
         topic=origin.topic,
         partition=origin.partition,
         offset=origin.offset,
-        arrival=origin.arrival,
+        arrival=origin.arrival if origin.arrival < FIRST_MADE else None,
         time_ms=origin.time_ms,
         value=row_json(columns, origin.values),
         below=None

@@ -17,13 +17,13 @@ from headrace.log.schema import arrow_type
 from headrace.sql.expressions import ColumnRef, Comparison, Expression, Literal
 from headrace.sql.functions.arrays import hashable
 from headrace.sql.plan import scanned
+from headrace.store.arrivals import has_arrivals
 from headrace.store.base import ViewStore
 from headrace.store.revisions import Revisions, row_text
 from headrace.types import BIGINT, BOOLEAN, VARCHAR, Column
 from headrace.views.compare import differences
 from headrace.views.evaluate import Evaluation, Question, answer
-from headrace.views.late import admitted_late, row_revision
-from headrace.views.reading import Reader
+from headrace.views.late import admitted_late, margins, row_reader, row_revision
 from headrace.views.subject import Served, Subject, row_predicate, served_rows
 from headrace.views.traced import Bounds, Traced
 
@@ -104,7 +104,8 @@ def check_round(
         whole = newest and window is not None and subject.query.emit == "changes"
         if whole and window is not None:
             # All of its rows: one that is missing would otherwise never be looked at.
-            some = served_rows(log, subject, store, row_predicate(subject.source, {}, window), (), MOST_IN_WINDOW).rows
+            served = served_rows(log, subject, store, row_predicate(subject.source, {}, window), (), MOST_IN_WINDOW)
+            some = served.rows
         try:
             again = _recomputed(log, subject, revisions, served, some, window, deadline, whole)
         except (DeadlineExceeded, UsageError):
@@ -147,9 +148,10 @@ def _sample(log: Log, subject: Subject, store: ViewStore, known: Checked, rows: 
 
 
 def _is_closed(log: Log, subject: Subject, row: dict[str, Any]) -> bool:
-    """Whether nothing is added to it any more. A window of a source is that source's to close."""
+    """Whether nothing is added to it any more. A window of a source is that source's to close. On Kafka nobody knows
+    cheaply; a window that is still open is right for what its query has read, too."""
     window = subject.aggregate.window if subject.aggregate is not None else None
-    if window is None:
+    if window is None or not has_arrivals(log):
         return True
     topic = scanned(subject.query.root)[0].topic
     stream_time = log.snapshot().stream_times.get(topic, NO_STREAM_TIME)
@@ -174,11 +176,22 @@ def _recomputed(
         for at, offsets in admitted_late(log, subject, revision).items():
             late.setdefault(at, set()).update(offsets)
     admitted = {at: sorted(offsets) for at, offsets in late.items()}
-    reader = Reader(log, served.cut, admitted, deadline=deadline, starts=subject.starts)
-    keys = None if whole else frozenset(_key(subject, row) for row in rows)
-    question = Question(subject.query, window=window, keys=keys)
-    found = {_key(subject, row.values): row for row in answer(Evaluation(reader), question)}
-    return None if reader.missing else found
+    keys = frozenset(_key(subject, row) for row in rows)
+    question = Question(subject.query, window=window, keys=None if whole else keys)
+    found: dict[tuple[Any, ...], Traced] = {}
+    for margin in margins(log, subject):
+        reader = row_reader(log, subject, served.cut, window, admitted, deadline, margin)
+        found = {_key(subject, row.values): row for row in answer(Evaluation(reader), question)}
+        if reader.missing:
+            return None
+        if not (whole and found.keys() - keys) and not any(_differs(subject, row, found) for row in rows):
+            break
+    return found
+
+
+def _differs(subject: Subject, row: dict[str, Any], found: dict[tuple[Any, ...], Traced]) -> bool:
+    again = found.get(_key(subject, row))
+    return bool(differences(subject.query, row, None if again is None else again.values))
 
 
 def _key(subject: Subject, row: Any) -> tuple[Any, ...]:

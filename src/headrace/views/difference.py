@@ -17,6 +17,7 @@ import msgspec
 
 from headrace.sql.source import WINDOW_COLUMNS, Source
 from headrace.store.base import Position, ViewStore
+from headrace.store.cuts import Cut, Places
 from headrace.store.json_rows import to_json_rows
 from headrace.types import BigInt as Big
 from headrace.types import Column, DataType, Double, Integer, display_name
@@ -54,12 +55,13 @@ class WindowCount(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Of two versions of one view, both with the records below one arrival number."""
+    """Of two versions of one view, both with the same records: those below one arrival number (`cut`), or, where there
+    are none, before these offsets of the topics that the chain begins with (`inputs`)."""
 
     view: str
     old: int
     new: int
-    cut: int
+    cut: int | None
     same: int = 0
     changed: int = 0
     only_old: int = 0
@@ -70,6 +72,7 @@ class Comparison(msgspec.Struct, frozen=True):
     windows: list[WindowCount] = []
     """The newest that have rows that differ."""
     samples: list[Sample] = []
+    inputs: dict[str, dict[str, int]] = {}
 
     @property
     def different(self) -> int:
@@ -130,7 +133,7 @@ def _read(path: Path) -> Iterator[tuple[bytes, list[Any]]]:
             yield key, msgspec.json.decode(file.readline())
 
 
-def compare_spools(old: Spool, new: Spool, versions: tuple[int, int], cut: int) -> Comparison:
+def compare_spools(old: Spool, new: Spool, versions: tuple[int, int], cut: Cut) -> Comparison:
     tally = _Tally(old.source, new.source)
     for before, now in zip(old.files, new.files, strict=True):
         rows = dict(_read(before))
@@ -199,14 +202,15 @@ class _Tally:
             window,
         )
 
-    def result(self, versions: tuple[int, int], cut: int) -> Comparison:
+    def result(self, versions: tuple[int, int], cut: Cut) -> Comparison:
         old, new = ({display_name(column.name) for column in source.value} for source in (self.old, self.new))
         differing = sorted((start for start, counts in self.windows.items() if counts[1]), reverse=True)[:WINDOWS]
         return Comparison(
             view=display_name(self.new.name),
             old=versions[0],
             new=versions[1],
-            cut=cut,
+            cut=cut if isinstance(cut, int) else None,
+            inputs={} if isinstance(cut, int) else _texts(cut),
             **self.counts,
             columns_added=sorted(new - old),
             columns_removed=sorted(old - new),
@@ -239,3 +243,7 @@ def parse_gate(text: str) -> float:
     if name.strip() != "max_changed" or not 0 <= share <= 1:
         raise ValueError(text)
     return round(share, 12)
+
+
+def _texts(places: Places) -> dict[str, dict[str, int]]:
+    return {topic: {str(number): offset for number, offset in offsets.items()} for topic, offsets in places.items()}

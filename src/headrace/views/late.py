@@ -8,12 +8,42 @@ from typing import Any
 from headrace.log.base import Log
 from headrace.sql.evaluate import compile_expression
 from headrace.sql.expressions import ColumnRef
+from headrace.sql.plan import scanned
+from headrace.store.arrivals import has_arrivals
+from headrace.store.cuts import Cut, cut_now
 from headrace.store.revisions import Revision, Revisions, row_text
 from headrace.views.evaluate import Evaluation
-from headrace.views.ledger import LateEntry, places_of, read_ledger
+from headrace.views.ledger import LateEntry, places_of, read_ledger, stamps_of
 from headrace.views.reading import Offsets, Reader
 from headrace.views.subject import Subject
 from headrace.views.traced import Bounds, key_of
+
+DAY_MS = 24 * 3600 * 1000
+
+
+def row_reader(
+    log: Log,
+    subject: Subject,
+    cut: Cut,
+    window: Bounds | None,
+    late: Offsets | None = None,
+    deadline: float | None = None,
+    margin_ms: int = 0,
+) -> Reader:
+    """For rows of a window, or of all. What was late is known to the ledger; where the log stamps nothing, only to it
+    (`views.stamping`)."""
+    stamps = {} if has_arrivals(log) else stamps_of(read_ledger(log, subject.late_topic, between=window))
+    return Reader(log, cut, late or {}, deadline=deadline, starts=subject.starts, stamps=stamps, margin_ms=margin_ms)
+
+
+def margins(log: Log, subject: Subject) -> tuple[int, ...]:
+    """How much earlier than its window a record may stand by Kafka's timestamps: none, unless its time is a column
+    and another program wrote it; then it may say that it is of later than it was written. The last is always enough
+    (for times up to a day ahead)."""
+    if has_arrivals(log):
+        return (0,)
+    topics = [log.topic(source.topic).spec for source in scanned(subject.query.root)]
+    return (0, DAY_MS) if any(topic.timestamp is not None for topic in topics) else (0,)
 
 
 def late_records(log: Log, subject: Subject, key: tuple[Any, ...], window: Bounds | None) -> list[LateEntry]:
@@ -39,7 +69,7 @@ def late_keys(log: Log, subject: Subject, places: Offsets) -> dict[tuple[str, in
     """The keys, as the sink has them, of the groups that records would have belonged to."""
     aggregate = subject.aggregate
     assert aggregate is not None
-    reader = Reader(log, log.snapshot().arrival, only=places)
+    reader = Reader(log, cut_now(log, log.snapshot(), {topic for topic, _ in places}), only=places)
     computed = {named.name: compile_expression(named.expression) for named in aggregate.keys}
     # The sink's key columns are the aggregate's keys, in the order of the sink.
     names = tuple(named.expression.name for named in subject.query.root.key if isinstance(named.expression, ColumnRef))

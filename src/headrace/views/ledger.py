@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from headrace.log.base import TIME, Log
 from headrace.store.arrivals import addressed
 from headrace.views.reading import Offsets
+from headrace.views.stamping import Stamps
 from headrace.views.traced import Bounds
 
 _COLUMNS = [
@@ -76,6 +77,15 @@ def read_ledger(log: Log, topic: str | None, start: int = 0, between: Bounds | N
 def ledger_end(log: Log, topic: str | None) -> int:
     ends = log.snapshot().ends.get(topic or "")
     return ends[0].end if ends else 0
+
+
+def stamps_of(entries: Iterable[LateEntry]) -> Stamps:
+    """The stream times that records were too late by."""
+    found: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
+    for entry in entries:
+        if entry.partition is not None and entry.offset is not None:
+            found[entry.topic, entry.partition][entry.offset] = entry.stream_time
+    return found
 
 
 def places_of(entries: Iterable[LateEntry]) -> Offsets:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from headrace.errors import DeadlineExceeded
 from headrace.log.base import Log
 from headrace.sql.functions.arrays import hashable
-from headrace.sql.plan import Aggregate, Join, walk
+from headrace.sql.plan import Aggregate, Join, scanned, walk
+from headrace.store.arrivals import has_arrivals
+from headrace.store.cuts import cut_now
 from headrace.store.revisions import Revisions
 from headrace.views.compare import differences
 from headrace.views.evaluate import Evaluation, Question, answer
@@ -48,6 +50,8 @@ def trace_down(
         subject = subject_of(origin.source, origin.topic)
         if subject is None or subject.query_id is None or depth >= DEEPEST or time.monotonic() > deadline:
             continue
+        if not has_arrivals(log) and not _is_stateless(subject):
+            continue  # which batch wrote it, and so what it had read, nobody knows
         try:
             row = _reproduced(log, subject, origin, deadline, revisions)
         except DeadlineExceeded:
@@ -65,6 +69,9 @@ def _reproduced(
 ) -> Traced | None:
     """The row again. What its batch had read is not written down: it is what had arrived when the row did, or a little
     less. So a little less is tried."""
+    if not has_arrivals(log):
+        everything = cut_now(log, log.snapshot(), [source.topic for source in scanned(subject.query.root)])
+        return _computed(subject, origin, Reader(log, everything, deadline=deadline, starts=subject.starts))
     cut, found = origin.arrival, None
     late = admitted_late(log, subject, row_revision(revisions, subject, origin.values, origin.window))
     for _ in range(TRIES):
@@ -80,11 +87,10 @@ def _reproduced(
 
 def _computed(subject: Subject, origin: Origin, reader: Reader) -> Traced | None:
     key = tuple(hashable(origin.values[column.name]) for column in subject.source.key)
-    stateless = not any(isinstance(node, Aggregate | Join) for node in walk(subject.query.root))
     window: Bounds | None = None
     if subject.source.window is not None:
         window = origin.window
-    elif stateless and subject.source.timestamp is None:
+    elif _is_stateless(subject) and subject.source.timestamp is None:
         # A projection keeps the time: only records of that very moment can have made it.
         window = (origin.time_ms, origin.time_ms + 1)
     rows = answer(Evaluation(reader), Question(subject.query, key, window))
@@ -92,6 +98,10 @@ def _computed(subject: Subject, origin: Origin, reader: Reader) -> Traced | None
         return rows[-1] if rows else None
     alike = [row for row in rows if row.time == origin.time_ms and _same(subject, origin, row)]
     return alike[-1] if alike else None
+
+
+def _is_stateless(subject: Subject) -> bool:
+    return not any(isinstance(node, Aggregate | Join) for node in walk(subject.query.root))
 
 
 def _same(subject: Subject, origin: Origin, row: Traced | None) -> bool:

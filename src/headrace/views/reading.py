@@ -33,7 +33,9 @@ from headrace.sql.functions.arrays import hashable
 from headrace.sql.source import Source
 from headrace.store.arrivals import addressed, below, last_arrival
 from headrace.store.columns import python_values
+from headrace.store.cuts import Cut, Places
 from headrace.store.decode import SourceDecoder, to_arrow
+from headrace.views.stamping import REACHED, Stamping, Stamps, order_of
 from headrace.views.traced import EVERYTHING, Bounds, Origin, Traced, Wanted
 
 MOST_RECORDS = 1_000_000
@@ -47,11 +49,10 @@ Offsets = Mapping[tuple[str, int], Sequence[int]]
 
 @dataclass(slots=True)
 class Reader:
-    """Reads what arrived before `cut`. Remembers how much it looked at, and what retention had taken away."""
+    """Reads what `cut` includes. Remembers how much it looked at, and what retention had taken away."""
 
     log: Log
-    cut: int
-    """An arrival number."""
+    cut: Cut
     late: Offsets = field(default_factory=dict)
     """Records that are admitted though they came too late."""
     only: Offsets | None = None
@@ -60,6 +61,10 @@ class Reader:
     """Monotonic seconds."""
     starts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """By topic and partition: where the query began to read, if not at the beginning."""
+    stamps: Stamps = field(default_factory=dict)
+    """On a log without stream times: those that the late ledger knows."""
+    margin_ms: int = 0
+    """On Kafka, how much earlier than a window its records are looked for: Kafka finds them by its own timestamps."""
     looked_at: int = 0
     missing: set[str] = field(default_factory=set)
     """Topics that no longer hold everything that had to be read."""
@@ -90,14 +95,18 @@ class Reader:
         return min(following)[1] if following else ends.stream_times.get(topic, -1)
 
     def _rows(self, source: Source, wanted: Wanted) -> list[Traced]:
-        decoder = SourceDecoder(self.log.topic(source.topic), replace(source, timestamp=None), self.log.schemas)
+        topic = self.log.topic(source.topic)
+        # On Kafka a stream over a raw topic says itself what its time is.
+        own_time = topic.spec.kind == "raw" and not isinstance(self.cut, int)
+        declared = source if own_time else replace(source, timestamp=None)
+        decoder = SourceDecoder(topic, declared, self.log.schemas)
+        if own_time and source.timestamp is not None:
+            wanted = replace(wanted, since=None, until=None)
         masks = _masks(decoder, wanted)
         parts = [part for part in self._parts(decoder, wanted, masks) if part.num_rows]
         if not parts:
             return []
-        batch = pa.concat_batches(parts)
-        batch = batch.take(pc.sort_indices(batch.column(ARRIVAL)))
-        rows = _traced(batch, decoder, source)
+        rows = _traced(*_in_order(pa.concat_batches(parts)), decoder, source)
         left = Wanted({name: values for name, values in wanted.columns.items() if name not in masks})
         return [row for row in rows if left.admits(row.values)] if left.columns else rows
 
@@ -105,7 +114,6 @@ class Reader:
         topic, found = decoder.source.topic, 0
         for number, ends in enumerate(self._ends(topic)):
             for records in self._frames(decoder, wanted, number, ends):
-                self._look(records)
                 part = _matching(records, wanted, masks)
                 found += part.num_rows
                 if found > MOST_RECORDS:
@@ -123,6 +131,9 @@ class Reader:
 
     def _frames(self, decoder: SourceDecoder, wanted: Wanted, number: int, ends: PartitionEnds) -> Iterator[Records]:
         topic, columns = decoder.source.topic, [*decoder.columns, STREAM_TIME]
+        if not isinstance(self.cut, int):
+            yield from self._stamped(self.cut, topic, columns, wanted, number, ends)
+            return
         if self.only is not None:
             yield from self._chosen(topic, number, self.only.get((topic, number), ()), columns, ends)
             return
@@ -133,15 +144,43 @@ class Reader:
         if start == ends.start > begun:
             self.missing.add(topic)
         if start < ends.end:
-            yield from self._until(self.log.read(topic, number, start, ends.end, columns), wanted.closes)
+            yield from self._until(self.log.read(topic, number, start, ends.end, columns), self.cut, wanted.closes)
         if wanted.closes is not None:
             # Without a moment at which to stop, they have been read with the others.
             yield from self._chosen(topic, number, self.late.get((topic, number), ()), columns, ends)
 
-    def _until(self, frames: Iterable[Records], closes: int | None) -> Iterator[Records]:
+    def _stamped(
+        self, cut: Places, topic: str, columns: list[str], wanted: Wanted, number: int, ends: PartitionEnds
+    ) -> Iterator[Records]:
+        """The same where a cut is offsets, and stream times have to be made."""
+        stamping = Stamping(self.log, self._look, self.stamps)
+        end = min(ends.end, cut.get(topic, {}).get(number, 0))
+        if self.only is not None:
+            yield from stamping.chosen(topic, number, self._there(topic, number, self.only, ends, end), columns)
+            return
+        begun = self.starts.get(topic, {}).get(number, 0)
+        first = ends.start
+        if wanted.since is not None:
+            first = max(first, self.log.offset_at_time(topic, number, max(0, wanted.since - self.margin_ms)))
+        start = max(begun, first)
+        if start == ends.start > begun:
+            self.missing.add(topic)
+        yield from stamping.read(topic, number, (first, start, end), columns, wanted.closes)
+        if wanted.closes is not None:
+            yield from stamping.chosen(topic, number, self._there(topic, number, self.late, ends, end), columns)
+
+    def _there(self, topic: str, number: int, some: Offsets, ends: PartitionEnds, end: int) -> list[int]:
+        wanted = [offset for offset in some.get((topic, number), ()) if offset < end]
+        if any(offset < ends.start for offset in wanted):
+            self.missing.add(topic)
+        return [offset for offset in wanted if offset >= ends.start]
+
+    def _until(self, frames: Iterable[Records], cut: int, closes: int | None) -> Iterator[Records]:
         """Up to the cut, and to where stream time closed the window: neither ever goes back."""
         for records in frames:
-            inside = below(records, self.cut)
+            inside = below(records, cut)
+            if inside is not None:
+                self._look(inside)
             if inside is not None and closes is not None:
                 times = inside.batch.column(STREAM_TIME).to_numpy()
                 open_ = int(np.searchsorted(times, closes))
@@ -151,7 +190,7 @@ class Reader:
                     return
             if inside is not None:
                 yield inside
-            if inside is None or last_arrival(records) >= self.cut:
+            if inside is None or last_arrival(records) >= cut:
                 return
 
     def _chosen(
@@ -161,7 +200,8 @@ class Reader:
             if offset < ends.start:
                 self.missing.add(topic)
                 continue
-            yield from self._until(self.log.read(topic, number, offset, offset + 1, columns), None)
+            assert isinstance(self.cut, int)
+            yield from self._until(self.log.read(topic, number, offset, offset + 1, columns), self.cut, None)
 
     def _look(self, records: Records) -> None:
         self.looked_at += records.batch.num_rows
@@ -220,12 +260,22 @@ def _spelled(batch: pa.RecordBatch, name: str) -> str:
     return name if name in names else next(one for one in names if one.casefold() == name.casefold())
 
 
-def _traced(batch: pa.RecordBatch, decoder: SourceDecoder, source: Source) -> list[Traced]:
+def _in_order(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[int]]:
+    """The rows as they arrived, with numbers that say so."""
+    if REACHED in batch.schema.names:
+        order, numbers = order_of(batch)
+        return batch.take(order), numbers
+    batch = batch.take(pc.sort_indices(batch.column(ARRIVAL)))
+    return batch, batch.column(ARRIVAL).to_pylist()
+
+
+def _traced(batch: pa.RecordBatch, arrivals: list[int], decoder: SourceDecoder, source: Source) -> list[Traced]:
     decoded = decoder.decode(Records(source.topic, 0, 0, batch)).batch
     columns = source.key + source.value
     names = [column.name for column in columns]
     per_column = [python_values(decoded.column(column.name), column.type) for column in columns]
-    system = [batch.column(name).to_pylist() for name in (ARRIVAL, STREAM_TIME, TIME, PARTITION, OFFSET)]
+    times = decoded.column(TIME).to_pylist()
+    stream_times, partitions, offsets = (batch.column(name).to_pylist() for name in (STREAM_TIME, PARTITION, OFFSET))
     dead = decoded.column(TOMBSTONE).to_pylist()
     windows: list[Bounds | None] = [None] * batch.num_rows
     if source.window is not None:
@@ -234,7 +284,7 @@ def _traced(batch: pa.RecordBatch, decoder: SourceDecoder, source: Source) -> li
     rows = zip(*per_column, strict=True) if per_column else [()] * batch.num_rows
     found = []
     for row, arrival, stream_time, moment, partition, offset, gone, window in zip(
-        rows, *system, dead, windows, strict=True
+        rows, arrivals, stream_times, times, partitions, offsets, dead, windows, strict=True
     ):
         own = dict(zip(names, row, strict=True))
         origin = Origin(source.name, source.topic, partition, offset, arrival, moment, own, gone, window)

@@ -3,7 +3,8 @@
 A query never touches a closed window again. A record is late by its own stamp: its window's end plus grace is not after
 the topic's stream time when it arrived, and stream time never goes back. So once one late record of a window is in the
 ledger, which is written with the batch that read it, everything that arrived before has been read, and everything that
-arrives later for this window is late too. A session is repaired only once the session that comes of it is closed.
+arrives later for this window is late too. A session is repaired only once the session that comes of it is closed. On
+Kafka stream time belongs to a partition: a window is repaired once it is closed in all of them.
 
 Each window is one atomic append of the revised rows and of what they were. Killed before it, nothing has happened;
 after it, the rows are as they should be, and a second repair finds nothing to do.
@@ -30,11 +31,12 @@ from headrace.store.decode import to_arrow
 from headrace.store.expiry import has_expired
 from headrace.store.revisions import REVISIONS_SPEC, Revision, Revisions, append_revisions, row_text
 from headrace.types import BOOLEAN, BigInt, Timestamp, display_name
+from headrace.views.closing import is_closed
 from headrace.views.compare import differences
 from headrace.views.evaluate import Evaluation, Question, answer
-from headrace.views.late import late_keys
+from headrace.views.late import late_keys, margins, row_reader
 from headrace.views.ledger import LateEntry, places_of, read_ledger
-from headrace.views.reading import Offsets, Reader
+from headrace.views.reading import Offsets
 from headrace.views.subject import Served, Subject, row_predicate, served_rows
 from headrace.views.traced import Bounds, Traced, plain
 
@@ -137,7 +139,11 @@ class _Repair:
             return
         session = self.window.kind == "session"
         served = self._served(keys, None if session else bounds)
-        reader = Reader(self.log, served.cut, late=places, starts=self.subject.starts)
+        if not session and not is_closed(self.log, self.subject, served.cut, bounds[1] + self.window.grace_ms):
+            self.found.waiting += 1
+            return
+        margin = margins(self.log, self.subject)[-1]
+        reader = row_reader(self.log, self.subject, served.cut, None if session else bounds, places, margin_ms=margin)
         question = Question(self.subject.query, window=None if session else bounds, keys=keys)
         rows = answer(Evaluation(reader), question)
         if reader.missing:
@@ -204,7 +210,6 @@ class _Repair:
 
     def _sessions(self, rows: list[Traced], served: Served, places: Offsets) -> list[_Change]:
         """The sessions that something late is now part of, and those that are part of them."""
-        stream_time = self.log.snapshot().stream_times.get(scanned(self.subject.query.root)[0].topic, -1)
         old = {(self._key(row), (row["WINDOWSTART"], row["WINDOWEND"])): row for row in served.rows}
         changes = []
         for row in rows:
@@ -212,7 +217,8 @@ class _Repair:
             late = any(one.offset in places.get((one.topic, one.partition), ()) for one in row.origins)
             if not late or self._has_expired(row.window):
                 continue
-            if row.window[1] + self.window.size_ms + self.window.grace_ms >= stream_time:
+            closes = row.window[1] + self.window.size_ms + self.window.grace_ms + 1
+            if not is_closed(self.log, self.subject, served.cut, closes):
                 self.found.waiting += 1
                 continue
             key = self._key(row.values)

@@ -13,11 +13,12 @@ import msgspec
 from headrace.errors import Overloaded, UsageError
 from headrace.log.base import ARRIVAL, Log
 from headrace.sql.expressions import ColumnRef, Comparison, Expression, Literal, Logical
-from headrace.sql.plan import Aggregate, Named, PersistentQuery, Project, Scan, may_be_late, walk
+from headrace.sql.plan import Aggregate, Join, Named, PersistentQuery, Project, Scan, may_be_late, scanned, walk
 from headrace.sql.source import WINDOW_COLUMNS, Source
 from headrace.store.arrivals import behind, has_arrivals
 from headrace.store.base import Position, ViewStore
-from headrace.types import BOOLEAN, Column
+from headrace.store.cuts import Cut, Reading
+from headrace.types import BOOLEAN, Column, display_name
 from headrace.views.traced import Bounds
 
 PATIENCE_S = 10.0
@@ -59,11 +60,11 @@ def over_topic(source: Source, version: int) -> Subject:
 @dataclass(frozen=True, slots=True)
 class Served:
     """Rows as they are served, by column name, and what they include: of the view's changelog everything before
-    `position`, of the query's inputs everything that arrived before `cut`."""
+    `position`, of the query's inputs `cut`."""
 
     rows: list[dict[str, Any]]
     position: Position
-    cut: int
+    cut: Cut
 
 
 def served_rows(
@@ -76,19 +77,23 @@ def served_rows(
     patience_s: float = PATIENCE_S,
 ) -> Served:
     """The rows of one moment at which the view has all that its query has written, so that both can be named."""
-    check_arrivals(log)
+    check_order(log, subject)
     names = [
         column.name for column in (*subject.source.columns, Column("ROWTIME", subject.source.all_columns[-3].type))
     ]
+    topic = subject.source.topic
+    # In this order: a transaction that was seen in part is seen as a whole once the log has been at rest.
+    written = [topic] if subject.late_topic is None else [topic, subject.late_topic]
+    reading = reading_of(log, subject)
     deadline, pause = time.monotonic() + patience_s, threading.Event()
     while True:
-        cut = committed_cut(log, subject)
-        if not behind(log.snapshot(), subject.source.topic, store.position()):
+        cut = committed_cut(log, subject, reading)
+        if not behind(log.snapshot(), topic, store.position()):
             found, residual = store.select(names, predicate, order, limit)
-            unmoved = not behind(log.snapshot(), subject.source.topic, found.position)
-            if residual is None and unmoved and committed_cut(log, subject) == cut:
+            unmoved = log.at_rest(written) and not behind(log.snapshot(), topic, found.position)
+            if residual is None and unmoved and committed_cut(log, subject, reading) == cut:
                 rows = [dict(zip(names, row, strict=True)) for row in found.rows]
-                return Served(rows, found.position, found.position.arrival if cut is None else cut)
+                return Served(rows, found.position, _of_topic(log, topic, found.position) if cut is None else cut)
         if time.monotonic() > deadline:
             raise Overloaded(
                 f"`{subject.source.name}` has not kept still for {patience_s:.0f} s", hint="its query is far behind"
@@ -96,22 +101,34 @@ def served_rows(
         pause.wait(0.005)
 
 
-def committed_cut(log: Log, subject: Subject) -> int | None:
-    """What the query had read when it last wrote: an arrival number. None for a table over a topic."""
+def reading_of(log: Log, subject: Subject) -> Reading | None:
+    """How far its query has read. None for a table over a topic."""
     if subject.query_id is None:
         return None
-    identity = log.last_identity(subject.query_id, subject.query_version)
-    if identity is None:
-        return subject.cut
-    body = msgspec.json.decode(identity.offsets)
-    if "arrival" in body:
-        return int(body["arrival"])
-    # An older version wrote only how far the first input was read.
-    return _arrival_after(log, subject.query.inputs[0].topic, body.get("partitions", {}))
+    topics = tuple(source.topic for source in scanned(subject.query.root))
+    return Reading(log, subject.query_id, subject.query_version, topics, subject.cut, subject.starts)
 
 
-def _arrival_after(log: Log, topic: str, offsets: Mapping[str, int]) -> int:
-    found = 0
+def committed_cut(log: Log, subject: Subject, reading: Reading | None) -> Cut | None:
+    """What the query had read when it last wrote. None for a table over a topic."""
+    if reading is None:
+        return None
+    cut = reading.cut()
+    if cut is None and has_arrivals(log):
+        return _arrival_after(log, subject, reading)
+    if cut is None:
+        raise UsageError(
+            f"the last batch of `{reading.query}` does not say how far all of its inputs were read",
+            hint="an older version wrote it; send an event, and the next batch will",
+        )
+    return cut
+
+
+def _arrival_after(log: Log, subject: Subject, reading: Reading) -> int:
+    """An older version wrote only how far the first input was read."""
+    identity = log.last_identity(reading.query, reading.version)
+    offsets = msgspec.json.decode(identity.offsets).get("partitions", {}) if identity is not None else {}
+    topic, found = subject.query.inputs[0].topic, 0
     for partition, offset in offsets.items():
         if offset > log.snapshot().ends[topic][int(partition)].start:
             for records in log.read(topic, int(partition), offset - 1, offset, [ARRIVAL]):
@@ -119,12 +136,24 @@ def _arrival_after(log: Log, topic: str, offsets: Mapping[str, int]) -> int:
     return found
 
 
-def check_arrivals(log: Log) -> None:
-    if not has_arrivals(log):
+def _of_topic(log: Log, topic: str, position: Position) -> Cut:
+    return position.arrival if has_arrivals(log) else {topic: position.offsets}
+
+
+def check_order(log: Log, subject: Subject) -> None:
+    """`UsageError` if rows depend on an order over several topics that the log does not keep."""
+    if not is_ordered(log, subject):
         raise UsageError(
-            "this log gives no arrival numbers, so what a row includes cannot be said exactly",
-            hint="on the local log it can",
+            f"`{display_name(subject.source.name)}` is made of a join with a stream, and on Kafka nothing says which "
+            "of two topics' records its query met first: its rows cannot be computed again exactly",
+            hint="on the local log they can; here what joins tables, and what one topic feeds, can",
         )
+
+
+def is_ordered(log: Log, subject: Subject) -> bool:
+    """What joins tables comes to the same, whichever side came first; a stream's row meets what was there."""
+    joins = (node for node in walk(subject.query.root) if isinstance(node, Join))
+    return has_arrivals(log) or all(join.form in ("table-table", "foreign-key") for join in joins)
 
 
 def row_predicate(source: Source, key: Mapping[str, Any], window: Bounds | None = None) -> Expression:

@@ -18,6 +18,7 @@ from headrace.sql.plan import Filter, scanned
 from headrace.sql.printer import print_expression
 from headrace.sql.source import Source
 from headrace.store.base import Position, ViewStore
+from headrace.store.cuts import Cut, offsets_at
 from headrace.store.expiry import has_expired
 from headrace.store.revisions import Revision, Revisions
 from headrace.types import BIGINT, BOOLEAN, display_name
@@ -25,10 +26,9 @@ from headrace.views.aggregates import windows_of
 from headrace.views.compare import differences
 from headrace.views.dead import DeadRecord, dead_records
 from headrace.views.evaluate import Evaluation, Question, answer
-from headrace.views.late import admitted_late, late_records, row_revision
+from headrace.views.late import admitted_late, late_records, margins, row_reader, row_revision
 from headrace.views.ledger import LateEntry
 from headrace.views.origins import Below, trace_down
-from headrace.views.reading import Reader
 from headrace.views.subject import Subject, SubjectOf, row_predicate, served_rows
 from headrace.views.traced import Bounds, Origin
 
@@ -65,8 +65,8 @@ class Why:
     last: Origin | None
     late: list[LateEntry]
     dead: list[DeadRecord]
-    cut: int
-    """Everything that arrived before this number is included."""
+    cut: Cut
+    """What is included."""
     inputs: Mapping[str, Mapping[int, int]]
     """The same as offsets: by topic and partition, the next one."""
     position: Position
@@ -109,12 +109,14 @@ def why(
     row = next(iter(served.rows), None)
     asked = tuple(hashable(key[column.name]) for column in subject.source.key)
     revision = row_revision(revisions, subject, key, window)
-    reader = Reader(
-        log, served.cut, admitted_late(log, subject, revision), deadline=started + seconds, starts=subject.starts
-    )
-    evaluation = Evaluation(reader, left_out=[])
-    found = answer(evaluation, Question(subject.query, asked, window))
-    again = found[-1] if found else None
+    counted_late = admitted_late(log, subject, revision)
+    for margin in margins(log, subject):
+        reader = row_reader(log, subject, served.cut, window, counted_late, started + seconds, margin)
+        evaluation = Evaluation(reader, left_out=[])
+        found = answer(evaluation, Question(subject.query, asked, window))
+        again = found[-1] if found else None
+        if not differences(subject.query, row, again.values if again else None):
+            break
     expired = (
         row is None and again is not None and has_expired(subject.source, store.horizon(), again.time, again.window)
     )
@@ -215,13 +217,7 @@ def _size(measure: Expression, origin: Origin) -> float:
         return -1.0
 
 
-def input_offsets(log: Log, sources: Iterable[Source], cut: int) -> dict[str, dict[int, int]]:
-    """An arrival number as offsets of the topics that are read."""
-    ends = log.snapshot().ends
-    return {
-        source.topic: {
-            number: min(end.end, log.offset_at_arrival(source.topic, number, cut))
-            for number, end in enumerate(ends.get(source.topic, ()))
-        }
-        for source in sources
-    }
+def input_offsets(log: Log, sources: Iterable[Source], cut: Cut) -> dict[str, dict[int, int]]:
+    """A cut as offsets of the topics that are read."""
+    now = log.snapshot()
+    return {source.topic: offsets_at(log, now, source.topic, cut) for source in sources}

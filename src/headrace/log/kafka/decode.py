@@ -14,6 +14,7 @@ from headrace.log.base import (
     ARRIVAL,
     HEADERS,
     ID,
+    LOG_TIME,
     NO_STREAM_TIME,
     OFFSET,
     PARTITION,
@@ -31,6 +32,7 @@ from headrace.log.codecs.event_time import EventTimes
 from headrace.log.kafka.formats import (
     ID_HEADER,
     OWN_HEADERS,
+    STREAM_TIME_HEADER,
     TIME_ZERO_HEADER,
     WINDOW_END_HEADER,
     take_windows,
@@ -51,7 +53,7 @@ class Decoder:
         self._schema = frame_schema(topic.spec)
         names = self._schema.names
         for name in columns or ():
-            if name not in names and name not in (OFFSET, PARTITION):
+            if name not in names and name not in (OFFSET, PARTITION, LOG_TIME):
                 raise UsageError(f"topic `{topic.name}` has no column `{name}`")
         self._columns = list(columns) if columns is not None else names
         wanted = set(self._columns)
@@ -60,7 +62,7 @@ class Decoder:
         self._wants_value = bool(wanted & {column.name for column in topic.spec.value}) or REST in wanted
         if stamp is not None and TIME in wanted:
             self._wants_key = self._wants_value = True
-        self._wants_headers = bool(wanted & {HEADERS, ID}) or (
+        self._wants_headers = bool(wanted & {HEADERS, ID, STREAM_TIME}) or (
             topic.spec.windowed == "time" and bool(wanted & {WINDOW_END})
         )
         self._codecs = topic_codecs(topic.spec, schemas)
@@ -80,7 +82,8 @@ class Decoder:
         arrays[TIME] = self._event_times(messages, arrays)
         places = pa.array(offsets, pa.int64())
         arrays |= {OFFSET: places, ARRIVAL: places, PARTITION: pa.array(np.full(rows, partition, np.int32))}
-        arrays[STREAM_TIME] = pa.array(np.full(rows, NO_STREAM_TIME, np.int64))
+        arrays[STREAM_TIME] = _stream_times(headers or [None] * rows)
+        arrays[LOG_TIME] = pa.array([max(0, message.timestamp()[1]) for message in messages], pa.int64())
         arrays[TOMBSTONE] = pa.array([value is None for value in values], pa.bool_())
         arrays[REST] = pa.nulls(rows, pa.utf8()) if rest is None else rest
         if headers is not None:
@@ -137,6 +140,20 @@ class Decoder:
 def _time(message: Message) -> int:
     time: int = max(0, message.timestamp()[1])
     return 0 if time == 1 and any(name == TIME_ZERO_HEADER for name, _ in message.headers() or ()) else time
+
+
+def _stream_times(headers: Sequence[list[tuple[str, bytes]] | None]) -> pa.Array:
+    """What records of another log were stamped with there."""
+    stamps = np.full(len(headers), NO_STREAM_TIME, np.int64)
+    for row, pairs in enumerate(headers):
+        for name, value in pairs or ():
+            if name == STREAM_TIME_HEADER:
+                stamps[row] = _or_none(unpack_end(value))
+    return pa.array(stamps)
+
+
+def _or_none(time: int | None) -> int:
+    return NO_STREAM_TIME if time is None else time
 
 
 def _headers(headers: list[list[tuple[str, bytes]] | None]) -> tuple[pa.Array, pa.Array]:

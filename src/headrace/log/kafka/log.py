@@ -230,6 +230,14 @@ class KafkaLog(Log):
     def snapshot(self) -> Snapshot:
         return self._snapshots.now()
 
+    def at_rest(self, topics: Sequence[str]) -> bool:
+        places = [
+            TopicPartition(self.kafka_name(name), number)
+            for name in topics
+            for number in range(self._topics.get(name).spec.partitions)
+        ]
+        return not self.offsets.pending([*places, TopicPartition(self._identities.topic, 0)])
+
     def wait(self, arrival: int, timeout: float) -> Snapshot:
         return self._snapshots.wait(arrival, timeout)
 

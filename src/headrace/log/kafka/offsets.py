@@ -25,6 +25,7 @@ _MOMENTARY = {
     "_TRANSPORT",
     "KAFKA_STORAGE_ERROR",
 }
+_COMMITTED = IsolationLevel.READ_COMMITTED
 _PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.1
 
 
@@ -42,6 +43,13 @@ class Offsets:
         """The last stable offsets: below them everything is committed or aborted."""
         return self._ask(partitions, OffsetSpec.latest())
 
+    def pending(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether something is written that is neither committed nor aborted, or not yet marked as such."""
+        wanted = set(partitions)
+        written = self._ask(wanted, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        stable = self.ends(wanted)
+        return any(stable.get(at, end) < end for at, end in written.items())
+
     def at_time(self, partitions: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         """The first offset of a record at or after a time, -1 where there is none."""
         return self._ask(partitions, OffsetSpec.for_timestamp(time_ms))
@@ -50,20 +58,24 @@ class Offsets:
         """Until the ends are at least these: a transaction is committed a moment before it can be read."""
         self._until(lambda: all(end >= wanted[at] for at, end in self.ends(wanted).items()))
 
-    def _ask(self, partitions: Iterable[TopicPartition], what: OffsetSpec) -> dict[TopicPartition, int]:
+    def _ask(
+        self, partitions: Iterable[TopicPartition], what: OffsetSpec, level: IsolationLevel = _COMMITTED
+    ) -> dict[TopicPartition, int]:
         left = set(partitions)
         found: dict[TopicPartition, int] = {}
-        self._until(lambda: self._ask_some(left, what, found))
+        self._until(lambda: self._ask_some(left, what, level, found))
         return found
 
-    def _ask_some(self, left: set[TopicPartition], what: OffsetSpec, found: dict[TopicPartition, int]) -> bool:
+    def _ask_some(
+        self, left: set[TopicPartition], what: OffsetSpec, level: IsolationLevel, found: dict[TopicPartition, int]
+    ) -> bool:
         """Ask for what is left; False if some partitions have to be asked for again, as their leader is changing."""
         if not left:
             return True
         seconds = self._connection.settings.request_seconds
         futures = self._admin.list_offsets(
             {At(at.topic, at.partition): what for at in left},
-            isolation_level=IsolationLevel.READ_COMMITTED,
+            isolation_level=level,
             request_timeout=seconds,
         )
         for kafka, future in futures.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,14 +67,22 @@ def _numbers(folder: Path) -> Iterator[int]:
         yield from (int(file.name) for file in folder.iterdir() if file.name.isdigit())
 
 
-def batch_identity(spec: QuerySpec, number: int) -> BatchIdentity:
-    """As the Java sink has it (`BatchIdentity.java`): a digest of all that Spark wrote, and, for people, where the
-    first source with records ended. Spark writes both files before it hands the batch to the sink."""
+def batch_identity(spec: QuerySpec, number: int, kafka_name: Callable[[str], str]) -> BatchIdentity:
+    """As the Java sink has it (`BatchIdentity.java`): a digest of all that Spark wrote, and where each topic ended,
+    the address of the rows (contract 9), with the floor of stream time. (`partitions`, of the first, is what older
+    versions wrote and read.) Spark writes both files before it hands the batch to the sink."""
     planned = planned_batch(spec.checkpoint, number)
     checkpoint = json.loads((spec.checkpoint / "metadata").read_text())["id"]
     ends = first_offsets(planned.sources().values())
+    topics = {source.topic: planned.ends(kafka_name(source.topic)) for source in spec.plan.inputs}
     offsets = {
-        "partitions": {str(partition): end for partition, end in sorted(ends.items())},
+        "partitions": _by_partition(ends),
+        "topics": {topic: _by_partition(places) for topic, places in topics.items()},
+        "floor": planned.floor,
         "digest": hashlib.sha256(planned.text.encode()).hexdigest(),
     }
     return BatchIdentity(spec.id, spec.version, checkpoint, number, json.dumps(offsets))
+
+
+def _by_partition(places: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): end for partition, end in sorted(places.items())}

@@ -45,6 +45,8 @@ class KafkaStreamInputs:
     """By topic: where to begin without a checkpoint; at the topic's start where it does not say."""
     box: Any = None
     """Where records go that cannot be decoded (`DeadLetterBox.java`)."""
+    until: Mapping[str, Offsets] | None = None
+    """By topic: offsets that no batch goes beyond."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def topic(self, name: str) -> TopicSpec:
@@ -95,8 +97,12 @@ class KafkaStreamInputs:
             .option("wakes", self.wakes)
             .option("timesFile", str(note))
             .option("stopAt", by_partition(stops))
+            .options(**self._bound(topic))
             .load()
         )
+
+    def _bound(self, topic: TopicSpec) -> dict[str, str]:
+        return {} if self.until is None else {"until": by_partition(self.until.get(topic.name, {}))}
 
     def _begin(self, topic: TopicSpec) -> str:
         starts = self.starts.get(topic.name)

@@ -47,7 +47,7 @@ def _write(
     frame: DataFrame,
     number: int,
 ) -> None:
-    identity = batch_identity(spec, number)
+    identity = batch_identity(spec, number, log.kafka_name)
     if log.last_identity(spec.id, spec.version) == identity:
         return
     transaction = f"{spec.id}-v{spec.version}-{number}"

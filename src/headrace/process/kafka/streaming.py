@@ -44,6 +44,7 @@ def to_kafka(
         stops,
         spec.starts,
         box,
+        None if spec.until is None or isinstance(spec.until, int) else spec.until,
     )
     lowered = lower_query(spec.plan, inputs, spec.late_topic)
     write = write_batches(place.log, spec, lowered.routes, stops, box)

@@ -22,11 +22,13 @@ import java.util.Map;
  * @param wakes whether a new floor is reason enough for a batch: results wait for it
  * @param timesFile where to note times before each batch, so that the next start need not read all again
  * @param stopAt offsets that a batch must not pass over, by partition: it ends there, and the next one goes on
+ * @param until offsets that no batch goes beyond, by partition; a partition that is not named is not read any further.
+ *     Null if there are none
  * @param idleMs a partition without a new record for so long does not hold the floor back
  */
 record KafkaOptions(
     Role role, String cut, String topic, int rank, long maxRows, boolean ordered, String from, Map<Integer, Long> times, long floor,
-    boolean wakes, String timesFile, Map<Integer, Long> stopAt, long idleMs, long minLag) {
+    boolean wakes, String timesFile, Map<Integer, Long> stopAt, Map<Integer, Long> until, long idleMs, long minLag) {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final TypeReference<Map<Integer, Long>> BY_PARTITION = new TypeReference<>() {};
   private static final long IDLE_MS = 60_000;
@@ -51,6 +53,7 @@ record KafkaOptions(
         Boolean.parseBoolean(options.getOrDefault("wakes", "false")),
         options.getOrDefault("timesFile", ""),
         parse(options.getOrDefault("stopAt", "{}")),
+        options.containsKey("until") ? parse(options.get("until")) : null,
         Long.parseLong(options.getOrDefault("idleMs", Long.toString(IDLE_MS))),
         Long.parseLong(options.getOrDefault("minLag", "-1")));
   }

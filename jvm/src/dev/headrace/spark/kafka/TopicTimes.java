@@ -87,7 +87,8 @@ final class TopicTimes {
 
   KafkaOffsets latest(ReadLimit limit) {
     Offset found = reader().latest(start(), limit);
-    return found == null ? start() : KafkaOffsets.of(found);
+    KafkaOffsets latest = found == null ? start() : KafkaOffsets.of(found);
+    return asked.until() == null ? latest : latest.notBeyond(asked.until(), start());
   }
 
   /** Without a source for it nobody would remember the floor, so there is none. */
