@@ -16,10 +16,10 @@ from headrace.collect.base import RawEvents
 from headrace.config import SparkSettings, load_project
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.deployments import Options
+from headrace.coordinate.links import link_to
 from headrace.coordinate.reconcile import Reconciler
 from headrace.coordinate.status import EngineReport
 from headrace.deliver.pull import pull
-from headrace.log.local.open import LocalClient
 from headrace.process.ask.jobs import Jobs
 from headrace.process.runner import SparkQueryRunner
 from headrace.server.assemble import open_services
@@ -101,11 +101,12 @@ def live(
 @contextmanager
 def engine(services: Services, spark: SparkSession) -> Iterator[None]:
     """What `coordinate.engine` does, in a thread."""
-    folder = services.project.log_folder
-    client, stop = LocalClient(folder), threading.Event()
-    runner = SparkQueryRunner(spark, folder, SparkSettings(shuffle_partitions=1), services.clock, client)
+    link, stop = link_to(services.project, services.clock), threading.Event()
+    client = link.connect()
+    where = link.where(client)
+    runner = SparkQueryRunner(spark, where, SparkSettings(shuffle_partitions=1), services.clock, client)
     catalog = Catalog(client)
-    jobs = Jobs(spark, folder, client, services.clock)
+    jobs = Jobs(spark, where, client, services.clock)
     reconciler = Reconciler(catalog, runner, services.project.checkpoints_folder, services.clock, jobs)
 
     def work() -> None:
