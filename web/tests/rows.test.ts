@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { compare, holdOrder, idAfter, LiveRows, matches } from "../src/lib/rows";
+import { compare, holdOrder, idAfter, LiveRows, matches, placeOf } from "../src/lib/rows";
 import type { Answer } from "../src/lib/types";
 import { chartable, keepPlaces, labelOf, resultChartable, resultRows, topBars, windowSeries, windowWords } from "../src/lib/windows";
 
@@ -116,5 +116,12 @@ describe("charts of a view", () => {
   it("say a window in words", () => {
     expect(windowWords({ kind: "HOPPING", size_ms: 300_000, advance_ms: 60_000, grace_ms: 1 })).toBe("hopping 5 min every 1 min");
     expect(windowWords({ kind: "TUMBLING", size_ms: 60_000, advance_ms: 60_000 })).toBe("tumbling 1 min");
+  });
+});
+
+describe("what a row includes", () => {
+  it("is a number, or offsets where there is none", () => {
+    expect(placeOf(12_409, {})).toBe(`arrival ${(12_409).toLocaleString()}`);
+    expect(placeOf(null, { sales: { "0": 5, "1": 7 }, shops: { "0": 1 } })).toBe("sales 0:5 1:7, shops 0:1");
   });
 });

@@ -133,9 +133,16 @@ class Reader:
         topic, columns = decoder.source.topic, [*decoder.columns, STREAM_TIME]
         if not isinstance(self.cut, int):
             yield from self._stamped(self.cut, topic, columns, wanted, number, ends)
-            return
+        else:
+            for records in self._arrived(self.cut, topic, columns, wanted, number, ends):
+                self._look(records)
+                yield records
+
+    def _arrived(
+        self, cut: int, topic: str, columns: list[str], wanted: Wanted, number: int, ends: PartitionEnds
+    ) -> Iterator[Records]:
         if self.only is not None:
-            yield from self._chosen(topic, number, self.only.get((topic, number), ()), columns, ends)
+            yield from self._chosen(cut, topic, number, self.only.get((topic, number), ()), columns, ends)
             return
         begun = self.starts.get(topic, {}).get(number, 0)
         start = max(begun, ends.start)
@@ -144,10 +151,10 @@ class Reader:
         if start == ends.start > begun:
             self.missing.add(topic)
         if start < ends.end:
-            yield from self._until(self.log.read(topic, number, start, ends.end, columns), self.cut, wanted.closes)
+            yield from self._until(self.log.read(topic, number, start, ends.end, columns), cut, wanted.closes)
         if wanted.closes is not None:
             # Without a moment at which to stop, they have been read with the others.
-            yield from self._chosen(topic, number, self.late.get((topic, number), ()), columns, ends)
+            yield from self._chosen(cut, topic, number, self.late.get((topic, number), ()), columns, ends)
 
     def _stamped(
         self, cut: Places, topic: str, columns: list[str], wanted: Wanted, number: int, ends: PartitionEnds
@@ -179,8 +186,6 @@ class Reader:
         """Up to the cut, and to where stream time closed the window: neither ever goes back."""
         for records in frames:
             inside = below(records, cut)
-            if inside is not None:
-                self._look(inside)
             if inside is not None and closes is not None:
                 times = inside.batch.column(STREAM_TIME).to_numpy()
                 open_ = int(np.searchsorted(times, closes))
@@ -194,14 +199,13 @@ class Reader:
                 return
 
     def _chosen(
-        self, topic: str, number: int, offsets: Iterable[int], columns: list[str], ends: PartitionEnds
+        self, cut: int, topic: str, number: int, offsets: Iterable[int], columns: list[str], ends: PartitionEnds
     ) -> Iterator[Records]:
         for offset in offsets:
             if offset < ends.start:
                 self.missing.add(topic)
                 continue
-            assert isinstance(self.cut, int)
-            yield from self._until(self.log.read(topic, number, offset, offset + 1, columns), self.cut, None)
+            yield from self._until(self.log.read(topic, number, offset, offset + 1, columns), cut, None)
 
     def _look(self, records: Records) -> None:
         self.looked_at += records.batch.num_rows

@@ -1,11 +1,21 @@
 /** A view's rows, kept current by its feed. */
 
-import { json } from "./format";
+import { count, json } from "./format";
 import type { Answer, Change, Column, Fields, Through, Value } from "./types";
 
 /** The last arrival number that an answer includes: `through` names the first that it does not. */
 export function lastIncluded(through: Through): number {
   return through.arrival - 1;
+}
+
+/** What a row includes, in words: an arrival number, or where the log gives none, offsets by topic and partition. */
+export function placeOf(arrival: number | null, inputs: Record<string, Record<string, number>>): string {
+  if (arrival !== null) return `arrival ${count(arrival)}`;
+  const places = Object.entries(inputs).map(([topic, offsets]) => {
+    const each = Object.entries(offsets).map(([partition, offset]) => `${partition}:${count(offset)}`);
+    return [topic, ...each].join(" ");
+  });
+  return places.join(", ");
 }
 
 /** The feed's id right after which an answer ends, so that following from there neither misses nor repeats a change. */

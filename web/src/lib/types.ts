@@ -157,7 +157,8 @@ export interface MadeOf {
   topic: string;
   partition: number;
   offset: number;
-  arrival: number;
+  /** Null where the log gives no arrival numbers. */
+  arrival: number | null;
   time_ms: number;
   value: Record<string, Value>;
   below?: { query_id: string; records: number; newest: MadeOf[]; same: boolean };
@@ -178,7 +179,7 @@ export interface Why {
   late_total: number;
   dead: { offset: number; time_ms: number; topic: string; reason: string; text: string }[];
   dead_total: number;
-  through: { arrival: number; inputs: Record<string, Record<string, number>> };
+  through: { arrival: number | null; inputs: Record<string, Record<string, number>> };
   looked_at: number;
   missing: string[];
   took_ms: number;
@@ -491,7 +492,9 @@ export interface Comparison {
   view: string;
   old: number;
   new: number;
-  cut: number;
+  /** An arrival number; null where the log gives none, and `inputs` says the place by topic and partition. */
+  cut: number | null;
+  inputs?: Record<string, Record<string, number>>;
   same: number;
   changed: number;
   only_old: number;
