@@ -22,6 +22,7 @@ from headrace.server import (
     models_jobs,
     models_letters,
     models_log,
+    models_tickets,
     models_trust,
     registry_models,
 )
@@ -77,6 +78,9 @@ ANSWERS: list[tuple[str, str, Any, int, Any]] = [
     ("POST", "/v1/topics/pageviews/events", [{"userid": "a", "x": 1}, {"userid": 1}], 200, models.EventsAnswer),
     ("POST", "/v1/topics/pageviews/events?acks=1", {"userid": "a"}, 202, models.EventsAnswer),
     ("POST", "/v1/topics/pageviews/events", 7, 422, models.EventsAnswer),
+    ("POST", "/v1/topics/pageviews/events?wait=ticket", {"userid": "a"}, 202, models_tickets.TicketGiven),
+    ("GET", "/v1/visit", None, 200, models_collect.VisitModel),
+    ("POST", "/v1/visit", None, 200, models_collect.VisitModel),
     ("POST", "/v1/topics/pageviews/records", {"records": [{"key": "a", "value": {"pageid": "/"}}]}, 200,
      models.EventsAnswer),
     ("GET", "/v1/topics/pageviews/events", None, 200, models.Events),

@@ -23,7 +23,7 @@ def token_of(connection: HTTPConnection) -> str:
     return (connection.headers.get(HEADER) or connection.cookies.get(COOKIE, ""))[: MAX_TOKEN + 1]
 
 
-async def call(request: Request, services: Intake) -> Response:
+async def show_visit(request: Request, services: Intake) -> Response:
     visit = services.visits.call(token_of(request), services.clock.now_ms())
     token = services.visits.token(visit)
     begun = visit.news in ("visitor", "session")
@@ -58,17 +58,28 @@ def current(connection: HTTPConnection, services: Intake) -> Visit | None:
     return Visit(visit.visitor, "", visit.seen_ms)
 
 
-_ANSWERS = {200: VisitModel}
+async def begin_visit(request: Request, services: Intake) -> Response:
+    """The same for pages that may not be fetched ahead of time."""
+    return await show_visit(request, services)
 
-ENDPOINTS = tuple(
+
+ENDPOINTS = (
     Endpoint(
-        method=method,
+        method="GET",
         path="/v1/visit",
-        handler=call,
+        handler=show_visit,
         summary="Begin or continue a visit: ids of visitor and session, as cookie and token",
         role=None,
-        answers=_ANSWERS,
+        answers={200: VisitModel},
         parameters=(PARAMETER,),
-    )
-    for method in ("GET", "POST")
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/visit",
+        handler=begin_visit,
+        summary="The same, for what must not be cached or fetched ahead",
+        role=None,
+        answers={200: VisitModel},
+        parameters=(PARAMETER,),
+    ),
 )
