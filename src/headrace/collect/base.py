@@ -24,7 +24,7 @@ import msgspec
 
 from headrace.log.base import Acks, Append, Appended, Topic
 from headrace.log.codecs.base import Schemas
-from headrace.log.codecs.json_codec import Unreadable
+from headrace.log.codecs.json_codec import FieldTexts, Unreadable
 
 Form = Literal["json", "ndjson", "bytes", "records", "avro"]
 
@@ -47,12 +47,20 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 def sent_objects(events: Sequence[Any], originals: Callable[[int], bytes]) -> Sent:
     """Of a protocol that makes objects of what it reads. `originals` gives the bytes of those that it could not read;
     of the others the text is the object's own, which is also what can be mended and sent again."""
+    return Sent(list(events), _ObjectTexts(events, originals))
 
-    def text(row: int) -> bytes:
-        event = events[row]
-        return originals(row) if isinstance(event, Unreadable) else _encoder.encode(event)
 
-    return Sent(list(events), text)
+class _ObjectTexts(FieldTexts):
+    def __init__(self, events: Sequence[Any], originals: Callable[[int], bytes]) -> None:
+        self._events, self._originals = events, originals
+
+    def __call__(self, row: int) -> bytes:
+        event = self._events[row]
+        return self._originals(row) if isinstance(event, Unreadable) else _encoder.encode(event)
+
+    def some(self, row: int, fields: tuple[str, ...]) -> bytes:
+        event = self._events[row]
+        return _encoder.encode({field: event[field] for field in fields})
 
 
 @dataclass(frozen=True, slots=True)

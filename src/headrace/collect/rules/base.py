@@ -16,7 +16,7 @@ from headrace.collect.rules.hiding import Hiding
 from headrace.collect.rules.settings import EnrichSettings, PrivacySettings, ValidateSettings
 from headrace.collect.rules.validating import Validating
 from headrace.log.base import Topic
-from headrace.log.codecs.json_codec import Unreadable
+from headrace.log.codecs.json_codec import FieldTexts, Unreadable
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encoder = msgspec.json.Encoder(decimal_format="number")
@@ -53,9 +53,12 @@ class Rules:
         if self._hiding is not None:
             hide = self._hiding.hide
             events = [hide(event) if type(event) is dict else event for event in events]
-        if not self._withholds:
-            return Sent(events, _Rewritten(sent, events), refused)
-        return self._withheld(Sent(events, _Rewritten(sent, events), refused))
+        if self._withholds:
+            events = [
+                event if type(event) is dict else _unnamed(event, len(sent.slices(row)))
+                for row, event in enumerate(events)
+            ]
+        return Sent(events, _Rewritten(sent, events, self._withholds), refused)
 
     def _prepared(self, event: Any, fill: Any) -> Any:
         if type(event) is not dict:
@@ -63,35 +66,33 @@ class Rules:
         filled: Event = fill(event)
         return self._validating.coerced(filled) if self._checks else filled
 
-    def _withheld(self, sent: Sent) -> Sent:
-        """Without the bytes of what is no object: nobody can say what is in them. Nor may a reason quote them."""
-        events, refused = list(sent.events), dict(sent.refused)
-        for row, event in enumerate(events):
-            if type(event) is dict:
-                continue
-            size = len(sent.slices(row))
-            reason = _QUOTED.sub("`…`", event.reason) if isinstance(event, Unreadable) else "is no JSON object"
-            events[row] = Unreadable(f"{reason} (its {size} bytes are withheld: [privacy])")
-            refused.pop(row, None)
-        unread = {row for row, event in enumerate(events) if isinstance(event, Unreadable)}
-        return Sent(events, lambda row: b"" if row in unread else sent.slices(row), refused)
+
+def _unnamed(event: Any, size: int) -> Unreadable:
+    """In the place of what is no object: nobody can say what is in its bytes, so they are not kept, nor quoted."""
+    reason = _QUOTED.sub("`…`", event.reason) if isinstance(event, Unreadable) else "is no JSON object"
+    return Unreadable(f"{reason} (its {size} bytes are withheld: [privacy])")
 
 
-class _Rewritten:
+class _Rewritten(FieldTexts):
     """The text of events that were changed: what was not is as it was sent, to the last digit."""
 
-    def __init__(self, sent: Sent, events: Sequence[Any]) -> None:
-        self._sent, self._events = sent, events
+    def __init__(self, sent: Sent, events: Sequence[Any], withholds: bool) -> None:
+        self._sent, self._events, self._withholds = sent, events, withholds
 
     def __call__(self, row: int) -> bytes:
+        event = self._events[row]
+        if type(event) is not dict:
+            return b"" if self._withholds else self._sent.slices(row)
+        return self._sent.slices(row) if event is self._sent.events[row] else self.some(row, tuple(event))
+
+    def some(self, row: int, fields: tuple[str, ...]) -> bytes:
         before, event = self._sent.events[row], self._events[row]
-        if event is before or type(event) is not dict:
-            return self._sent.slices(row)
-        sent: dict[str, Any] = _fields.decode(self._sent.slices(row))
+        same = [field in before and event[field] is before[field] for field in fields]
+        if not any(same):
+            return _encoder.encode({field: event[field] for field in fields})
+        sent = _fields.decode(self._sent.slices(row))
         texts = [
-            _encoder.encode(name)
-            + b":"
-            + (bytes(sent[name]) if name in sent and value is before.get(name) else _encoder.encode(value))
-            for name, value in event.items()
+            _encoder.encode(field) + b":" + (bytes(sent[field]) if kept else _encoder.encode(event[field]))
+            for field, kept in zip(fields, same, strict=True)
         ]
         return b"{" + b",".join(texts) + b"}"

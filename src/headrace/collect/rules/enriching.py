@@ -16,7 +16,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 class Enriching:
     def __init__(self, settings: EnrichSettings, collector: str, key: bytes, spellings: Spellings) -> None:
-        self._settings = settings
+        self._settings, self._spellings = settings, spellings
         self._proxies = [ipaddress.ip_network(network) for network in settings.proxies]
         self._key = key
         self._fixed: list[tuple[Path, Any]] = [
@@ -55,10 +55,22 @@ class Enriching:
         if self._session is not None:
             values.append((self._session, session or None))
 
+        if not values:
+            return lambda event: event
+        plain = {path.name: value for path, value in values if path.is_plain}
+        ours = {name.casefold() for name in plain}
+        deep = [(path, value) for path, value in values if not path.is_plain]
+
         def filled(event: Event) -> Event:
-            for path, value in values:
-                event = path.put(event, value)
-            return event
+            spelled = self._spellings.of(event)
+            theirs = [name for folded in ours if folded in spelled for name in spelled[folded]]
+            made = {**event, **plain}
+            for name in theirs:
+                if name not in plain:
+                    del made[name]
+            for path, value in deep:
+                made = path.put(made, value)
+            return made
 
         return filled
 

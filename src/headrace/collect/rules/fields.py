@@ -11,6 +11,8 @@ from typing import Any
 
 Event = dict[str, Any]
 Change = Callable[[Any], Any]
+Spelled = dict[str, tuple[str, ...]]
+"""A field's name in lower case → how it is spelled."""
 
 GONE = object()
 """What a change answers to remove a field."""
@@ -23,9 +25,9 @@ class Spellings:
     """How the fields of an object are spelled, by their names in lower case; remembered by shape."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, ...], dict[str, tuple[str, ...]]] = {}
+        self._known: dict[tuple[str, ...], Spelled] = {}
 
-    def of(self, value: Event) -> dict[str, tuple[str, ...]]:
+    def of(self, value: Event) -> Spelled:
         shape = tuple(value)
         found = self._known.get(shape)
         if found is None:
@@ -46,19 +48,27 @@ class Path:
         self.name = name
         self._spellings = spellings
         self._parts = tuple(name.casefold().split("."))
+        self.is_plain = len(self._parts) == 1
+        """A field of the event itself."""
 
-    def found(self, event: Event) -> list[Any]:
-        """The values there are at this path; null is one."""
+    def found(self, event: Event, spelled: Spelled | None = None) -> list[Any]:
+        """The values there are at this path; null is one. `spelled` is of the event, where somebody has it already."""
+        if spelled is None:
+            spelled = self._spellings.of(event)
+        if self.is_plain:
+            return [event[name] for name in spelled.get(self._parts[0], ())]
         return list(self._find(event, self._parts, 0))
 
     def edited(self, event: Event, change: Change) -> Event:
         """The event with each value at this path changed; the same object if none was."""
+        if self.is_plain and self._parts[0] not in self._spellings.of(event):
+            return event
         made: Event = self._edit(event, self._parts, change, 0)
         return made
 
     def put(self, event: Event, value: Any) -> Event:
         """The event with this value, instead of whatever it says there in any spelling."""
-        if len(self._parts) > 1:
+        if not self.is_plain:
             event = self.edited(event, lambda old: GONE)
         return self._put(event, self.name.split("."), value)
 

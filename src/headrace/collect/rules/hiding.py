@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import ipaddress
 from collections.abc import Sequence
@@ -37,7 +36,7 @@ def hashed(value: Any, key: bytes) -> str | None:
     """The same for a text and a number that reads the same, so that they can still be joined."""
     if value is None:
         return None
-    return hmac.new(key, text_of(value).encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+    return hmac.digest(key, text_of(value).encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
 def text_of(value: Any) -> str:

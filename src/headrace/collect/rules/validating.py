@@ -59,9 +59,9 @@ class Validating:
         for path, change in self._coercions:
             event = path.edited(event, change)
         if self._unknown == "drop":
-            known = self._known
-            if not all(name.casefold() in known for name in event):
-                event = {name: value for name, value in event.items() if name.casefold() in known}
+            others = self._spellings.of(event).keys() - self._known
+            if others:
+                event = {name: value for name, value in event.items() if name.casefold() not in others}
         return event
 
     def misfits(self, events: Sequence[Any]) -> dict[int, str]:
@@ -76,15 +76,16 @@ class Validating:
         return found
 
     def _misfit(self, event: Event) -> str | None:
+        spelled = self._spellings.of(event)
         for path in self._required:
-            if all(value is None for value in path.found(event)):
+            if all(value is None for value in path.found(event, spelled)):
                 return f"`{path.name}` is required"
         if self._unknown == "refuse":
-            for name in event:
-                if name.casefold() not in self._known:
-                    return f"the topic has no column for {shown(name)}"
+            for folded, names in spelled.items():
+                if folded not in self._known:
+                    return f"the topic has no column for {shown(names[0])}"
         for path, rule in self._rules:
-            for value in path.found(event):
+            for value in path.found(event, spelled):
                 if value is not None and (words := _wanted(value, rule)) is not None:
                     told = "" if self._is_hidden(path) else f", got {shown(value)}"
                     return f"`{path.name}` must {words}{told}"

@@ -8,6 +8,7 @@ the converting.
 from __future__ import annotations
 
 import decimal
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +26,18 @@ from headrace.types import BOOLEAN, BYTES, Column, display_name
 Event: TypeAlias = dict[str, Any]
 Slices: TypeAlias = Callable[[int], bytes]
 """The bytes event number *i* was sent as."""
+
+
+class FieldTexts(ABC):
+    """Slices that need not make the text of a whole event for that of some of its fields."""
+
+    @abstractmethod
+    def __call__(self, row: int) -> bytes: ...
+
+    @abstractmethod
+    def some(self, row: int, fields: tuple[str, ...]) -> bytes:
+        """An object of these fields alone."""
+
 
 RESERVED = (ID, TIME, HEADERS, TOMBSTONE)
 MAX_ID_BYTES = 1024
@@ -203,7 +216,7 @@ class JsonCodec:
             fields = layout.rest
             if self._structs:
                 fields += self._with_undeclared(event, layout)
-            kept.append(as_sent(slices(row), fields) if fields and row not in rejected else None)
+            kept.append(_fields_of(slices, row, fields) if fields and row not in rejected else None)
         return None if not any(kept) else pa.array(kept, pa.binary()).cast(pa.string())
 
     def _with_undeclared(self, event: Event, layout: Layout) -> tuple[str, ...]:
@@ -293,6 +306,10 @@ def _event_id(value: Any) -> str | None:
     if len(value.encode()) > MAX_ID_BYTES:
         raise Mismatch(f"is longer than {MAX_ID_BYTES} bytes")
     return value
+
+
+def _fields_of(slices: Slices, row: int, fields: tuple[str, ...]) -> bytes:
+    return slices.some(row, fields) if isinstance(slices, FieldTexts) else as_sent(slices(row), fields)
 
 
 def as_sent(event: bytes, fields: tuple[str, ...]) -> bytes:
