@@ -22,6 +22,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from headrace.collect.columns import Columns
 from headrace.log.base import Acks, Append, Appended, Topic
 from headrace.log.codecs.base import Schemas
 from headrace.log.codecs.json_codec import FieldTexts, Unreadable
@@ -118,6 +119,11 @@ class Destination(Protocol):
 
 
 class Collector(ABC):
+    def collect_columns(self, topic: str, columns: Columns, source: str) -> Future[Outcome]:
+        """As `collect`, with acks `all`, for events that come as columns."""
+        sent = sent_objects(columns.objects(), columns.originals)
+        return self.collect(RawEvents(topic=topic, sent=sent, source=source))
+
     @abstractmethod
     def topic(self, name: str) -> Topic:
         """Where events go; `NotFound` if it is not there."""

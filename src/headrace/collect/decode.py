@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headrace.clock import Clock
 from headrace.collect.base import Collector, Destination, Outcome, RawEvents, Rejection, Sent
+from headrace.collect.columns import Columns
 from headrace.collect.envelopes import read_records
 from headrace.collect.split import BYTE_ORDER_MARK, Limits, limited, read_json, read_lines
 from headrace.config import CollectSettings
@@ -50,8 +51,22 @@ class EventCollector(Collector):
     def collect(self, raw: RawEvents) -> Future[Outcome]:
         topic = self._writable_topic(raw)
         decoded, sent, partitions = self._decode(raw, topic)
+        return self._append(raw, decoded, sent.slices, partitions)
+
+    def collect_columns(self, topic: str, columns: Columns, source: str) -> Future[Outcome]:
+        raw = RawEvents(topic=topic, source=source)
+        codec = self._codec(self._writable_topic(raw))
+        if columns.unreadable or not codec.takes_columns:
+            return super().collect_columns(topic, columns, source)
+        now, rows = self._clock.now_ms(), columns.rows
+        decoded = codec.decode_columns(columns.fields, columns.times, columns.ids, rows, now, self._max_future_ms)
+        return self._append(raw, decoded, columns.text, None)
+
+    def _append(
+        self, raw: RawEvents, decoded: Decoded, slices: Callable[[int], bytes], partitions: Partitions
+    ) -> Future[Outcome]:
         letters = [
-            DeadLetter(raw.topic, reason, raw.source, decoded.ids.get(row), sent.slices(row))
+            DeadLetter(raw.topic, reason, raw.source, decoded.ids.get(row), slices(row))
             for row, reason in decoded.rejected.items()
         ]
         events = _appends(raw, decoded, partitions)

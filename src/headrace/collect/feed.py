@@ -8,8 +8,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+import msgspec
+
 from headrace.clock import Clock
-from headrace.collect.base import Outcome, Sent, sent_objects
+from headrace.collect.base import Outcome, Sent
 from headrace.collect.columns import Columns
 from headrace.collect.decode import EventCollector
 from headrace.collect.definitions import CollectorSettings, Definition
@@ -35,7 +37,9 @@ class Feed:
         self.project, self.definition, self.clock = project, definition, clock
         self._stopping = threading.Event()
         self._outlet = Outlet(log, definition.name, self._stopping, self._log_says)
-        collector = EventCollector(self._outlet, clock, project.settings.collect)
+        # How many there are at once is decided here, by their bytes: not by who sends them.
+        limits = msgspec.structs.replace(project.settings.collect, max_events=1 << 31)
+        collector = EventCollector(self._outlet, clock, limits)
         self.gate = Gate(definition, collector, clock, hash_key(project, definition))
         if counters is not None:
             self.gate.counters = counters
@@ -113,10 +117,11 @@ class Feed:
         return outcome
 
     def _take(self, events: Sent | Columns, arrived: Arrival) -> Outcome:
-        sent = sent_objects(events.objects(), events.originals) if isinstance(events, Columns) else events
         while True:
             try:
-                return self.gate.take(sent, arrived).result()
+                if isinstance(events, Columns):
+                    return self.gate.take_columns(events, arrived).result()
+                return self.gate.take(events, arrived).result()
             except Overloaded as error:
                 # A quota: nobody is told, so nothing is taken meanwhile.
                 self._log_says(error.message)

@@ -7,7 +7,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from headrace.clock import Clock
-from headrace.collect.base import Collector, Outcome, RawEvents, Sent
+from headrace.collect.base import Collector, Outcome, RawEvents, Sent, sent_objects
+from headrace.collect.columns import Columns
 from headrace.collect.decode import then
 from headrace.collect.definitions import CollectorSettings, Definition
 from headrace.collect.quota import Quota
@@ -84,6 +85,22 @@ class Gate:
         )
         return self.collect(raw, arrived)
 
+    def take_columns(self, columns: Columns, arrived: Arrival) -> Future[Outcome]:
+        """The same for events that come as columns. They stay so, unless a rule must look at each."""
+        if self.has_rules or self._quota is not None or self._shedding is not None:
+            return self.take(sent_objects(columns.objects(), columns.originals), arrived)
+        try:
+            future = self._collector.collect_columns(self.topic, columns, self._source(arrived))
+        except HeadraceError as error:
+            self._refused(error, columns.rows)
+            raise
+        future.add_done_callback(lambda done: self._done(done, columns.rows, arrived.size))
+        return future
+
+    def _source(self, arrived: Arrival) -> str:
+        """For the dead letters."""
+        return f"{self.definition.kind.name} {self.name} {arrived.address}".rstrip()
+
     def collect(self, raw: RawEvents, arrived: Arrival) -> Future[Outcome]:
         """The same for a body that is read by the topic's codec."""
         count = 1
@@ -117,7 +134,7 @@ class Gate:
         """As its rules want it."""
         what = f"{self.definition.kind.name} {self.name}"
         if not self.has_rules or raw.sent is None:
-            return replace(raw, source=f"{what} {arrived.address}".rstrip())
+            return replace(raw, source=self._source(arrived))
         rules = self._rules_for(self._collector.topic(raw.topic))
         address = rules.enriching.sender(arrived.address, arrived.forwarded)
         now = self._clock.now_ms()

@@ -125,6 +125,39 @@ class JsonCodec:
             {row: id_ for row, id_ in enumerate(ids or ()) if id_ is not None and row in rejected},
         )
 
+    def decode_columns(
+        self,
+        fields: Mapping[str, Sequence[Any]],
+        times: Sequence[int | None] | None,
+        ids: Sequence[str | None] | None,
+        rows: int,
+        now_ms: int,
+        max_future_ms: int,
+    ) -> Decoded:
+        """The same for events that come as columns: field → a value of each, None where an event has none."""
+        rejected = Rejections()
+        layout = self._layout(tuple(fields))
+        if layout.error is not None:
+            return Decoded(None, dict.fromkeys(range(rows), layout.error), {})
+        arrays = {
+            name: self._array(name, list(fields[field]), rejected) for name, field in layout.columns.items() if rows
+        }
+        given = None if times is None else list(times)
+        found = self._times.read(arrays, given, rows, now_ms, max_future_ms, rejected.add)
+        if found is not None:
+            arrays[TIME] = found
+        if ids is not None:
+            arrays[ID] = pa.array(ids, pa.string())
+        if layout.rest:
+            arrays[REST] = pa.array(_as_objects({name: fields[name] for name in layout.rest}), pa.string())
+        known = {row: id_ for row, id_ in enumerate(ids or ()) if id_ is not None and row in rejected}
+        return Decoded(_batch(arrays, rows, rejected), dict(sorted(rejected.items())), known)
+
+    @property
+    def takes_columns(self) -> bool:
+        """Not where a column's own fields may hold more than is declared, which is then kept as it was sent."""
+        return self._keeps_rest and not self._structs
+
     def _objects(self, events: Sequence[Any], rejected: Rejections) -> list[Event]:
         if set(map(type, events)) <= {dict}:
             return list(events)
@@ -179,6 +212,9 @@ class JsonCodec:
         values = _values(name, rows, layouts)
         if name in self._value_names and any(TOMBSTONE in shape for shape in layouts):
             values = [None if event.get(TOMBSTONE) else value for event, value in zip(rows, values, strict=True)]
+        return self._array(name, values, rejected)
+
+    def _array(self, name: str, values: list[Any], rejected: Rejections) -> pa.Array:
         reader = self._readers[name]
         array = reader.build(values)
         return _convert_each(display_name(name), values, reader, rejected) if array is None else array
@@ -226,6 +262,17 @@ class JsonCodec:
             for column in self._structs
             if column.name in layout.columns and undeclared(event[layout.columns[column.name]], column.type)
         )
+
+
+def _as_objects(fields: Mapping[str, Sequence[Any]]) -> list[str | None]:
+    """One JSON object a row, of what it has."""
+    names = tuple(fields)
+    encode = msgspec.json.Encoder().encode
+    found: list[str | None] = []
+    for values in zip(*fields.values(), strict=True):
+        row = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+        found.append(encode(row).decode() if row else None)
+    return found
 
 
 def _names(columns: tuple[Column, ...]) -> dict[str, str]:
