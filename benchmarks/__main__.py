@@ -34,6 +34,7 @@ AREAS = {
     "kafka": "benchmarks.kafka_bench",
     "http": "benchmarks.http_bench",
     "collect": "benchmarks.collect_bench",
+    "protocols": "benchmarks.protocols_bench",
     "pull": "benchmarks.pull_bench",
     "why": "benchmarks.why_bench",
     "spark": "benchmarks.spark_bench",

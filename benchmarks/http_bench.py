@@ -7,6 +7,7 @@ granian, embedded the same way, that only reads the body and says how long it wa
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import socket
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,7 +33,7 @@ REQUESTS = {1: 4000, 100: 1500, 1000: 400}
 
 def run(quick: bool = False) -> list[Measure]:
     measures: list[Measure] = []
-    with tempfile.TemporaryDirectory() as folder, _baseline() as plain, _headrace(Path(folder)) as ours:
+    with tempfile.TemporaryDirectory() as folder, baseline_server() as plain, _headrace(Path(folder)) as ours:
         for batch, requests in REQUESTS.items():
             count = max(CONNECTIONS, requests // 10) if quick else requests
             request = _request(batch)
@@ -92,9 +93,14 @@ def _flood(port: int, request: bytes, count: int) -> tuple[float, list[float]]:
 
 
 def _send(port: int, request: bytes, count: int, latencies: list[float]) -> None:
+    send_each(port, itertools.repeat(request, count), latencies)
+
+
+def send_each(port: int, requests: Iterable[bytes], latencies: list[float]) -> None:
+    """One after the other over one connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for _ in range(count):
+        for request in requests:
             started = time.perf_counter()
             connection.sendall(request)
             _read_answer(connection)
@@ -109,9 +115,9 @@ def _read_answer(connection: socket.socket) -> None:
             raise ConnectionError("the server closed the connection")
         answer += piece
     head, _, body = answer.partition(b"\r\n\r\n")
-    if not head.startswith(b"HTTP/1.1 200 "):
+    if not head.startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 204 ")):
         raise AssertionError(answer.decode(errors="replace"))
-    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
     while len(body) < length:
         body += connection.recv(65536)
 
@@ -122,17 +128,25 @@ def _headrace(folder: Path) -> Iterator[int]:
     (folder / "pipelines").mkdir()
     (folder / "pipelines" / "pageviews.sql").write_text(SQL)
     port = free_port()
-    with _process(["headrace.server.main", "--project", str(folder), "--port", str(port)], folder / "server.log"):
-        wait_for(lambda: _answers(port, "/v1/topics/pageviews"), 30, "the server")
+    with server_process("headrace.server.main", folder, port):
+        wait_for(lambda: is_answering(port, "/v1/topics/pageviews"), 30, "the server")
         yield port
 
 
 @contextmanager
-def _baseline() -> Iterator[int]:
+def server_process(module: str, folder: Path, port: int) -> Iterator[None]:
+    """One of Headrace's processes for a project."""
+    log = folder / f"{module}.log"
+    with _process([module, "--project", str(folder), "--port", str(port)], log):
+        yield
+
+
+@contextmanager
+def baseline_server() -> Iterator[int]:
     port = free_port()
     command = ["benchmarks.http_bench", str(port)]
     with tempfile.TemporaryDirectory() as folder, _process(command, Path(folder) / "baseline.log"):
-        wait_for(lambda: _answers(port, "/"), 30, "the baseline")
+        wait_for(lambda: is_answering(port, "/"), 30, "the baseline")
         yield port
 
 
@@ -151,7 +165,7 @@ def _process(command: list[str], log: Path) -> Iterator[None]:
             child.wait()
 
 
-def _answers(port: int, path: str) -> bool:
+def is_answering(port: int, path: str) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
             connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())

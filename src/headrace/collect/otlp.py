@@ -47,7 +47,8 @@ def _nanos(record: Fields) -> int:
 
 
 def _event(record: Fields, id_: str | None) -> Event:
-    fields = {name: value for name, value in record.items() if value not in (None, "", 0, {})}
+    # What protobuf cannot tell from nothing is nothing; but a body may be 0, or false.
+    fields = {name: value for name, value in record.items() if value or (name == "body" and value is not None)}
     nanos = _nanos(record)
     event = event_of(fields, id_, nanos // 1_000_000 if nanos else None)
     assert isinstance(event, dict)  # the names of its fields are ours

@@ -12,20 +12,24 @@ import binascii
 import datetime
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from headrace.collect.base import Sent
+from headrace.collect.base import Sent, sent_objects
 from headrace.collect.split import BYTE_ORDER_MARK
 from headrace.errors import UsageError
 from headrace.log.base import HEADERS, ID, TIME
 from headrace.log.codecs.json_codec import MAX_ID_BYTES, RESERVED, Event, Unreadable
 from headrace.log.codecs.json_encode import to_json
-from headrace.log.codecs.times import parse_iso
+from headrace.log.codecs.times import EPOCH, parse_iso
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+MILLISECOND = datetime.timedelta(milliseconds=1)
+_EPOCH_PLAIN = EPOCH.replace(tzinfo=None)
 _json: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
@@ -47,14 +51,11 @@ class Posted:
 def sent(events: Sequence[Any], originals: Sequence[Any] = ()) -> Sent:
     """Events with what they were: of one that cannot be read its original, bytes or JSON."""
 
-    def text(row: int) -> bytes:
-        event = events[row]
-        if not isinstance(event, Unreadable) or not originals:
-            return to_json(event) if isinstance(event, dict) else b""
-        original = originals[row]
-        return original if isinstance(original, bytes) else to_json(original)
+    def original(row: int) -> bytes:
+        found = originals[row] if originals else b""
+        return found if isinstance(found, bytes) else to_json(found)
 
-    return Sent(list(events), text)
+    return sent_objects(events, original)
 
 
 def event_of(
@@ -113,12 +114,20 @@ def base64_bytes(text: str) -> bytes | None:
 
 
 def moment_ms(value: Any) -> int | None:
-    """Milliseconds since 1970 of a number of them or of ISO 8601; None if it is neither."""
+    """Milliseconds since 1970 of a number of them or of ISO 8601; None if it is neither.
+
+    >>> moment_ms("2026-11-16T10:00:00.5Z"), moment_ms("1970-01-01"), moment_ms(7.9), moment_ms("12"), moment_ms("x")
+    (1794823200500, 0, 7, 12, None)
+    """
     if type(value) is str:
-        micros = parse_iso(value.strip())
+        text = value.strip()
+        if text.endswith("Z") and len(text) >= 20:
+            with suppress(ValueError):  # more digits than this parser knows, or nonsense
+                return (datetime.datetime.fromisoformat(text) - EPOCH) // MILLISECOND
+        micros = parse_iso(text)
         if micros is not None:
             return micros // 1000
-        return int(value) if value.isascii() and value.isdigit() and len(value) < 16 else None
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
     return int(value) if type(value) in (int, float) and abs(value) < 1e16 else None
 
 
@@ -133,13 +142,13 @@ def corrected(happened: int | None, sent_at: int | None, now_ms: int) -> int | N
     return now_ms - max(0, sent_at - happened)
 
 
+@lru_cache(maxsize=1024)
 def iso(time_ms: int) -> str:
     """
-    >>> iso(0)
-    '1970-01-01T00:00:00.000Z'
+    >>> iso(0), iso(1_794_823_200_005)
+    ('1970-01-01T00:00:00.000Z', '2026-11-16T10:00:00.005Z')
     """
-    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_ms % 1000:03d}Z"
+    return (_EPOCH_PLAIN + MILLISECOND * time_ms).isoformat(timespec="milliseconds") + "Z"
 
 
 def text_of(value: Any) -> str | None:

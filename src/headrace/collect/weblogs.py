@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Literal
 
 from headrace.collect.base import Sent
@@ -136,31 +137,32 @@ def _classic(line: str, format_: Format) -> Event | Unreadable:
     found = _LINE.fullmatch(line)
     if found is None:
         return Unreadable("is no line of a web server's log (common, combined)")
-    if format_ == "combined" and found["agent"] is None:
+    vhost, host, ident, user, time, request, status, size, referrer, agent, more = found.groups()
+    if format_ == "combined" and agent is None:
         return Unreadable("has no referrer and no user agent, which the combined format has")
-    time_ms = _moment(found["time"])
+    time_ms = _moment(time)
     if time_ms is None:
-        return Unreadable(f"has a time that is none: `{found['time']}`")
-    request = _text(found["request"])
+        return Unreadable(f"has a time that is none: `{time}`")
+    asked = _text(request)
     fields: dict[str, Any] = {
-        "remote_host": found["host"],
-        "ident": _given(found["ident"]),
-        "remote_user": _given(found["user"]),
-        "request": request,
-        "status": None if found["status"] == "-" else int(found["status"]),
-        "bytes": None if found["bytes"] == "-" else int(found["bytes"]),
+        "remote_host": host,
+        "ident": _given(ident),
+        "remote_user": _given(user),
+        "request": asked,
+        "status": None if status == "-" else int(status),
+        "bytes": None if size == "-" else int(size),
     }
-    parts = (request or "").split(" ")
+    parts = asked.split(" ") if asked else []
     if len(parts) in (2, 3):
         path, _, query = parts[1].partition("?")
         protocol = parts[2] if len(parts) == 3 else None
         fields |= {"method": parts[0], "path": path, "query": query or None, "protocol": protocol}
-    if found["agent"] is not None:
-        fields |= {"referrer": _text(found["referrer"]), "user_agent": _text(found["agent"])}
-    if found["vhost"] is not None:
-        fields["vhost"] = found["vhost"]
-    if found["more"]:
-        fields["more"] = found["more"].strip()
+    if agent is not None:
+        fields |= {"referrer": _text(referrer), "user_agent": _text(agent)}
+    if vhost is not None:
+        fields["vhost"] = vhost
+    if more:
+        fields["more"] = more.strip()
     return event_of(fields, None, time_ms)
 
 
@@ -180,6 +182,7 @@ def _unescaped(match: re.Match[str]) -> str:
     return chr(int(code[1:], 16)) if len(code) == 3 else _PLAIN.get(code, code)
 
 
+@lru_cache(maxsize=64)
 def _moment(text: str) -> int | None:
     """
     >>> _moment("10/Oct/2000:13:55:36 -0700")

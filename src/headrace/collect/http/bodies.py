@@ -134,11 +134,15 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
         case "" | "identity":
             return body
         case "gzip" | "x-gzip":
-            return _collect(_gunzip(body), max_bytes)
+            return _collect(_inflate(body, "gzip", 31), max_bytes)
+        case "deflate":
+            return _collect(_inflate(body, "deflate", 15), max_bytes)
         case "zstd":
             return _collect(_unzstd(body), max_bytes)
         case other:
-            raise UnsupportedMedia(f"cannot read a body encoded as `{other}`", hint="gzip, zstd or none will do")
+            raise UnsupportedMedia(
+                f"cannot read a body encoded as `{other}`", hint="gzip, deflate, zstd or none will do"
+            )
 
 
 def _collect(pieces: Iterator[bytes], max_bytes: int) -> bytes:
@@ -152,19 +156,19 @@ def _collect(pieces: Iterator[bytes], max_bytes: int) -> bytes:
     return b"".join(found)
 
 
-def _gunzip(body: bytes) -> Iterator[bytes]:
-    """One or several gzip members, in steps."""
+def _inflate(body: bytes, name: str, window: int) -> Iterator[bytes]:
+    """One or several gzip members, or zlib's streams, in steps."""
     while body:
-        member = zlib.decompressobj(wbits=31)
+        member = zlib.decompressobj(wbits=window)
         try:
             while not member.eof:
                 piece = member.decompress(body, _STEP)
                 if not piece and not member.unconsumed_tail and not member.eof:
-                    raise UsageError("the body is not valid gzip: it ends too early")
+                    raise UsageError(f"the body is not valid {name}: it ends too early")
                 body = member.unconsumed_tail
                 yield piece
         except zlib.error as error:
-            raise UsageError("the body is not valid gzip", detail=str(error)) from None
+            raise UsageError(f"the body is not valid {name}", detail=str(error)) from None
         body = member.unused_data
 
 

@@ -136,7 +136,8 @@ def _take(asked: Asked, protocol: Protocol) -> tuple[Read, list[Future[Outcome]]
     for take in read.takes:
         limits.check(len(take.events.events))
         events = limited(take.events, len(asked.posted.body), limits)
-        arrived = arrival(asked.request, len(posted.body), take.key, visits.current(asked.request, services))
+        visit = visits.current(asked.request, services)
+        arrived = arrival(asked.request, len(asked.posted.body), take.key, visit)
         futures.append(take.gate.take(events, arrived, topic=take.topic))
     return read, futures
 
