@@ -9,6 +9,7 @@ import hmac
 import json
 import time
 import urllib.parse
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -271,6 +272,15 @@ def test_otlp_logs_are_events_and_a_repeated_request_is_none(server: Running) ->
     assert found[0]["trace_id"] == record["traceId"]
 
 
+def test_otlp_may_be_deflated(server: Running) -> None:
+    record = {"timeUnixNano": "1794823200000000001", "body": {"stringValue": "small"}}
+    body = json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}).encode()
+    headers = {"Content-Type": "application/json", "Content-Encoding": "deflate"}
+    assert server.http.post("/v1/logs", content=zlib.compress(body), headers=headers).status_code == 200
+    assert len(seen(server, "logs", body="small")) == 1
+    assert server.http.post("/v1/logs", content=zlib.compress(body)[:-9], headers=headers).status_code == 400
+
+
 def test_otlp_says_what_it_does_not_take(server: Running) -> None:
     answer = server.http.post("/v1/traces", content=b"", headers={"Content-Type": "application/x-protobuf"})
     assert (answer.status_code, answer.headers["content-type"]) == (415, "application/x-protobuf")
@@ -387,6 +397,30 @@ def test_lines_of_web_servers_are_events(server: Running) -> None:
 
 
 # What all have in common
+
+
+def test_where_the_project_has_keys_a_collector_has_its_own_or_says_that_it_is_public(tmp_path: Path) -> None:
+    (tmp_path / "collectors").mkdir()
+    kinds = {
+        "site": 'type = "segment"\nkeys = ["w1"]',
+        "web": 'type = "snowplow"\npublic = true',
+        "open": 'type = "otlp"',
+    }
+    for name, text in kinds.items():
+        (tmp_path / "collectors" / f"{name}.toml").write_text(f'{text}\ntopic = "clicks"\n')
+    toml = '[auth]\nkeys = [{ key = "reader", role = "read" }]\n'
+    with running_server(tmp_path, toml, SQL, key="reader") as server:
+        assert [problem.name for problem in server.services.gates.problems] == ["open"]
+        shop = {"Origin": "https://shop.example", "Host": "events.example"}
+        anybody = httpx.Client(base_url=server.http.base_url, trust_env=False, headers=shop)
+        with anybody:
+            asked = anybody.options("/v1/t", headers={"Access-Control-Request-Method": "POST"})
+            assert (asked.status_code, asked.headers["access-control-allow-origin"]) == (204, "https://shop.example")
+            assert anybody.post("/v1/t", json={"event": "x"}, headers=basic("w1")).status_code == 200
+            assert anybody.post("/v1/t", json={"event": "x", "writeKey": "w2"}).status_code == 401
+            assert anybody.get("/i?e=pv").status_code == 200
+            assert anybody.post("/v1/logs", json={}).status_code == 404
+        assert len(server.events("clicks")) == 2
 
 
 def test_a_collector_is_found_by_its_name_or_said_to_be_missing(server: Running) -> None:
