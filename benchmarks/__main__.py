@@ -35,6 +35,7 @@ AREAS = {
     "http": "benchmarks.http_bench",
     "collect": "benchmarks.collect_bench",
     "protocols": "benchmarks.protocols_bench",
+    "agent": "benchmarks.agent_bench",
     "pull": "benchmarks.pull_bench",
     "why": "benchmarks.why_bench",
     "spark": "benchmarks.spark_bench",

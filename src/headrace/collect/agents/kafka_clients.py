@@ -33,6 +33,7 @@ _RENAMED = {
     "ssl.truststore.location": "ssl.ca.location",
 }
 PROBE_S = 3.0
+REQUEST_S = 20.0
 
 
 def client_conf(bootstrap: str, given: Mapping[str, str], **ours: Any) -> dict[str, Any]:
@@ -62,3 +63,24 @@ def answers(bootstrap: str) -> bool:
         except (OSError, ValueError):
             continue
     return False
+
+
+def ensure_topic(client: Any, conf: Mapping[str, Any], topic: str) -> None:
+    """Make it if it is not there, as brokers do that are told to. `AgentError` if it is not to be had."""
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    try:
+        found = client.list_topics(topic, timeout=REQUEST_S).topics.get(topic)
+        if found is not None and found.error is None:
+            return
+        names = ("bootstrap.servers", "security.protocol", "sasl.", "ssl.")
+        admin = AdminClient({name: value for name, value in conf.items() if name.startswith(names)})
+        # With as many partitions and copies as the brokers give by themselves.
+        [made] = admin.create_topics([NewTopic(topic, num_partitions=-1, replication_factor=-1)]).values()
+        made.result(REQUEST_S)
+        client.list_topics(topic, timeout=REQUEST_S)
+        logger.info("made topic `%s`", topic)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise AgentError(f"topic `{topic}` of Kafka: {error.args[0].str()}") from None

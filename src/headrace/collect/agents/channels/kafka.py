@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.collect.agents.avro_event import Reader, write_event
 from headrace.collect.agents.base import AgentError, Channel, Counters, Event, Transaction
-from headrace.collect.agents.kafka_clients import client_conf, make_client
+from headrace.collect.agents.kafka_clients import client_conf, ensure_topic, make_client
 from headrace.collect.agents.options import ComponentKind, Context, Option, Options
 from headrace.errors import UsageError
 
@@ -50,7 +50,9 @@ class KafkaChannel(Channel):
             if self._producer is None:
                 given = {"acks": "all", "delivery.timeout.ms": str(int(DELIVERY_S * 1000))}
                 conf = client_conf(self._bootstrap, given | self.options.below("kafka.producer.*"))
-                self._producer = make_client(Producer, conf)
+                producer = make_client(Producer, conf)
+                ensure_topic(producer, conf, self.topic)
+                self._producer = producer
             return self._producer
 
     def consumer(self) -> Taker:

@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.collect.agents.avro_event import write_event
 from headrace.collect.agents.base import AgentError, Counters, Event, Sink
-from headrace.collect.agents.kafka_clients import answers, client_conf, make_client
+from headrace.collect.agents.kafka_clients import answers, client_conf, ensure_topic, make_client
 from headrace.collect.agents.options import ComponentKind, Context, Option, Options
 from headrace.collect.agents.sinks.log import LogSink
 
@@ -33,6 +33,8 @@ class KafkaSink(Sink):
         self.batch_size = options.integer("flumeBatchSize")
         self._topic = options.text("kafka.topic")
         self._producer: Any = None
+        self._conf: dict[str, Any] = {}
+        self._topics: set[str] = set()
         self._failures: list[str] = []
         self._lock = threading.Lock()
 
@@ -48,7 +50,7 @@ class KafkaSink(Sink):
             conf = client_conf(self._options.text("kafka.bootstrap.servers"), given)
             if str(conf["acks"]) in ("all", "-1"):
                 conf.setdefault("enable.idempotence", True)
-            self._producer = make_client(Producer, conf)
+            self._conf, self._producer = conf, make_client(Producer, conf)
             self._counters.add("ConnectionCreatedCount")
         return self._producer
 
@@ -74,6 +76,9 @@ class KafkaSink(Sink):
         topic, key = self._topic, event.headers.get("key")
         if options.flag("allowTopicOverride"):
             topic = event.headers.get(options.text("topicHeader"), topic)
+        if topic not in self._topics:
+            ensure_topic(producer, self._conf, topic)
+            self._topics.add(topic)
         more: dict[str, Any] = {}
         partition = self._partition(event)
         if partition is not None:
