@@ -1,5 +1,6 @@
 """Kinesis through a server that is killed: AWS's own client puts records with its own retries, shards are split and
-merged meanwhile, and at the end both ways of reading give what was put: each record once, each key in order.
+merged meanwhile, and at the end both ways of reading give what was put: each record once, each key in order. A function
+that copies the stream and a delivery stream that writes it to files are killed with it, and have each record once too.
 
     python -m tests.chaos.kinesis --records 100000 --seed 7
 """
@@ -17,6 +18,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,7 +32,21 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tests.support import free_port, let_pass, wait_for
 
 STREAM = "chaos"
+COPY = "copied"
 PRODUCERS, BATCH, KEYS = 4, 250, 8
+FUNCTION = f"""
+from headrace import on_topic
+
+@on_topic("{STREAM}", to="{COPY}", batch=200, start="earliest")
+def copy(records):
+    return [(record.key, record.value) for record in records]
+"""
+DELIVERY = {
+    "RoleARN": "arn:aws:iam::000000000000:role/any",
+    "BucketARN": "arn:aws:s3:::lake",
+    "BufferingHints": {"SizeInMBs": 1, "IntervalInSeconds": 1},
+    "ProcessingConfiguration": {"Enabled": True, "Processors": [{"Type": "AppendDelimiterToRecord", "Parameters": []}]},
+}
 
 
 @dataclass
@@ -56,6 +72,8 @@ class Server:
         self.folder, self.port = folder, free_port()
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "headrace.toml").write_text("")
+        (folder / "functions").mkdir(exist_ok=True)
+        (folder / "functions" / "copy.py").write_text(FUNCTION)
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -93,7 +111,15 @@ def run(folder: Path, records: int, kills: int, seed: int) -> Outcome:
     server.start()
     try:
         kinesis = server.client()
+        kinesis.create_stream(StreamName=COPY, ShardCount=1)
         kinesis.create_stream(StreamName=STREAM, ShardCount=4)
+        arn = kinesis.describe_stream_summary(StreamName=STREAM)["StreamDescriptionSummary"]["StreamARN"]
+        server.client("firehose").create_delivery_stream(
+            DeliveryStreamName="lake",
+            DeliveryStreamType="KinesisStreamAsSource",
+            KinesisStreamSourceConfiguration={"KinesisStreamARN": arn, "RoleARN": DELIVERY["RoleARN"]},
+            ExtendedS3DestinationConfiguration=DELIVERY,
+        )
         stop = threading.Event()
         each = records // PRODUCERS
         with ThreadPoolExecutor(PRODUCERS + 1) as pool:
@@ -113,7 +139,7 @@ def run(folder: Path, records: int, kills: int, seed: int) -> Outcome:
                 stop.set()
             reshaping.result()
         outcome.put = each * PRODUCERS
-        compare(server.client(), each, outcome)
+        compare(server, each, outcome)
     finally:
         server.stop()
     return outcome
@@ -157,21 +183,43 @@ def reshape(server: Server, chance: random.Random, stop: threading.Event, outcom
         stop.wait(0.3)
 
 
-def compare(kinesis: Any, each: int, outcome: Outcome) -> None:
+def compare(server: Server, each: int, outcome: Outcome) -> None:
+    kinesis = server.client()
     sent = Counter(f"{number}-{n % KEYS}:{n}" for number in range(PRODUCERS) for n in range(each))
     for name, read in (("TRIM_HORIZON", from_the_horizon), ("AFTER_SEQUENCE_NUMBER", page_by_page)):
         found: list[str] = []
         for shard in parents_first(kinesis.list_shards(StreamName=STREAM)["Shards"]):
-            found += read(kinesis, shard["ShardId"])
-        counted = Counter(found)
-        outcome.differences += [f"{name}: {one} lost" for one in (sent - counted)]
-        outcome.differences += [f"{name}: {one} more than once" for one in (counted - sent)]
-        last: dict[str, int] = {}
-        for one in found:
-            key, _, text = one.partition(":")
-            if int(text) <= last.get(key, -1):
-                outcome.differences.append(f"{name}: {one} is not in order")
-            last[key] = int(text)
+            found += read(kinesis, STREAM, shard["ShardId"])
+        check(name, sent, found, outcome, in_order=True)
+    total = sent.total()
+    with suppress(TimeoutError):
+        wait_for(lambda: len(copied(kinesis)) >= total, 60, "the function")
+    check("function", sent, copied(kinesis), outcome, in_order=True)
+    with suppress(TimeoutError):
+        wait_for(lambda: len(delivered(server)) >= total, 60, "the files")
+    check("files", sent, delivered(server), outcome, in_order=False)
+
+
+def check(name: str, sent: Counter[str], found: list[str], outcome: Outcome, in_order: bool) -> None:
+    counted = Counter(found)
+    outcome.differences += [f"{name}: {one} lost" for one in (sent - counted)]
+    outcome.differences += [f"{name}: {one} more than once" for one in (counted - sent)]
+    last: dict[str, int] = {}
+    for one in found if in_order else ():
+        key, _, text = one.partition(":")
+        if int(text) <= last.get(key, -1):
+            outcome.differences.append(f"{name}: {one} is not in order")
+        last[key] = int(text)
+
+
+def copied(kinesis: Any) -> list[str]:
+    return from_the_horizon(kinesis, COPY, "shardId-000000000000")
+
+
+def delivered(server: Server) -> list[str]:
+    bucket = server.folder / ".headrace" / "buckets" / "lake"
+    files = [path for path in bucket.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    return [line for file in sorted(files) for line in file.read_text().splitlines()]
 
 
 def parents_first(shards: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -185,8 +233,8 @@ def parents_first(shards: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         left = [one for one in left if one["ShardId"] not in done]
 
 
-def from_the_horizon(kinesis: Any, shard: str) -> list[str]:
-    iterator = _iterator(kinesis, shard, ShardIteratorType="TRIM_HORIZON")
+def from_the_horizon(kinesis: Any, stream: str, shard: str) -> list[str]:
+    iterator = _iterator(kinesis, stream, shard, ShardIteratorType="TRIM_HORIZON")
     found: list[str] = []
     while iterator:
         page = kinesis.get_records(ShardIterator=iterator)
@@ -197,20 +245,20 @@ def from_the_horizon(kinesis: Any, shard: str) -> list[str]:
     return found
 
 
-def page_by_page(kinesis: Any, shard: str) -> list[str]:
+def page_by_page(kinesis: Any, stream: str, shard: str) -> list[str]:
     """Each page from the last number of the one before, as a reader does that remembers no iterators."""
     found: list[str] = []
     start: dict[str, str] = {"ShardIteratorType": "TRIM_HORIZON"}
     while True:
-        page = kinesis.get_records(ShardIterator=_iterator(kinesis, shard, **start), Limit=777)["Records"]
+        page = kinesis.get_records(ShardIterator=_iterator(kinesis, stream, shard, **start), Limit=777)["Records"]
         if not page:
             return found
         found += [record["Data"].decode() for record in page]
         start = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": page[-1]["SequenceNumber"]}
 
 
-def _iterator(kinesis: Any, shard: str, **start: str) -> str:
-    found: str = kinesis.get_shard_iterator(StreamName=STREAM, ShardId=shard, **start)["ShardIterator"]
+def _iterator(kinesis: Any, stream: str, shard: str, **start: str) -> str:
+    found: str = kinesis.get_shard_iterator(StreamName=stream, ShardId=shard, **start)["ShardIterator"]
     return found
 
 
