@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.coordinate.functions import deploy_functions
 from tests.server.running import Running, running_server
 from tests.support import free_port, wait_for
 
@@ -83,6 +84,9 @@ COLLECTING = [
     "collectors",
     "cloudevents",
     "debezium",
+    "firehose",
+    "functions-on-topics",
+    "kinesis",
     "measurement-protocol",
     "opentelemetry",
     "posthog",
@@ -93,7 +97,8 @@ COLLECTING = [
     "webhooks",
 ]
 """Pages of docs/howto that are run from top to bottom against a server without Spark: SQL is stated, a TOML block that
-begins with `# collectors/NAME.toml` is that file, console blocks are run, and Python blocks are one program each."""
+begins with `# collectors/NAME.toml` is that file, so is a Python block that begins with `# functions/NAME.py`, console
+blocks are run, and other Python blocks are one program each."""
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +132,11 @@ def test_the_pages_about_collecting_run(page: str, collecting: tuple[Path, Runni
             (folder / named[1]).write_text(block)
             server.services.gates.reload()
             assert server.services.gates.problems == ()
+        elif kind == "python" and (named := re.match(r"# (functions/[\w.-]+)\n", block)):
+            (folder / "functions").mkdir(exist_ok=True)
+            (folder / named[1]).write_text(block)
+            found = deploy_functions(folder, server.services.catalog, server.services.statements.describe)
+            assert [problem for file in found for problem in file.problems] == []
         elif kind == "python":
             run([sys.executable, "-c", block])
             ran += 1
