@@ -36,6 +36,7 @@ AREAS = {
     "collect": "benchmarks.collect_bench",
     "protocols": "benchmarks.protocols_bench",
     "agent": "benchmarks.agent_bench",
+    "listen": "benchmarks.listen_bench",
     "pull": "benchmarks.pull_bench",
     "why": "benchmarks.why_bench",
     "spark": "benchmarks.spark_bench",

@@ -70,12 +70,9 @@ class Feed:
         key = self._outlet.topic(self.gate.topic).spec.key
         return key[0].name.casefold() if len(key) == 1 else None
 
-    async def put(
-        self, events: Sent | Columns | Callable[[], Sent | Columns], arrived: Arrival, cursor: Any = None
-    ) -> Outcome:
+    async def put(self, events: Sent | Columns, arrived: Arrival, cursor: Any = None) -> Outcome:
         """In the log, durably, when this returns, together with the cursor if there is one. Waits for as long as that
-        takes: a collector that does not read on meanwhile needs to do nothing else. A function is called in the
-        writing thread, for what takes long to read."""
+        takes: a collector that does not read on meanwhile needs to do nothing else."""
         return await self.call(self._put, events, arrived, cursor)
 
     async def call(self, function: Callable[..., T], *arguments: object) -> T:
@@ -107,9 +104,7 @@ class Feed:
         await ended
         self._outlet.close()
 
-    def _put(self, events: Any, arrived: Arrival, cursor: Any) -> Outcome:
-        if callable(events):
-            events = events()
+    def _put(self, events: Sent | Columns, arrived: Arrival, cursor: Any) -> Outcome:
         if cursor is not None:
             self._outlet.advance(cursor)
         outcome = self._take(events, arrived) if _count(events) else NOTHING

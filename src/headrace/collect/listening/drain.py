@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from headrace.collect.base import Sent
 from headrace.collect.columns import Columns
@@ -23,18 +23,43 @@ _PAUSE_S = 1.0
 
 logger = logging.getLogger("headrace.listeners")
 
-Read = Callable[[Sequence[Gathered]], Columns | Sent]
+Events = Columns | Sent
+Read = Callable[[Sequence[Gathered]], Events]
 Door = Datagrams | Streams
 
 
+@dataclass(slots=True, eq=False)
+class _Taken:
+    """What was taken out of the pool, and the events it will be: read in another thread while the one before it is
+    written."""
+
+    gathered: Sequence[Gathered]
+    events: asyncio.Future[Events]
+    read: Read
+
+    @classmethod
+    def begin(cls, gathered: Sequence[Gathered], read: Read) -> _Taken:
+        return cls(gathered, asyncio.ensure_future(asyncio.to_thread(read, gathered)), read)
+
+
 async def drain(feed: Feed, pool: Pool, doors: Sequence[Door], read: Read) -> None:
-    """Until cancelled. `read` makes events of what was gathered, in the writing thread."""
+    """Until cancelled. `read` makes events of what was gathered, in a thread."""
     counting = asyncio.create_task(_count_drops(feed, doors))
     writing: asyncio.Future[None] | None = None
+    ahead: _Taken | None = None
     try:
         while True:
-            gathered = await pool.take()
-            writing = asyncio.ensure_future(_write(feed, gathered, read))
+            taken = ahead or _Taken.begin(await pool.take(), read)
+            ahead, writing = None, asyncio.ensure_future(_write(feed, taken))
+            taking = asyncio.ensure_future(pool.take())
+            try:
+                await asyncio.wait([writing, taking], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                # Either it has taken something or it has not.
+                taking.cancel()
+                await asyncio.wait([taking])
+                if not taking.cancelled():
+                    ahead = _Taken.begin(taking.result(), read)
             await asyncio.shield(writing)
     finally:
         counting.cancel()
@@ -43,29 +68,46 @@ async def drain(feed: Feed, pool: Pool, doors: Sequence[Door], read: Read) -> No
                 door.close()
             else:
                 await door.close()
-        ending = asyncio.get_running_loop().call_later(STOP_S, feed.stop)
-        with contextlib.suppress(Stopped):
-            if writing is not None and not writing.done():
-                await writing
-            while rest := pool.take_rest():
-                await _write(feed, rest, read)
+        await _finish(feed, pool, writing, ahead, read)
+
+
+async def _finish(
+    feed: Feed, pool: Pool, writing: asyncio.Future[None] | None, ahead: _Taken | None, read: Read
+) -> None:
+    """Write what is left, for as long as that may take."""
+    ending = asyncio.get_running_loop().call_later(STOP_S, feed.stop)
+    try:
+        if writing is not None and not writing.done():
+            await writing
+        if ahead is not None:
+            taken, ahead = ahead, None
+            await _write(feed, taken)
         while rest := pool.take_rest():
-            _lost(feed, rest)
+            await _write(feed, _Taken.begin(rest, read))
+    except Stopped:
+        left = [ahead.gathered] if ahead is not None else []
+        while rest := pool.take_rest():
+            left.append(rest)
+        for gathered in left:
+            _lost(feed, gathered)
+    finally:
         ending.cancel()
 
 
-async def _write(feed: Feed, gathered: Sequence[Gathered], read: Read) -> None:
+async def _write(feed: Feed, taken: _Taken) -> None:
     """Tried until the log has it: whoever sent it will not send it again."""
-    if feed.gate.settings.enrich.address and len({one.address for one in gathered}) > 1:
+    gathered = taken.gathered
+    addresses = {one.address for one in gathered}
+    if feed.gate.settings.enrich.address and len(addresses) > 1:
         # Where the sender is told to each event, those of several are not mixed.
         for one in gathered:
-            await _write(feed, [one], read)
+            await _write(feed, _Taken.begin([one], taken.read))
         return
-    addresses = {one.address for one in gathered}
     arrived = Arrival(address=addresses.pop() if len(addresses) == 1 else "", size=sum(one.size for one in gathered))
+    events = await taken.events
     while True:
         try:
-            await feed.put(lambda: read(gathered), arrived)
+            await feed.put(events, arrived)
         except Stopped:
             _lost(feed, gathered)
             raise
