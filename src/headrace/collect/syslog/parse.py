@@ -94,7 +94,7 @@ def _kept(named: Mapping[str, Sequence[Any]], reading: Reading) -> dict[str, Seq
     return {
         name: values
         for name, values in named.items()
-        if (name != "raw" or reading.raw) and any(value is not None for value in values)
+        if (name != "raw" or reading.raw) and values.count(None) < len(values)
     }
 
 
