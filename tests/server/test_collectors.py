@@ -13,9 +13,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from headrace.clock import SystemClock
+from headrace.collect.status import COLLECTORS_STATUS, Board, CollectorStatus
 from headrace.config import load_project
 from headrace.coordinate.catalog import create_internal_topics
 from headrace.log.base import Append
+from headrace.log.local import LocalLog
 from headrace.log.local.gathering_client import GatheringClient
 from tests.log.support import PLAIN, VIEWS, batch, numbers, open_owner
 from tests.support import free_port, wait_for
@@ -120,4 +123,27 @@ def test_what_a_killed_collector_acknowledged_is_there_once(collectors: Collecto
     rejected = httpx.post(f"{collectors.url}/v1/topics/events/events", content=b'{"N": "no number"}', timeout=60)
     assert (rejected.status_code, log.stats("_dead_letters").records) == (422, 1)
     assert httpx.get(f"{collectors.url}/v1/topics", timeout=60).status_code == 404
+    keep_the_rules_of_a_file_and_report(collectors, log)
     log.close()
+
+
+def keep_the_rules_of_a_file_and_report(collectors: Collectors, log: LocalLog) -> None:
+    """They notice a file by themselves, and what they count reaches whoever owns the log."""
+    board = Board(SystemClock())
+    log.register_call(COLLECTORS_STATUS, board.receive)
+    (collectors.folder / "collectors").mkdir()
+    (collectors.folder / "collectors" / "web.toml").write_text(
+        'type = "http"\ntopic = "events"\n[validate]\nrequired = ["userid"]\n'
+    )
+
+    def send(event: dict[str, object]) -> int:
+        return httpx.post(f"{collectors.url}/v1/topics/events/events", json=event, timeout=60).status_code
+
+    wait_for(lambda: [send({"N": 1}) for _ in range(4)] == [422] * 4, 60, "the rule in both processes")
+    assert [send({"N": 1, "UserId": "you"}) for _ in range(4)] == [200] * 4
+
+    def counted() -> bool:
+        status = board.status("web", CollectorStatus(name="web"))
+        return status.accepted >= 4 and status.rejected >= 4
+
+    wait_for(counted, 60, "the reports")

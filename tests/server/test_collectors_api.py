@@ -90,3 +90,26 @@ def test_collectors_are_drawn_in_the_overview(project: tuple[Path, Running]) -> 
     drawn = server.http.get("/v1/overview").json()
     assert {"gate:web"} <= {node["id"] for node in drawn["nodes"]}
     assert ("gate:web", "topic:pageviews") in {(edge["from"], edge["to"]) for edge in drawn["edges"]}
+
+
+def test_a_mended_letter_must_pass_its_collectors_rules_too(project: tuple[Path, Running]) -> None:
+    folder, server = project
+    file = folder / "collectors" / "people.toml"
+    file.write_text(
+        'type = "http"\ntopic = "users"\n[validate]\nrequired = ["secret"]\n'
+        '[validate.fields.age]\nmax = 150\n[validate.fields.name]\npattern = "^you$"\n'
+        '[privacy]\ndrop = ["secret"]\nhash = ["name"]\nkey = "k"\n'
+    )
+    server.services.gates.reload()
+    assert server.send("users", {"id": "1", "age": 200, "name": "you", "secret": 1}).json()["accepted"] == 0
+
+    def redrive(**values: str) -> dict[str, Any]:
+        found: dict[str, Any] = server.http.post("/v1/topics/users/dead-letters/redrive", json={"set": values}).json()
+        return found
+
+    refused = redrive()
+    assert (refused["rejected"], refused["samples"][0]["reason"]) == (1, "`age` must be at most 150, got 200")
+    # What was dropped and hashed cannot be asked for again.
+    assert redrive(age="CAST(age AS INTEGER) / 10")["accepted"] == 1
+    file.unlink()
+    server.services.gates.reload()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from typing import Any
 
 from headrace.clock import Clock
 from headrace.collect.base import Collector, Outcome, RawEvents, Sent, sent_objects
@@ -142,6 +143,10 @@ class Gate:
         # Where addresses are not to be known, a dead letter does not tell them either.
         told = rules.enriching.told(address) if not self.settings.privacy.any or self.settings.enrich.address else ""
         return replace(raw, sent=sent, source=f"{what} {told or ''}".rstrip())
+
+    def misfit(self, topic: Topic, event: dict[str, Any]) -> str | None:
+        """What its rules say against a dead letter that was put right."""
+        return self._rules_for(topic).misfit(event) if self.has_rules else None
 
     def _rules_for(self, topic: Topic) -> Rules:
         """Made anew when the topic was altered, or dropped and made again."""

@@ -31,6 +31,7 @@ from headrace.collect.secrets import project_secret
 from headrace.collect.status import COLLECTORS_STATUS, Board, CollectorStatus, Report
 from headrace.config import Project
 from headrace.errors import ConfigError, HeadraceError, NotFound, Unauthenticated, UsageError
+from headrace.log.base import Topic
 
 LOOK_S = 1.0
 REPORT_S = 1.0
@@ -100,6 +101,12 @@ class Gates:
         if gate is None:
             raise NotFound(f"collector `{name}` does not exist", hint="`headrace collector list` shows those that do")
         return gate
+
+    def misfit(self, source: str, topic: Topic, event: dict[str, Any]) -> str | None:
+        """What the collector that a dead letter came from says against it, now that it was put right."""
+        kind, _, rest = source.partition(" ")
+        gate = self._running.gates.get(rest.partition(" ")[0])
+        return gate.misfit(topic, event) if gate is not None and gate.definition.kind.name == kind else None
 
     def all(self) -> list[Gate]:
         return list(self._running.gates.values())

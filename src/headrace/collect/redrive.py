@@ -8,9 +8,9 @@ either. What does not fit again stays the letter it is.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -32,6 +32,8 @@ ELSEWHERE = ("queue ", "function ")
 """Where letters come from whose records are in the topic already: nothing is to be sent again."""
 _COLUMNS = [TIME, "TOPIC", "REASON", "SOURCE", "EVENT_ID", "PAYLOAD"]
 
+Misfit = Callable[[str, Topic, dict[str, Any]], str | None]
+"""Source of a letter, its topic, its event → what is wrong with it still."""
 What = Literal["accepted", "duplicate", "rejected"]
 
 
@@ -89,8 +91,9 @@ class _Ready:
 class Redriver:
     """Safe to use from several threads: one redrive at a time."""
 
-    def __init__(self, log: Log, clock: Clock, settings: CollectSettings) -> None:
-        self._log, self._clock = log, clock
+    def __init__(self, log: Log, clock: Clock, settings: CollectSettings, misfit: Misfit | None = None) -> None:
+        """`misfit` knows the rules of the collector a letter came from."""
+        self._log, self._clock, self._misfit = log, clock, misfit
         self._limits = Limits(settings.max_events, settings.max_event_bytes)
         self._max_future_ms = int(settings.max_future_seconds * 1000)
         self._lock = threading.Lock()
@@ -141,10 +144,17 @@ class Redriver:
         except Unmendable as misfit:
             report.take(Sample(letter, event, "rejected", str(misfit)))
             return None
+        [found] = sent.events
+        reason = self._misfit(letter.source, codec.topic, found) if self._misfit and type(found) is dict else None
         age = max(0, self._clock.now_ms() - letter.time_ms)
         id_ = letter.event_id or f"dead-letter/{letter.offset}"
         decoded = codec.decode(
-            sent.events, sent.slices, letter.time_ms, self._max_future_ms + age, default_id=lambda _: id_
+            sent.events,
+            sent.slices,
+            letter.time_ms,
+            self._max_future_ms + age,
+            default_id=lambda _: id_,
+            refused={} if reason is None else {0: reason},
         )
         if decoded.batch is None:
             report.take(Sample(letter, event, "rejected", decoded.rejected.get(0)))

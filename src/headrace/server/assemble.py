@@ -162,7 +162,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             rates=Rates(log, clock, lambda: received(gates, board)),
             board=board,
             dead_letters=DeadLetterIndex(log),
-            redriver=Redriver(log, clock, settings.collect),
+            redriver=Redriver(log, clock, settings.collect, gates.misfit),
             budget=BodyBudget(max(settings.log.max_pending_bytes, settings.server.max_body_bytes)),
             answers=BodyBudget(max(settings.log.max_pending_bytes, 4 * MAX_PAGE_BYTES)),
             queues=Queues(log, clock, bury_spent),

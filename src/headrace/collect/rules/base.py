@@ -14,7 +14,7 @@ from headrace.collect.rules.enriching import Enriching
 from headrace.collect.rules.fields import Event, Spellings
 from headrace.collect.rules.hiding import Hiding
 from headrace.collect.rules.settings import EnrichSettings, PrivacySettings, ValidateSettings
-from headrace.collect.rules.validating import Validating
+from headrace.collect.rules.validating import Validating, is_within
 from headrace.log.base import Topic
 from headrace.log.codecs.json_codec import FieldTexts, Unreadable
 
@@ -43,6 +43,17 @@ class Rules:
         hidden = self._hiding.names if self._hiding is not None else ()
         self._validating = Validating(validate, topic, hidden, self.enriching.names, spellings)
         self._checks = validate != ValidateSettings()
+        # What was hidden is no longer what was checked.
+        seen = ValidateSettings(
+            required=[name for name in validate.required if not is_within(name, hidden)],
+            unknown=validate.unknown,
+            fields={name: rule for name, rule in validate.fields.items() if not is_within(name, hidden)},
+        )
+        self._again = Validating(seen, topic, hidden, self.enriching.names, spellings)
+
+    def misfit(self, event: Event) -> str | None:
+        """What is wrong with an event that went through these rules already, and was changed since."""
+        return self._again.misfits([event]).get(0)
 
     def apply(
         self, sent: Sent, address: str, user_agent: str, now_ms: int, visitor: str = "", session: str = ""

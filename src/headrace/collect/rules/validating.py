@@ -44,7 +44,7 @@ class Validating:
         self._required = [Path(name, spellings) for name in settings.required]
         self._rules = [(Path(name, spellings), rule) for name, rule in settings.fields.items()]
         self._patterns = [(path, rule.pattern) for path, rule in self._rules if rule.pattern]
-        self._hidden = {name.casefold() for name in hidden}
+        self._hidden = hidden
         self._coercions: list[tuple[Path, Change]] = []
         for name in settings.coerce:
             rule, column = settings.fields.get(name), columns.get(name.casefold())
@@ -87,14 +87,9 @@ class Validating:
         for path, rule in self._rules:
             for value in path.found(event, spelled):
                 if value is not None and (words := _wanted(value, rule)) is not None:
-                    told = "" if self._is_hidden(path) else f", got {shown(value)}"
+                    told = "" if is_within(path.name, self._hidden) else f", got {shown(value)}"
                     return f"`{path.name}` must {words}{told}"
         return None
-
-    def _is_hidden(self, path: Path) -> bool:
-        """Or lies in, or around, what is."""
-        name = path.name.casefold()
-        return any(f"{one}.".startswith(f"{name}.") or f"{name}.".startswith(f"{one}.") for one in self._hidden)
 
     @staticmethod
     def _unlike(path: Path, pattern: str, events: Sequence[Any]) -> list[int]:
@@ -110,6 +105,17 @@ class Validating:
         array = pa.array([text.encode("utf-8", "replace") for text in texts], pa.binary()).cast(pa.string())
         fits = pc.match_substring_regex(array, pattern).to_pylist()
         return [row for row, fit in zip(rows, fits, strict=True) if not fit]
+
+
+def is_within(name: str, names: Collection[str]) -> bool:
+    """Is a field one of these, or does it lie in one, or around one?
+
+    >>> is_within("user", ["User.email"]), is_within("user.email.host", ["user.email"]), is_within("users", ["user"])
+    (True, True, False)
+    """
+    one = name.casefold() + "."
+    others = [other.casefold() + "." for other in names]
+    return any(one.startswith(other) or other.startswith(one) for other in others)
 
 
 def _wanted(value: Any, rule: FieldRule) -> str | None:
