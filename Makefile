@@ -49,6 +49,7 @@ chaos: setup-tests ## hundreds of kill -9 under load, then every fault of the lo
 	@$(VENV)/python -m tests.chaos.operators --rounds $(or $(OPERATOR_ROUNDS),30)
 	@$(VENV)/python -m tests.chaos.producers --kills $(or $(KILLS),200)
 	@$(VENV)/python -m tests.chaos.hostile --cases $(or $(HOSTILE),200000)
+	@$(VENV)/python -m tests.chaos.described --examples $(or $(EXAMPLES),100)
 	@$(VENV)/python -m tests.chaos.clients --events $(or $(EVENTS),3000) --kills $(or $(CLIENT_KILLS),10)
 	@$(VENV)/python -m tests.chaos.kinesis --records $(or $(KINESIS),100000)
 	@$(VENV)/python -m tests.chaos.log --scale $(or $(SCALE),1)

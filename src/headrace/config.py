@@ -167,6 +167,9 @@ class CollectSettings(Settings, frozen=True):
     """Most events of one request."""
     max_future_seconds: float = 86_400.0
     """An event further ahead of the clock than this is rejected: one wrong clock must not close everybody's windows."""
+    buffer_bytes: int = 256 * 1024 * 1024
+    """What a process may keep on disk while the log is away (collector processes; the server, on Kafka); 0 is nothing,
+    then senders are told to come again at once."""
     tickets: int = 100_000
     """Most tickets that are kept; when as many wait, no more are given (429), and of the others the oldest go first."""
     ticket_hours: float = 24.0

@@ -147,3 +147,37 @@ def keep_the_rules_of_a_file_and_report(collectors: Collectors, log: LocalLog) -
         return status.accepted >= 4 and status.rejected >= 4
 
     wait_for(counted, 60, "the reports")
+
+
+@pytest.mark.slow
+def test_events_are_kept_while_the_owner_is_away_and_no_order_is_lost(collectors: Collectors) -> None:
+    """One client, one connection: what it sends before, while and after the owner is away comes in its order."""
+    log = open_owner(collectors.project.log_folder, serve=True)
+    create_internal_topics(log)
+    log.create_topic(replace(VIEWS, name="events", partitions=1))
+    wait_for(lambda: is_up(collectors.url), 60, "the collectors")
+    statuses: set[int] = set()
+    with httpx.Client(base_url=collectors.url, timeout=60) as client:
+
+        def send(number: int) -> int:
+            headers = {"Idempotency-Key": str(number)}
+            answer = client.post("/v1/topics/events/events", json={"USERID": "u", "N": number}, headers=headers)
+            statuses.add(answer.status_code)
+            return answer.status_code
+
+        for number in range(20):
+            send(number)
+        log.close()
+        number = 20
+        # The first wait for the owner, until it is known to be away.
+        while send(number) != 202 or number < 40:
+            number += 1
+        log = open_owner(collectors.project.log_folder, serve=True)
+        while send(number := number + 1) != 200:
+            pass
+    assert statuses <= {200, 202, 503}
+    found = list(dict.fromkeys(numbers(log, "events", 0)))
+    assert found == sorted(found)
+    assert len(numbers(log, "events", 0)) == len(found)
+    assert 503 in statuses or found == list(range(number + 1))
+    log.close()

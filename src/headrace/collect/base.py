@@ -106,6 +106,8 @@ class Outcome:
     """(partition, first offset, last offset)"""
     shed: int = 0
     """Left out on purpose, by the collector's `[shed]`."""
+    buffered: bool = False
+    """The log is away: they are durable here, and will be in it (`spool`). Duplicates are not known yet."""
 
 
 class Destination(Protocol):

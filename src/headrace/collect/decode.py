@@ -169,7 +169,8 @@ def _outcome(decoded: Decoded, events: Sequence[Append], appended: Sequence[Appe
     rejected = (
         Rejection(row, reason, offset) for (row, reason), offset in zip(decoded.rejected.items(), offsets, strict=True)
     )
-    return Outcome(rows - duplicates, duplicates, tuple(rejected), positions)
+    buffered = any(result.buffered for result in appended)
+    return Outcome(rows - duplicates, duplicates, tuple(rejected), positions, buffered=buffered)
 
 
 def _done(value: T) -> Future[T]:

@@ -119,6 +119,12 @@ class Gates:
     def problems(self) -> tuple[Problem, ...]:
         return self._running.problems
 
+    def wait_for(self, detail: str) -> None:
+        """Say of those over HTTP that they take events, but wait for something; nothing if they do not any more."""
+        for gate in self.all():
+            if gate.definition.kind.where == "http":
+                gate.counters.becomes("waiting" if detail else "running", detail)
+
     # Files
 
     def on_change(self, listener: Callable[[], None]) -> None:

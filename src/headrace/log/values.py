@@ -165,6 +165,8 @@ class Appended:
     """(partition, first offset, last offset) for each partition that got records."""
     duplicates: tuple[int, ...] = ()
     """Rows of the batch that were already there, by event id."""
+    buffered: bool = False
+    """Durable here, but not in the log yet (`collect.spool`)."""
 
 
 @dataclass(frozen=True, slots=True)

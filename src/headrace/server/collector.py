@@ -31,6 +31,7 @@ from headrace.clock import Clock, SystemClock
 from headrace.collect.decode import EventCollector
 from headrace.collect.gates import Gates, report_statuses
 from headrace.collect.http.bodies import BodyBudget
+from headrace.collect.spool.spool import open_spool
 from headrace.config import Project, load_project
 from headrace.coordinate.supervisor import EXIT_HOPELESS, check_binding
 from headrace.errors import ConfigError, HeadraceError, NotFound, NotRunning, Refused
@@ -117,13 +118,18 @@ def open_intake(project: Project, clock: Clock) -> Iterator[Intake]:
         log.schemas = RegistrySchemas(Registry(log))
         workers = ThreadPoolExecutor(WORKERS, "headrace-worker")
         closing.callback(workers.shutdown)
-        collector = EventCollector(log, clock, settings.collect)
+        spool = open_spool(project, log)
+        collector = EventCollector(log if spool is None else spool, clock, settings.collect)
+        gates = Gates(project, collector, clock)
+        if spool is not None:
+            closing.callback(spool.close)
+            spool.on_change = gates.wait_for
         yield Intake(
             project=project,
             clock=clock,
             log=log,
             collector=collector,
-            gates=Gates(project, collector, clock),
+            gates=gates,
             auth=Auth(settings.auth.keys),
             metrics=Metrics(),
             budget=BodyBudget(max(settings.log.max_pending_bytes, settings.server.max_body_bytes)),

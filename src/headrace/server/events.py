@@ -125,7 +125,8 @@ def answer_of(outcome: Outcome, acks: Acks = "all") -> Response:
     if acks == "0":
         return Response(status_code=204)
     all_rejected = outcome.rejected and not outcome.accepted and not outcome.duplicates
-    return json_response(events_answer(outcome), 422 if all_rejected else STATUS[acks])
+    status = 422 if all_rejected else 202 if outcome.buffered else STATUS[acks]
+    return json_response(events_answer(outcome), status)
 
 
 def events_answer(outcome: Outcome) -> EventsAnswer:
@@ -137,6 +138,7 @@ def events_answer(outcome: Outcome) -> EventsAnswer:
         position=Place(place[0], place[2]) if place else None,
         positions=list(outcome.positions),
         shed=outcome.shed or UNSET,
+        buffered=outcome.buffered or UNSET,
     )
 
 

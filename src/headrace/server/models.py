@@ -53,6 +53,8 @@ class EventsAnswer(Model, frozen=True):
     positions: list[tuple[int, int, int]]
     shed: Count | msgspec.UnsetType = msgspec.UNSET
     """How many the collector left out, by its `[shed]`."""
+    buffered: bool | msgspec.UnsetType = msgspec.UNSET
+    """The log is away: they are durable where they were sent to, and will be in it."""
     view: ViewAnswer | msgspec.UnsetType = msgspec.UNSET
     """What the view that was asked says."""
 

@@ -1,0 +1,1 @@
+"""A buffer on disk in front of a log that is away."""
