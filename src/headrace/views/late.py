@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.log.base import Log
@@ -15,6 +15,7 @@ from headrace.store.revisions import Revision, Revisions, row_text
 from headrace.views.evaluate import Evaluation
 from headrace.views.ledger import LateEntry, places_of, read_ledger, stamps_of
 from headrace.views.reading import Offsets, Reader
+from headrace.views.stamping import Stamps
 from headrace.views.subject import Subject
 from headrace.views.traced import Bounds, key_of
 
@@ -29,10 +30,15 @@ def row_reader(
     late: Offsets | None = None,
     deadline: float | None = None,
     margin_ms: int = 0,
+    entries: Sequence[LateEntry] | None = None,
 ) -> Reader:
-    """For rows of a window, or of all. What was late is known to the ledger; where the log stamps nothing, only to it
-    (`views.stamping`)."""
-    stamps = {} if has_arrivals(log) else stamps_of(read_ledger(log, subject.late_topic, between=window))
+    """For rows of a window, or of all. What was late is known to the ledger (`entries`, if they were read before); where
+    the log stamps nothing, only to it (`views.stamping`)."""
+    stamps: Stamps = {}
+    if not has_arrivals(log):
+        # A late record names no session: any may be near one.
+        between = None if subject.source.window is not None and subject.source.window.kind == "session" else window
+        stamps = stamps_of(read_ledger(log, subject.late_topic, between=between) if entries is None else entries)
     return Reader(log, cut, late or {}, deadline=deadline, starts=subject.starts, stamps=stamps, margin_ms=margin_ms)
 
 

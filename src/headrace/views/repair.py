@@ -142,9 +142,10 @@ class _Repair:
         if not session and not is_closed(self.log, self.subject, served.cut, bounds[1] + self.window.grace_ms):
             self.found.waiting += 1
             return
+        window = None if session else bounds
         margin = margins(self.log, self.subject)[-1]
-        reader = row_reader(self.log, self.subject, served.cut, None if session else bounds, places, margin_ms=margin)
-        question = Question(self.subject.query, window=None if session else bounds, keys=keys)
+        reader = row_reader(self.log, self.subject, served.cut, window, places, None, margin, entries)
+        question = Question(self.subject.query, window=window, keys=keys)
         rows = answer(Evaluation(reader), question)
         if reader.missing:
             self.found.missing |= reader.missing
