@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.coordinate.base import ViewDefinition
+from headrace.coordinate.deployments import Options
 from headrace.coordinate.subjects import source_subject, view_subject
 from headrace.errors import UsageError
 from headrace.log.base import Append
@@ -34,6 +35,10 @@ CREATE TABLE per_minute AS SELECT shop, COUNT(*) AS n, SUM(amount) AS total
 SOLD = "CREATE STREAM sold AS SELECT shop, amount FROM sales WHERE amount > 0;"
 LAST = "CREATE TABLE last AS SELECT 1 AS one, COUNT(*) AS n, LATEST_BY_OFFSET(amount) AS amount FROM sold GROUP BY 1;"
 CHAIN = SOLD + LAST
+LAYERED = """
+CREATE TABLE layered AS SELECT shop, COUNT(*) AS n, SUM(amount) AS total
+  FROM sales WINDOW TUMBLING (SIZE 1 MINUTE, GRACE PERIOD 10 SECONDS) GROUP BY shop;
+"""
 JOINED = """
 CREATE TABLE shops (shop VARCHAR PRIMARY KEY, town VARCHAR) WITH (KAFKA_TOPIC='shops', PARTITIONS=2);
 CREATE TABLE by_town AS SELECT town, COUNT(*) AS n FROM sales JOIN shops ON sales.shop = shops.shop GROUP BY town;
@@ -147,8 +152,27 @@ def test_rows_on_kafka_are_explained_checked_repaired_and_compared(
         shorter = explain(project, "LAST", ONE=1)
         assert (shorter.verdict, shorter.missing) == ("equal", frozenset())
 
+        # As a batch up to offsets and a stream from there: the same again, and nothing twice.
+        now = SALES + CHAIN.replace("amount > 0", "amount >= 1")
+        project.write(now + LAYERED)
+        project.reaches(project.deploy(strategy="lambda"), "switched")
+        project.send("sales", sale("a", 3, 4 * MINUTE), sale(other, 4, 9 * MINUTE), sale(other, 8, 1000))
+        numbers = f"SELECT shop, windowstart, n, total FROM {{}} WHERE windowstart > 0 OR shop <> '{other}';"
+        project.eventually("SELECT n FROM layered WHERE windowstart = 540000;", [[1]])
+        project.eventually("SELECT n FROM per_minute WHERE windowstart = 540000;", [[1]])
+        in_layers = {tuple(row[:2]): row[2:] for row in project.rows(numbers.format("layered"))}
+        replayed = {tuple(row[:2]): row[2:] for row in project.rows(numbers.format("per_minute"))}
+        assert replayed | {("a", 0): [3, 7]} == in_layers, "but for what was repaired"
+        merged = explain(project, "LAYERED", 4 * MINUTE, SHOP="a")
+        assert (merged.verdict, merged.row and merged.row["N"]) == ("equal", in_layers["a", 4 * MINUTE][0])
+        assert len(explain(project, "LAYERED", 0, SHOP=other).late) == 1
+        latest_in_layers = LAYERED.replace("SUM(amount)", "LATEST_BY_OFFSET(amount)").replace("layered", "newest")
+        project.write(now + LAYERED + latest_in_layers)
+        [refused] = project.services.deployments.plan(project.files, Options(strategy="lambda")).refused
+        assert "LATEST_BY_OFFSET goes by order" in refused.reason
+
         # What a stream's row met in a table depends on what was there: nobody can say that again.
-        project.write(SALES + CHAIN.replace("amount > 0", "amount >= 1") + JOINED)
+        project.write(now + LAYERED + JOINED)
         project.deploy()
         wait_for(lambda: "BY_TOWN" in project.services.followers.names(), PATIENCE, "the join's view")
         with pytest.raises(UsageError, match="is made of a join with a stream"):

@@ -137,6 +137,8 @@ def test_a_refresh_moves_the_cut_while_events_arrive(tmp_path: Path, spark: Spar
         after = project.services.catalog.versions("PER_MINUTE")[-1].layers
         assert before is not None
         assert after is not None
+        assert isinstance(before.cut, int)
+        assert isinstance(after.cut, int)
         assert before.cut < after.cut
         assert project.serving("PER_MINUTE") == 2
         assert not project.services.deployments.plan(project.files).pending

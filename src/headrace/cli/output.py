@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -206,3 +206,17 @@ def print_error(error: HeadraceError, as_json: bool = False) -> None:
 
 def exit_code(error: HeadraceError) -> int:
     return 3 if isinstance(error, NotRunning) else 1
+
+
+def place_text(arrival: int | None, inputs: Mapping[str, Mapping[str, int]]) -> str:
+    """What a row includes: up to an arrival number, or where there is none, offsets by topic and partition.
+
+    >>> place_text(1200, {}), place_text(None, {"a": {"0": 5, "1": 1200}})
+    ('arrival 1,200', 'a 0:5 1:1,200')
+    """
+    if arrival is not None:
+        return f"arrival {arrival:,}"
+    return ", ".join(
+        " ".join([topic, *(f"{number}:{offset:,}" for number, offset in places.items())])
+        for topic, places in inputs.items()
+    )

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
-from headrace.cli.output import data_text, local_time, print_json
+from headrace.cli.output import data_text, local_time, place_text, print_json
 from headrace.errors import UsageError
 
 ViewArgument = Annotated[str, typer.Argument(metavar="VIEW", help="A table's name, in any case.")]
@@ -157,19 +157,6 @@ def parse_moment(text: str) -> int | str:
     return int(found.astimezone().timestamp() * 1000)
 
 
-def _through(included: dict[str, Any]) -> str:
-    """
-    >>> _through({"arrival": 1200, "inputs": {}}), _through({"arrival": None, "inputs": {"a": {"0": 5, "1": 1200}}})
-    ('arrival 1,200', 'a 0:5 1:1,200')
-    """
-    if included["arrival"] is not None:
-        return f"arrival {included['arrival']:,}"
-    return ", ".join(
-        " ".join([topic, *(f"{number}:{offset:,}" for number, offset in places.items())])
-        for topic, places in included["inputs"].items()
-    )
-
-
 def print_why(body: dict[str, Any]) -> None:
     window = body["window"]
     print(
@@ -177,7 +164,8 @@ def print_why(body: dict[str, Any]) -> None:
         + (f"  {local_time(window['start_ms'])} to {local_time(window['end_ms'])}" if window else "")
     )
     shown = "no row" if body["row"] is None else _row(body["row"])
-    print(f"  {shown}          version {body['version']}, through {_through(body['through'])}")
+    through = place_text(body["through"]["arrival"], body["through"]["inputs"])
+    print(f"  {shown}          version {body['version']}, through {through}")
     _print_records(body)
     revision = body["revision"]
     if revision:

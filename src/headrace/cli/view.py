@@ -10,7 +10,7 @@ import typer
 
 from headrace.cli.deploy import finish, follow, print_comparison, who
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
-from headrace.cli.output import data_text, local_time, print_json, print_rows, print_table
+from headrace.cli.output import data_text, local_time, place_text, print_json, print_rows, print_table
 from headrace.cli.plan import duration
 from headrace.errors import HeadraceError, NotRunning, UsageError
 
@@ -109,11 +109,12 @@ def layers_line(layers: dict[str, Any], now_ms: float) -> str:
     >>> layers_line(made, 91_000)
     'a batch layer of 1,200 rows up to arrival 40, 2 minutes old, refreshed every 1.0 hours; then CTAS_A_2'
     """
+    place = place_text(layers["cut"], layers.get("inputs", {}))
     if layers["made_ms"] is None:
-        return f"its batch layer, up to arrival {layers['cut']}, is being computed by {layers['batch_query']}"
+        return f"its batch layer, up to {place}, is being computed by {layers['batch_query']}"
     age = duration(max(0.0, now_ms - layers["made_ms"]) / 1000)
     every = f", refreshed every {duration(layers['refresh_ms'] / 1000)}" if layers["refresh_ms"] else ""
-    rows = f"a batch layer of {layers['batch_rows']:,} rows up to arrival {layers['cut']}"
+    rows = f"a batch layer of {layers['batch_rows']:,} rows up to {place}"
     return f"{rows}, {age} old{every}; then {layers['speed_query']}"
 
 

@@ -56,7 +56,7 @@ class QueryDefinition:
     """The Python functions it uses, as they were: it goes on with them whatever becomes of the files."""
     layer: Literal["", "batch", "speed"] = ""
     """Of a Lambda view: the job that computes the batch layer and ends, or the query that goes on from the cut."""
-    cut: int = 0
+    cut: Cut = 0
     """The arrival number that a batch layer ends at and a speed layer begins at."""
 
     @property

@@ -70,7 +70,7 @@ class Deployments:
     def plan(self, files: Mapping[str, str], options: Options | None = None) -> Plan:
         options = options or Options()
         if options.strategy == "lambda":
-            check_lambda(self._log, options.start)
+            check_lambda(options.start)
         return self._plan(files, options, self._functions(files, options))
 
     def _plan(self, files: Mapping[str, str], options: Options, functions: FunctionChanges | None) -> Plan:
@@ -127,7 +127,6 @@ class Deployments:
     def refresh(self, name: str, who: str = "") -> Deployment:
         """Compute the batch layer of a view again, up to now, and let both layers take over in one step."""
         with self._executor.lock:
-            check_lambda(self._log)
             change = refresh_change(self._log, self._catalog, name)
             self._refuse_second()
             number, now = max(self._catalog.state.deployments, default=0) + 1, self._clock.now_ms()

@@ -237,6 +237,7 @@ def _query_from_json(body: dict[str, Any]) -> QueryDefinition:
         "sources": tuple(body["sources"]),
         "starts": _places_from_json(body.get("starts", {})),
         "until": _cut_from_json(body.get("until")),
+        "cut": _cut_from_json(body.get("cut", 0)),
         "functions": _files_from_json(body.get("functions", ())),
     }
     return QueryDefinition(**body | changed)

@@ -16,7 +16,7 @@ from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.events import Event, QueryCreated, QueryDropped, VersionCreated
 from headrace.coordinate.planning import cut_offsets, plan_definition
-from headrace.errors import Conflict, HeadraceError, Refused, UsageError
+from headrace.errors import Conflict, HeadraceError, UsageError
 from headrace.log.base import Log
 from headrace.sql.api import parse
 from headrace.sql.layered import LayeredQuery, layered_query
@@ -24,6 +24,7 @@ from headrace.sql.plan import PersistentQuery
 from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect
 from headrace.store.arrivals import has_arrivals
+from headrace.store.cuts import cut_now
 from headrace.store.follow import Address
 from headrace.store.layers import Merging
 from headrace.types import display_name
@@ -37,8 +38,10 @@ def batch_events(log: Log, version: Version, speed: QueryDefinition, batch_id: s
     go on from there, as it would be if it read everything."""
     now = log.snapshot()
     begins = {topic: [end.start for end in now.ends.get(topic, ())] for topic in speed.reads.values()}
-    layers = Layers(now.arrival, batch_id, speed.id, begins)
-    batch = replace(speed, id=batch_id, layer="batch", cut=layers.cut, starts={}, rows_per_second=0)
+    cut = cut_now(log, now, speed.reads.values())
+    named = cut if isinstance(cut, int) else {topic: dict(places) for topic, places in cut.items()}
+    layers = Layers(named, batch_id, speed.id, begins)
+    batch = replace(speed, id=batch_id, layer="batch", cut=named, starts={}, rows_per_second=0)
     return [VersionCreated(replace(version, layers=layers)), QueryCreated(batch)]
 
 
@@ -47,7 +50,7 @@ def speed_events(log: Log, catalog: Catalog, version: Version, now_ms: int, rows
     layers = version.layers
     assert layers is not None
     batch = catalog.query(layers.batch)
-    if batch is None or log.last_identity(layers.batch, 1) is None:
+    if batch is None or log.last_identity(layers.batch, 1) is None or not log.at_rest([version.source.topic]):
         return None
     plan = layered_query(plan_definition(batch, catalog))
     read = [topic for topic in batch.reads.values() if topic not in plan.from_beginning]
@@ -64,14 +67,16 @@ def speed_events(log: Log, catalog: Catalog, version: Version, now_ms: int, rows
     return [QueryDropped(layers.batch), VersionCreated(whole), QueryCreated(speed)]
 
 
-def check_lambda(log: Log, start: str = "beginning") -> None:
-    if not has_arrivals(log):
-        raise Refused(
-            "on this log there is no number that cuts all topics at the same moment, so there are no Lambda views",
-            hint="--strategy kappa",
-        )
+def check_lambda(start: str) -> None:
     if start != "beginning":
         raise UsageError("a batch layer is computed from the beginning", hint="leave out --from, or --strategy kappa")
+
+
+def unordered_topics(log: Log) -> frozenset[str]:
+    """Topics whose partitions are in no order that one number could cut."""
+    if has_arrivals(log):
+        return frozenset()
+    return frozenset(topic.name for topic in log.topics() if topic.spec.partitions > 1)
 
 
 def check_whole(log: Log, version: Version, query: QueryDefinition) -> None:

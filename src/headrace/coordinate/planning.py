@@ -20,6 +20,7 @@ from headrace.sql.plan import PersistentQuery, Project, PushQuery, may_be_late
 from headrace.sql.planner import plan_as_question
 from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect, InsertSelect, SelectStatement
+from headrace.store.cuts import Cut, offsets_at
 from headrace.types import DataType
 
 
@@ -127,10 +128,9 @@ def layer_spec(query: QueryDefinition, catalog: Catalog, log: Log) -> LayerSpec:
     return LayerSpec(query.id, plan, ends, query.cut, late_topic(speed) if may_be_late(plan.root) else None)
 
 
-def cut_offsets(log: Log, topic: str, arrival: int) -> dict[int, int]:
-    """By partition: the first record that did not arrive before that number."""
-    parts = len(log.snapshot().ends.get(topic, ()))
-    return {number: log.offset_at_arrival(topic, number, arrival) for number in range(parts)}
+def cut_offsets(log: Log, topic: str, cut: Cut) -> dict[int, int]:
+    """By partition: the first record that is not before the cut."""
+    return offsets_at(log, log.snapshot(), topic, cut)
 
 
 def checkpoint_name(query: QueryDefinition) -> str:

@@ -75,7 +75,7 @@ class LayerSpec:
     id: str
     plan: PersistentQuery
     ends: Mapping[str, Mapping[int, int]]
-    cut: int
+    cut: Cut
     late_topic: str | None = None
 
 

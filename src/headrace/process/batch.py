@@ -17,7 +17,7 @@ from headrace.process.letters import box_for, writing_letters
 from headrace.process.lower.lower import lower_late_branch, lower_node
 from headrace.process.lower.rows import LATE_ROW, column
 from headrace.process.lower.scan import Inputs
-from headrace.process.lower.sink import route_rows
+from headrace.process.lower.sink import Routed, route_rows
 from headrace.process.session import query_session
 from headrace.process.streaming import FORMAT, columns_option, offsets_json, routes_json
 from headrace.sql.plan import Aggregate, PersistentQuery, walk
@@ -97,13 +97,23 @@ def write_layer(
 ) -> None:
     """Compute what a table holds after exactly the records before the cut, and append it as one transaction, together
     with what came too late. Identified by the job's id: a repeat changes nothing."""
+    session = query_session(spark)
+    with writing_letters(box_for(log, spec.id, spec.plan.inputs[0].topic)):
+        if isinstance(log, Path):
+            _write_locally(log, spec, _layer(spec, RangeInputs(session, log, topics, {}, spec.ends)))
+        else:
+            _write_to_kafka(session, log, topics, spec)
+
+
+def _layer(spec: LayerSpec, inputs: Inputs) -> Routed:
     query = spec.plan
-    inputs = range_inputs(query_session(spark), log, topics, {}, spec.ends)
-    with writing_letters(box_for(log, spec.id, query.inputs[0].topic)):
-        rows = lower_node(query.root, inputs)
-        late = lower_late_branch(query.root, inputs) if spec.late_topic is not None else None
-        rows = replace(rows, frame=_last_by_key(query, rows.frame).filter(~column(TOMBSTONE)))
-        routed = route_rows(query, rows, late, spec.late_topic)
+    rows = lower_node(query.root, inputs)
+    late = lower_late_branch(query.root, inputs) if spec.late_topic is not None else None
+    rows = replace(rows, frame=_last_by_key(query, rows.frame).filter(~column(TOMBSTONE)))
+    return route_rows(query, rows, late, spec.late_topic)
+
+
+def _write_locally(log: Path, spec: LayerSpec, routed: Routed) -> None:
     (
         routed.frame.write.format(FORMAT)
         .mode("append")
@@ -113,6 +123,21 @@ def write_layer(
         .option("offsets", json.dumps({"arrival": spec.cut}))
         .save()
     )
+
+
+def _write_to_kafka(
+    session: SparkSession, place: KafkaPlace, topics: Callable[[str], TopicSpec], spec: LayerSpec
+) -> None:
+    # Only those who use Kafka have its packages.
+    from headrace.log.dead_letters import create_dead_letters
+    from headrace.process.kafka.inputs import KafkaRangeInputs
+    from headrace.process.kafka.layer import commit_layer
+    from headrace.process.kafka.letters import dead_letters
+
+    create_dead_letters(place.log)
+    letters = dead_letters(session, spec.id)
+    inputs = KafkaRangeInputs(session, place, topics, {}, spec.ends, letters.box)
+    commit_layer(place.log, spec, _layer(spec, inputs), letters)
 
 
 def range_inputs(

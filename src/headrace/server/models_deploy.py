@@ -149,8 +149,10 @@ class DeploymentsAnswer(Model, frozen=True):
 class LayersModel(Model, frozen=True):
     """What a Lambda version is made of."""
 
-    cut: Count
-    """The arrival number that the batch layer ends at, and the stream begins at."""
+    cut: Count | None
+    """The arrival number that the batch layer ends at, and the stream begins at; null on Kafka."""
+    inputs: dict[str, dict[str, int]]
+    """There it is offsets by topic and partition."""
     batch_query: str
     speed_query: str
     batch_rows: Count | None

@@ -21,6 +21,7 @@ from headrace.server.models_deploy import (
 from headrace.server.names import resolve
 from headrace.server.parameters import body_of
 from headrace.server.services import Services
+from headrace.store.cuts import place_texts
 from headrace.types import display_name
 from headrace.views.versions import Version
 
@@ -78,7 +79,8 @@ def _layers_model(version: Version) -> LayersModel | None:
     if layers is None:
         return None
     return LayersModel(
-        cut=layers.cut,
+        cut=layers.cut if isinstance(layers.cut, int) else None,
+        inputs={} if isinstance(layers.cut, int) else place_texts(layers.cut),
         batch_query=layers.batch,
         speed_query=layers.speed,
         batch_rows=None if layers.ends is None else sum(layers.ends.values()),

@@ -30,7 +30,7 @@ from headrace.server.services import Services
 from headrace.server.views import find_view
 from headrace.sql.casting import caster
 from headrace.sql.source import Source
-from headrace.store.cuts import Cut
+from headrace.store.cuts import Cut, place_texts
 from headrace.store.json_rows import to_json_rows
 from headrace.store.revisions import Revision, parse_row
 from headrace.types import VARCHAR, Column, Varchar, display_name
@@ -117,7 +117,7 @@ def why_model(found: Why, services: Services) -> WhyAnswer:
         late_total=len(found.late),
         dead=[DeadModel(d.offset, d.time_ms, d.topic, d.reason, d.text[:2000]) for d in found.dead[-MOST_SHOWN:]],
         dead_total=len(found.dead),
-        through=IncludedModel(_number(found.cut), _texts(found.inputs), _offsets(found.position.offsets)),
+        through=IncludedModel(_number(found.cut), place_texts(found.inputs), _offsets(found.position.offsets)),
         looked_at=found.looked_at,
         missing=sorted(found.missing),
         took_ms=round(found.took_ms, 1),
@@ -131,10 +131,6 @@ def why_model(found: Why, services: Services) -> WhyAnswer:
 
 def _number(cut: Cut) -> int | None:
     return cut if isinstance(cut, int) else None
-
-
-def _texts(inputs: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, int]]:
-    return {topic: _offsets(offsets) for topic, offsets in inputs.items()}
 
 
 def _offsets(offsets: Mapping[int, int]) -> dict[str, int]:

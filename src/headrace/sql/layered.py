@@ -6,10 +6,12 @@ aggregate keeps its rows, and the later one of a key replaces the earlier.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from headrace.errors import UsageError
 from headrace.sql.expressions import Call, ColumnRef, Expression
+from headrace.sql.functions import steps_of
 from headrace.sql.plan import Aggregate, Filter, Join, Named, PersistentQuery, PlanNode, Project, Scan, walk
 from headrace.sql.source import Source
 from headrace.sql.split import Split, split_call
@@ -56,6 +58,22 @@ def layered_query(query: PersistentQuery) -> LayeredQuery:
     root = Project(replace(node, aggregates=parts), query.root.key, values)
     sink = _partial_sink(query.sink, tuple(named.column for named in values))
     return LayeredQuery(query, replace(query, sink=sink, root=root), node, splits, tuple(having))
+
+
+def check_cut(query: PersistentQuery, unordered: Collection[str]) -> LayeredQuery:
+    """The same where a cut is offsets of partitions, of the topics `unordered` of several: a record behind it may come
+    before one that is not (`docs/explanation/time-and-lateness.md`). What depends on that cannot have layers."""
+    found = layered_query(query)
+    if not any(source.topic in unordered for source in query.inputs):
+        return found
+    if any(isinstance(node, Join) for node in walk(query.root)):
+        raise NotMergeable("it joins a table, and on Kafka a cut does not say which rows of it a stream's row has met")
+    for named in found.aggregate.aggregates if found.aggregate is not None else ():
+        steps = steps_of(named.expression) if isinstance(named.expression, Call) else None
+        if steps is not None and steps.ordered:
+            assert isinstance(named.expression, Call)
+            raise NotMergeable(f"{named.expression.name} goes by order, and on Kafka partitions are not cut in order")
+    return found
 
 
 def _check(query: PersistentQuery) -> None:

@@ -57,17 +57,18 @@ class Reading:
     version: int
     topics: tuple[str, ...]
     begun: Cut = 0
-    """Where it began, on a log with arrival numbers."""
+    """Where it began, if it goes on from a batch layer."""
     starts: Places = field(default_factory=dict)
-    """The same on one without."""
+    """By topic and partition: where it began, if not at the beginning."""
     _copied: Places | None = None
 
     def cut(self) -> Cut | None:
         """None if its last batch does not say."""
         identity = self.log.last_identity(self.query, self.version)
-        ordered = has_arrivals(self.log)
+        if identity is None and has_arrivals(self.log):
+            return self.begun if isinstance(self.begun, int) else 0
         if identity is None:
-            return self.begun if ordered else later(self._nothing(), self._results())
+            return later(self._nothing(), self._results())
         found = parse_cut(identity.offsets, self.topics)
         return found if found is None or isinstance(found, int) else later(found, self._results())
 
@@ -76,7 +77,8 @@ class Reading:
         return NO_STREAM_TIME if identity is None else parse_floor(identity.offsets)
 
     def _nothing(self) -> Places:
-        return {topic: dict(self.starts.get(topic, {})) for topic in self.topics}
+        begun = {} if isinstance(self.begun, int) else self.begun
+        return {topic: dict(begun.get(topic, self.starts.get(topic, {}))) for topic in self.topics}
 
     def _results(self) -> Places:
         """What was copied with its results, though the query has yet to read it again for its state."""
@@ -123,3 +125,8 @@ def has_reached(one: Cut, other: Cut) -> bool:
         for topic, places in other.items()
         for number, offset in places.items()
     )
+
+
+def place_texts(places: Places) -> dict[str, dict[str, int]]:
+    """As JSON has them."""
+    return {topic: {str(number): offset for number, offset in offsets.items()} for topic, offsets in places.items()}

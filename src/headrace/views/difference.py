@@ -17,7 +17,7 @@ import msgspec
 
 from headrace.sql.source import WINDOW_COLUMNS, Source
 from headrace.store.base import Position, ViewStore
-from headrace.store.cuts import Cut, Places
+from headrace.store.cuts import Cut, place_texts
 from headrace.store.json_rows import to_json_rows
 from headrace.types import BigInt as Big
 from headrace.types import Column, DataType, Double, Integer, display_name
@@ -210,7 +210,7 @@ class _Tally:
             old=versions[0],
             new=versions[1],
             cut=cut if isinstance(cut, int) else None,
-            inputs={} if isinstance(cut, int) else _texts(cut),
+            inputs={} if isinstance(cut, int) else place_texts(cut),
             **self.counts,
             columns_added=sorted(new - old),
             columns_removed=sorted(old - new),
@@ -243,7 +243,3 @@ def parse_gate(text: str) -> float:
     if name.strip() != "max_changed" or not 0 <= share <= 1:
         raise ValueError(text)
     return round(share, 12)
-
-
-def _texts(places: Places) -> dict[str, dict[str, int]]:
-    return {topic: {str(number): offset for number, offset in offsets.items()} for topic, offsets in places.items()}

@@ -32,8 +32,8 @@ def row_reader(
     margin_ms: int = 0,
     entries: Sequence[LateEntry] | None = None,
 ) -> Reader:
-    """For rows of a window, or of all. What was late is known to the ledger (`entries`, if they were read before); where
-    the log stamps nothing, only to it (`views.stamping`)."""
+    """For rows of a window, or of all. What was late is known to the ledger (`entries`, if they were read before);
+    where the log stamps nothing, only to it (`views.stamping`)."""
     stamps: Stamps = {}
     if not has_arrivals(log):
         # A late record names no session: any may be near one.

@@ -20,7 +20,7 @@ from headrace.sql.api import (
     same_results,
     source_from,
 )
-from headrace.sql.layered import NotMergeable, layered_query
+from headrace.sql.layered import NotMergeable, check_cut
 from headrace.sql.plan import PersistentQuery
 from headrace.sql.source import Sources
 from headrace.sql.statements import CreateAsSelect, CreateSource
@@ -185,7 +185,7 @@ class _Planner:
         if change.strategy == "kappa":
             return change
         assert change.query is not None
-        layered_query(change.query)
+        check_cut(change.query, self._figures.unordered)
         new = [source.name for source in change.query.inputs if self._waits(source.name)]
         if new:
             raise NotMergeable(f"it reads `{display_name(new[0])}`, which is being built itself")

@@ -36,8 +36,8 @@ class Subject:
     query_version: int = 1
     starts: Mapping[str, Mapping[int, int]] = field(default_factory=dict, compare=False, hash=False)
     """Where the query began to read, if not at the beginning."""
-    cut: int = 0
-    """The arrival number that its batch layer ends at, if it has one."""
+    cut: Cut = field(default=0, compare=False, hash=False)
+    """Where its batch layer ends, if it has one."""
 
     @property
     def late_topic(self) -> str | None:

@@ -29,10 +29,10 @@ NONE = 0
 
 
 class Layers(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a Lambda version is made of: a batch over what arrived before `cut`, and a stream of what came after."""
+    """What a Lambda version is made of: a batch over what is before `cut`, and a stream of what came after."""
 
-    cut: int
-    """An arrival number: it says which records of every topic."""
+    cut: int | dict[str, dict[int, int]]
+    """An arrival number, which says which records of every topic; on Kafka offsets by topic and partition."""
     batch: str
     """The id of the job that computes the batch layer."""
     speed: str

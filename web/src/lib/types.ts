@@ -451,7 +451,8 @@ export interface TrialResult {
 
 /** Of a Lambda version: the batch layer ends at the cut, the stream begins there. */
 export interface Layers {
-  cut: number;
+  cut: number | null;
+  inputs?: Record<string, Record<string, number>>;
   batch_query: string;
   speed_query: string;
   /** Null while the batch layer is computed. */

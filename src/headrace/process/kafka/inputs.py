@@ -158,6 +158,8 @@ class KafkaRangeInputs:
     topics: Callable[[str], TopicSpec]
     starts: Mapping[str, Offsets] = field(default_factory=dict)
     ends: Mapping[str, Offsets] = field(default_factory=dict)
+    box: Any = None
+    """Where records go that cannot be decoded; without one they are left out."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def topic(self, name: str) -> TopicSpec:
@@ -188,7 +190,7 @@ class KafkaRangeInputs:
             reader = reader.option("endingOffsets", ends)
         if min_lag is not None:
             reader = reader.option("minLag", min_lag)
-        return decode_topic(reader.load(), topic, columns, -next(self.numbers), self.place.decoding(topic))
+        return decode_topic(reader.load(), topic, columns, -next(self.numbers), self.place.decoding(topic, self.box))
 
     def floor(self, topic: TopicSpec) -> None:
         """A batch keeps no state."""

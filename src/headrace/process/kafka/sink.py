@@ -14,23 +14,27 @@ from pyspark.sql import DataFrame
 
 from headrace.errors import HeadraceError, QueryFailed
 from headrace.log.base import Route
-from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, DeadLetter, bury
 from headrace.log.kafka import KafkaLog
 from headrace.process.base import QuerySpec
 from headrace.process.kafka.checkpoint import batch_identity, planned_batch
+from headrace.process.kafka.letters import DeadLetters
 
 WriteBatch = Callable[[DataFrame, int], None]
 
 
 def write_batches(
-    log: KafkaLog, spec: QuerySpec, routes: Sequence[Route], stops: Mapping[str, Mapping[int, int]], box: Any
+    log: KafkaLog,
+    spec: QuerySpec,
+    routes: Sequence[Route],
+    stops: Mapping[str, Mapping[int, int]],
+    letters: DeadLetters,
 ) -> WriteBatch:
     """For `foreachBatch`. `stops`: what comes before these offsets, by topic, has its results in the log already.
-    `box`: where tasks put what they cannot decode (`DeadLetterBox.java`)."""
+    `letters`: what tasks cannot decode."""
 
     def write(frame: DataFrame, number: int) -> None:
         try:
-            _write(log, spec, routes, stops, box, frame, number)
+            _write(log, spec, routes, stops, letters, frame, number)
         except HeadraceError as error:
             # What Python raises passes through the JVM as text; the code is what is looked for there.
             raise QueryFailed(f"{error.code}: {error}") from error
@@ -43,7 +47,7 @@ def _write(
     spec: QuerySpec,
     routes: Sequence[Route],
     stops: Mapping[str, Mapping[int, int]],
-    box: Any,
+    letters: DeadLetters,
     frame: DataFrame,
     number: int,
 ) -> None:
@@ -52,7 +56,7 @@ def _write(
         return
     transaction = f"{spec.id}-v{spec.version}-{number}"
     log.abort(transaction)
-    box.clear()
+    letters.clear()
     tasks = [(0, 0)]
     if _is_known(log, spec, stops, number):
         frame.write.format("noop").mode("overwrite").save()  # for the state alone
@@ -60,26 +64,8 @@ def _write(
     else:
         table: Any = frame.toArrow()
         log.stage(transaction, 0, 0, routes, iter(table.to_batches()))
-        if letters := _letters(spec, box):
-            batch = bury(letters).batch
-            route = Route(DEAD_LETTERS_TOPIC, {name: name for name in batch.schema.names})
-            tasks.append((1, 0))
-            log.stage(transaction, *tasks[-1], [route], iter([batch]))
+        tasks += letters.stage(log, transaction, 1)
     log.commit(transaction, tasks, identity)
-
-
-def _letters(spec: QuerySpec, box: Any) -> list[DeadLetter]:
-    """Once the tasks have run. Their source says which record it was."""
-    return [
-        DeadLetter(
-            one.topic(),
-            one.reason(),
-            f"query {spec.id} {one.partition()}:{one.offset()}",
-            one.id(),
-            bytes(one.payload() or b""),
-        )
-        for one in box.letters()
-    ]
 
 
 def _is_known(log: KafkaLog, spec: QuerySpec, stops: Mapping[str, Mapping[int, int]], number: int) -> bool:

@@ -13,6 +13,7 @@ from headrace.log.copy.moves import Moves
 from headrace.log.dead_letters import create_dead_letters
 from headrace.process.base import QuerySpec
 from headrace.process.kafka.inputs import KafkaStreamInputs
+from headrace.process.kafka.letters import dead_letters
 from headrace.process.kafka.place import MAX_ROWS, KafkaPlace
 from headrace.process.kafka.sink import write_batches
 from headrace.process.lower.lower import has_sessions, lower_query, waits_for_time
@@ -31,7 +32,7 @@ def to_kafka(
     stops = Moves(place.log).queries.get((spec.id, spec.version), {})
     # Before the query needs it: within a batch's transaction nothing can be made.
     create_dead_letters(place.log)
-    box = _dead_letter_box(spark)
+    letters = dead_letters(spark, spec.id)
     inputs = KafkaStreamInputs(
         spark,
         place,
@@ -43,14 +44,9 @@ def to_kafka(
         waits_for_time(spec.plan),
         stops,
         spec.starts,
-        box,
+        letters.box,
         None if spec.until is None or isinstance(spec.until, int) else spec.until,
     )
     lowered = lower_query(spec.plan, inputs, spec.late_topic)
-    write = write_batches(place.log, spec, lowered.routes, stops, box)
+    write = write_batches(place.log, spec, lowered.routes, stops, letters)
     return lowered.frame.writeStream.outputMode(lowered.output_mode).foreachBatch(write)
-
-
-def _dead_letter_box(spark: SparkSession) -> Any:
-    jvm: Any = spark._jvm
-    return jvm.dev.headrace.spark.kafka.DeadLetterBox()
