@@ -130,3 +130,7 @@ def test_counted_once_whoever_is_killed(shop: Shop) -> None:
         assert len(events) == 10
         assert all(event["arrival"] is None for event in events)
         assert {query["state"] for query in http.get("/v1/queries").json()["queries"]} == {"running"}
+        # Whoever was killed when, the number is what the log says.
+        said = shop.run("view", "why", "views_by_page", PAGES[0]).stdout
+        assert "through pageviews 0:" in said
+        assert "the same ✓" in said

@@ -193,3 +193,19 @@ def test_a_table_cannot_become_a_stream() -> None:
     plan = planned(running(*ALL), CLICKS, HOME, BY_USER, TOP, other)
     assert [change.reason for change in plan.refused] == ["it is a table"]
     assert "DROP TABLE by_page" in plan.refused[0].hint
+
+
+def test_where_partitions_are_in_no_order_layers_are_only_for_what_needs_none() -> None:
+    users = "CREATE TABLE users (id VARCHAR PRIMARY KEY, town VARCHAR) WITH (KAFKA_TOPIC='users', PARTITIONS=1);"
+    last = BY_PAGE.replace("COUNT(*)", "LATEST_BY_OFFSET(ms)").replace("by_page", "last")
+    town = "CREATE TABLE towns AS SELECT town, COUNT(*) AS n FROM clicks JOIN users ON userid = id GROUP BY town;"
+
+    def refused(figures: Figures) -> dict[str, str]:
+        plan = planned(running(CLICKS), CLICKS, users, BY_PAGE, last, town, figures=figures, strategy="lambda")
+        return {change.name: change.reason for change in plan.refused}
+
+    assert refused(FIGURES) == {}
+    joined = "it joins a table, and on Kafka a cut does not say which rows of it a stream's row has met"
+    assert refused(replace(FIGURES, apart={"clicks": 1, "users": 1})) == {"TOWNS": joined}
+    ordered = "LATEST_BY_OFFSET goes by order, and on Kafka partitions are not cut in order"
+    assert refused(replace(FIGURES, apart={"clicks": 2, "users": 1})) == {"LAST": ordered, "TOWNS": joined}

@@ -15,7 +15,7 @@ from headrace.coordinate.functions import (
     function_texts,
     of_folder,
 )
-from headrace.coordinate.layers import is_layered, unordered_topics
+from headrace.coordinate.layers import is_layered, partitions_apart
 from headrace.coordinate.planning import plan_definition
 from headrace.errors import SqlError, UsageError
 from headrace.fluent.pipeline import pipeline_text
@@ -169,7 +169,7 @@ def figures(log: Log, catalog: Catalog) -> Figures:
         records={topic: sum(end.end - end.start for end in parts) for topic, parts in ends.items()},
         removed={topic: sum(end.start for end in parts) for topic, parts in ends.items()},
         compacted=frozenset(topic.name for topic in log.topics() if topic.spec.config.compacted),
-        unordered=unordered_topics(log),
+        apart=partitions_apart(log),
         rows_per_second=rate,
     )
 

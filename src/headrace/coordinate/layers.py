@@ -72,11 +72,9 @@ def check_lambda(start: str) -> None:
         raise UsageError("a batch layer is computed from the beginning", hint="leave out --from, or --strategy kappa")
 
 
-def unordered_topics(log: Log) -> frozenset[str]:
-    """Topics whose partitions are in no order that one number could cut."""
-    if has_arrivals(log):
-        return frozenset()
-    return frozenset(topic.name for topic in log.topics() if topic.spec.partitions > 1)
+def partitions_apart(log: Log) -> dict[str, int]:
+    """By topic, where partitions are in no order that one number could cut; nothing where they are."""
+    return {} if has_arrivals(log) else {topic.name: topic.spec.partitions for topic in log.topics()}
 
 
 def check_whole(log: Log, version: Version, query: QueryDefinition) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.coordinate.catalog import Catalog
-from headrace.coordinate.layers import check_whole, refresh_ms, unordered_topics
+from headrace.coordinate.layers import check_whole, partitions_apart, refresh_ms
 from headrace.coordinate.planning import pinned_sources
 from headrace.errors import NotFound, UsageError
 from headrace.log.base import Log
@@ -39,7 +39,7 @@ def refresh_change(log: Log, catalog: Catalog, name: str) -> Change:
             f"`{display_name(name)}` has no batch layer that could be computed again",
             hint="give it one:  REFRESH EVERY 1 HOUR in its statement, or deploy --strategy lambda",
         )
-    check_cut(plan, unordered_topics(log))
+    check_cut(plan, partitions_apart(log))
     check_whole(log, version, query)
     number = catalog.state.view_versions.get(name, 0) + 1
     sink = replace(plan.sink, topic=version_topic(plan.sink.topic, number), partitions=version.source.partitions)

@@ -6,7 +6,7 @@ aggregate keeps its rows, and the later one of a key replaces the earlier.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headrace.errors import UsageError
@@ -60,19 +60,19 @@ def layered_query(query: PersistentQuery) -> LayeredQuery:
     return LayeredQuery(query, replace(query, sink=sink, root=root), node, splits, tuple(having))
 
 
-def check_cut(query: PersistentQuery, unordered: Collection[str]) -> LayeredQuery:
-    """The same where a cut is offsets of partitions, of the topics `unordered` of several: a record behind it may come
-    before one that is not (`docs/explanation/time-and-lateness.md`). What depends on that cannot have layers."""
+def check_cut(query: PersistentQuery, apart: Mapping[str, int]) -> LayeredQuery:
+    """The same where a cut may be offsets: `apart` says how many partitions topics have that are in no common order. A
+    record behind such a cut may come before one that is not (docs/explanation/time-and-lateness.md), so what depends on
+    order cannot have layers."""
     found = layered_query(query)
-    if not any(source.topic in unordered for source in query.inputs):
-        return found
-    if any(isinstance(node, Join) for node in walk(query.root)):
+    if apart and any(isinstance(node, Join) for node in walk(query.root)):
         raise NotMergeable("it joins a table, and on Kafka a cut does not say which rows of it a stream's row has met")
-    for named in found.aggregate.aggregates if found.aggregate is not None else ():
-        steps = steps_of(named.expression) if isinstance(named.expression, Call) else None
-        if steps is not None and steps.ordered:
-            assert isinstance(named.expression, Call)
-            raise NotMergeable(f"{named.expression.name} goes by order, and on Kafka partitions are not cut in order")
+    if found.aggregate is None or all(apart.get(source.topic, 1) == 1 for source in query.inputs):
+        return found
+    for named in found.aggregate.aggregates:
+        call = named.expression
+        if isinstance(call, Call) and steps_of(call).ordered:
+            raise NotMergeable(f"{call.name} goes by order, and on Kafka partitions are not cut in order")
     return found
 
 

@@ -62,8 +62,8 @@ class Figures:
     """By topic: how many records it no longer has."""
     compacted: frozenset[str] = frozenset()
     """Topics that keep only the newest record of each key."""
-    unordered: frozenset[str] = frozenset()
-    """Topics of several partitions whose records are in no order that could be cut."""
+    apart: Mapping[str, int] = field(default_factory=dict)
+    """On a log whose partitions are in no common order: how many each topic has."""
     rows_per_second: float = 0.0
     """Of the last build; 0 if there was none."""
 

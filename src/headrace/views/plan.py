@@ -185,7 +185,7 @@ class _Planner:
         if change.strategy == "kappa":
             return change
         assert change.query is not None
-        check_cut(change.query, self._figures.unordered)
+        check_cut(change.query, self._figures.apart)
         new = [source.name for source in change.query.inputs if self._waits(source.name)]
         if new:
             raise NotMergeable(f"it reads `{display_name(new[0])}`, which is being built itself")
