@@ -202,17 +202,14 @@ class Comparer:
 
     def _rest(self, deployment: Deployment) -> None:
         """Until all of the new versions have read what they may."""
-        queries = self.deployments.queries(deployment)
-        topics = [query.sink_topic for query in queries]
+        topics = [query.sink_topic for query in self.deployments.queries(deployment)]
+
+        def lagging() -> bool:
+            return any(lag_of(self.log, query, query.until) for query in self.deployments.queries(deployment))
 
         def resting() -> bool:
-            left = any(lag_of(self.log, query, query.until) for query in self.deployments.queries(deployment))
-            # What a query has committed is what the next one has yet to read, once it is seen.
-            return (
-                not left
-                and self.log.at_rest(topics)
-                and not any(lag_of(self.log, query, query.until) for query in self.deployments.queries(deployment))
-            )
+            # What one query has committed is what the next has yet to read, once all of it is seen.
+            return not lagging() and self.log.at_rest(topics) and not lagging()
 
         self._until(resting, "the new versions to read up to one place")
 
