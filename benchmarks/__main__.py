@@ -37,6 +37,7 @@ AREAS = {
     "protocols": "benchmarks.protocols_bench",
     "agent": "benchmarks.agent_bench",
     "listen": "benchmarks.listen_bench",
+    "kinesis": "benchmarks.kinesis_bench",
     "pull": "benchmarks.pull_bench",
     "why": "benchmarks.why_bench",
     "spark": "benchmarks.spark_bench",
