@@ -1,6 +1,7 @@
 """Kinesis through a server that is killed: AWS's own client puts records with its own retries, shards are split and
 merged meanwhile, and at the end both ways of reading give what was put: each record once, each key in order. A function
-that copies the stream and a delivery stream that writes it to files are killed with it, and have each record once too.
+that copies the stream and a delivery stream that writes it to files are killed with it, and have each record once too;
+and so has what the JavaScript client and Firehose's put meanwhile.
 
     python -m tests.chaos.kinesis --records 100000 --seed 7
 """
@@ -32,7 +33,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tests.support import free_port, let_pass, wait_for
 
 STREAM = "chaos"
-COPY = "copied"
+COPY, FROM_NODE = "copied", "from-node"
+NODE = Path(__file__).parents[1] / "clients" / "node"
 PRODUCERS, BATCH, KEYS = 4, 250, 8
 FUNCTION = f"""
 from headrace import on_topic
@@ -114,15 +116,21 @@ def run(folder: Path, records: int, kills: int, seed: int) -> Outcome:
         kinesis.create_stream(StreamName=COPY, ShardCount=1)
         kinesis.create_stream(StreamName=STREAM, ShardCount=4)
         arn = kinesis.describe_stream_summary(StreamName=STREAM)["StreamDescriptionSummary"]["StreamARN"]
-        server.client("firehose").create_delivery_stream(
+        firehose = server.client("firehose")
+        firehose.create_delivery_stream(
             DeliveryStreamName="lake",
             DeliveryStreamType="KinesisStreamAsSource",
             KinesisStreamSourceConfiguration={"KinesisStreamARN": arn, "RoleARN": DELIVERY["RoleARN"]},
-            ExtendedS3DestinationConfiguration=DELIVERY,
+            ExtendedS3DestinationConfiguration=DELIVERY | {"Prefix": "lake/"},
         )
         stop = threading.Event()
         each = records // PRODUCERS
-        with ThreadPoolExecutor(PRODUCERS + 1) as pool:
+        kinesis.create_stream(StreamName=FROM_NODE, ShardCount=1)
+        firehose.create_delivery_stream(
+            DeliveryStreamName="direct", ExtendedS3DestinationConfiguration=DELIVERY | {"Prefix": "direct/"}
+        )
+        with ThreadPoolExecutor(PRODUCERS + 3) as pool:
+            others = [pool.submit(put_with_node, server, each), pool.submit(put_with_firehose, server, each)]
             progress = [0] * PRODUCERS
             reshaping = pool.submit(reshape, server, random.Random(seed + 1), stop, outcome)
             producing = [pool.submit(produce, server, number, each, progress) for number in range(PRODUCERS)]
@@ -133,7 +141,7 @@ def run(folder: Path, records: int, kills: int, seed: int) -> Outcome:
                     server.kill()
                     outcome.kills += 1
                     server.start()
-                for one in producing:
+                for one in (*producing, *others):
                     one.result()
             finally:
                 stop.set()
@@ -158,6 +166,20 @@ def produce(server: Server, number: int, count: int, progress: list[int]) -> Non
         answer = kinesis.put_records(StreamName=STREAM, Records=batch)
         assert answer["FailedRecordCount"] == 0, answer
         progress[number] = numbers[-1] + 1
+
+
+def put_with_node(server: Server, count: int) -> None:
+    command = ["node", "kinesis_put.js", str(server.port), FROM_NODE, str(count)]
+    ran = subprocess.run(command, cwd=NODE, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+def put_with_firehose(server: Server, count: int) -> None:
+    firehose = server.client("firehose")
+    for first in range(0, count, BATCH):
+        records = [{"Data": f"direct:{n}".encode()} for n in range(first, min(count, first + BATCH))]
+        answer = firehose.put_record_batch(DeliveryStreamName="direct", Records=records)
+        assert answer["FailedPutCount"] == 0, answer
 
 
 def reshape(server: Server, chance: random.Random, stop: threading.Event, outcome: Outcome) -> None:
@@ -195,9 +217,12 @@ def compare(server: Server, each: int, outcome: Outcome) -> None:
     with suppress(TimeoutError):
         wait_for(lambda: len(copied(kinesis)) >= total, 60, "the function")
     check("function", sent, copied(kinesis), outcome, in_order=True)
-    with suppress(TimeoutError):
-        wait_for(lambda: len(delivered(server)) >= total, 60, "the files")
-    check("files", sent, delivered(server), outcome, in_order=False)
+    for stream, expected in (("lake", sent), ("direct", Counter(f"direct:{n}" for n in range(each)))):
+        with suppress(TimeoutError):
+            wait_for(partial(_are_delivered, server, stream, expected.total()), 60, "the files")
+        check(f"files of {stream}", expected, delivered(server, stream), outcome, in_order=False)
+    node = from_the_horizon(kinesis, FROM_NODE, "shardId-000000000000")
+    check("node", Counter(f"node:{n}" for n in range(each)), node, outcome, in_order=True)
 
 
 def check(name: str, sent: Counter[str], found: list[str], outcome: Outcome, in_order: bool) -> None:
@@ -216,8 +241,12 @@ def copied(kinesis: Any) -> list[str]:
     return from_the_horizon(kinesis, COPY, "shardId-000000000000")
 
 
-def delivered(server: Server) -> list[str]:
-    bucket = server.folder / ".headrace" / "buckets" / "lake"
+def _are_delivered(server: Server, stream: str, records: int) -> bool:
+    return len(delivered(server, stream)) >= records
+
+
+def delivered(server: Server, stream: str) -> list[str]:
+    bucket = server.folder / ".headrace" / "buckets" / "lake" / stream
     files = [path for path in bucket.rglob("*") if path.is_file() and not path.name.startswith(".")]
     return [line for file in sorted(files) for line in file.read_text().splitlines()]
 

@@ -125,6 +125,16 @@ class Gate:
         future.add_done_callback(lambda done: self._done(done, count, arrived.size))
         return future
 
+    def admit_bytes(self, records: int, arrived: Arrival) -> None:
+        """For a protocol whose records are bytes, which it writes itself, and counts. Raises as `collect` does."""
+        try:
+            self._check_bytes()
+            if self._quota is not None:
+                self._quota.take([None] * records, arrived.size, arrived.key or arrived.address)
+        except HeadraceError as error:
+            self._refused(error, records)
+            raise
+
     def _admit(self, raw: RawEvents, arrived: Arrival) -> None:
         """`Overloaded` beyond its quotas."""
         if self._quota is not None:

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from headrace.clock import Clock
-from headrace.errors import HeadraceError, NotFound
+from headrace.errors import HeadraceError, NotFound, OffsetOutOfRange
 from headrace.functions.attach import Attached
 from headrace.functions.batches import Caller, Made, Sent, Stopped, Worked, Works, sent_records
 from headrace.functions.compiled import Limits
@@ -52,6 +52,8 @@ class AttachedStatus(msgspec.Struct, frozen=True, kw_only=True):
     written: int
     rejected: int
     """Records it fails for: dead letters."""
+    missed: int
+    """Records that retention took before it read them."""
     calls: int
     tried_again: int
     error: str | None
@@ -63,6 +65,7 @@ class _Counts:
     records: int = 0
     written: int = 0
     rejected: int = 0
+    missed: int = 0
     state: State = "starting"
     error: str | None = None
     error_ms: int | None = None
@@ -121,7 +124,6 @@ class Worker:
                 self.group,
                 attached.start,
                 session_timeout_s=max(SESSION_S, 3 * seconds),
-                out_of_range="earliest",
             ) as consumer,
         ):
             raw = topic.spec.kind == "raw"
@@ -138,7 +140,12 @@ class Worker:
         if self.attached.partitions:
             others = [at for at in consumer.assignment() if at.partition not in self.attached.partitions]
             consumer.pause(others)
-        for records in consumer.poll(POLL_S, self.attached.batch):
+        try:
+            polled = consumer.poll(POLL_S, self.attached.batch)
+        except OffsetOutOfRange:
+            self._catch_up(consumer)
+            return
+        for records in polled:
             topic = self.log.topic(records.topic)
             sent = list(sent_records(records, topic))
             worked = caller.work(sent, self.stop)
@@ -146,6 +153,18 @@ class Worker:
             self._write(consumer, producer, topic, worked, {at: records.next_offset})
             self.counts.records += len(sent)
             self.counts.error = None
+
+    def _catch_up(self, consumer: Consumer) -> None:
+        """Retention was faster than the function: it goes on with what there is, and says what it has missed."""
+        ends = self.log.snapshot().ends[self.attached.topic]
+        for at in consumer.assignment():
+            missed = ends[at.partition].start - consumer.position(at)
+            if missed > 0:
+                consumer.seek(at, "earliest")
+                self.counts.missed += missed
+        text = f"{self.counts.missed} records were gone before they were read: the topic keeps them too short a time"
+        logger.warning("function `%s`: %s", self.attached.name, text)
+        self._troubled("running", text)
 
     def _write(
         self,
@@ -194,6 +213,7 @@ class Worker:
             records=counts.records,
             written=counts.written,
             rejected=counts.rejected,
+            missed=counts.missed,
             calls=calls.calls if calls else 0,
             tried_again=calls.retries if calls else 0,
             error=counts.error,

@@ -181,6 +181,9 @@ async def put_bytes(
         write = plan_write(account, services.log.topic(name), entries, invocation_of(request))
         return write, services.log.append(write.appends) if write.appends else None
 
+    gate = account.gate(name)
+    if gate is not None:
+        gate.admit_bytes(len(entries), arrival(request, size))
     for again in range(TRIES):
         try:
             write, future = begin() if size <= INLINE_BYTES else await services.run(begin)
@@ -196,7 +199,6 @@ async def put_bytes(
     failed = sum(isinstance(one, Failed) for one in results)
     outcome = Outcome(len(entries) - failed - known, known)
     services.metrics.collected(name, outcome)
-    gate = account.gate(name)
     if gate is not None:
         gate.counters.took(outcome, len(entries), size)
     return write.topic, results

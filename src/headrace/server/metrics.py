@@ -116,7 +116,12 @@ class State(Collector):
             for outcome, count in (("read", one.records), ("written", one.written), ("rejected", one.rejected)):
                 records.add_metric([one.name, outcome], count)
             running.add_metric([one.name], one.state == "running")
-        yield from (records, running)
+        files = CounterMetricFamily(
+            "headrace_delivery_records", "Records that delivery streams wrote to files.", labels=["delivery"]
+        )
+        for name, count in self._services.deliveries.delivered().items():
+            files.add_metric([name], count)
+        yield from (records, running, files)
 
     def _topics(self) -> Iterable[Metric]:
         log = self._services.log

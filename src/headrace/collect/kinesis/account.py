@@ -82,8 +82,10 @@ class Account:
                 return gate
         return self.gates.for_topic(name)
 
-    def rate(self, name: str) -> Rate:
+    def rate(self, name: str) -> Rate | None:
         gate = self.gate(name)
         if gate is not None and isinstance(gate.settings, KinesisStreamSettings):
-            return Rate(gate.settings.shard_records_per_second, gate.settings.shard_bytes_per_second)
-        return Rate()
+            settings = gate.settings
+            if settings.shard_records_per_second or settings.shard_bytes_per_second:
+                return Rate(settings.shard_records_per_second, settings.shard_bytes_per_second)
+        return None

@@ -120,7 +120,7 @@ def plan_write(account: Account, topic: Topic, entries: Sequence[Entry | PutReco
             number = placing.of_key(entry.partition_key.encode())
         else:
             number = placing.of_hash(hash_key(explicit))
-        if account.quota.take((topic.id, number), rate, len(entry.data)):
+        if rate is None or account.quota.take((topic.id, number), rate, len(entry.data)):
             by_partition.setdefault(number, []).append(row)
         else:
             failed[row] = Failed(THROTTLED, _throttled(account, topic, number))

@@ -28,8 +28,6 @@ class Quota:
 
     def take(self, shard: tuple[int, int], rate: Rate, size: int) -> bool:
         """Whether one more record fits."""
-        if not rate.records and not rate.bytes:
-            return True
         now = self._clock.monotonic()
         with self._lock:
             records, size_left, since = self._left.get(shard, (rate.records, rate.bytes, now))

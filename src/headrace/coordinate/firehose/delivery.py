@@ -111,6 +111,10 @@ class FileDelivery:
         self.transforming.close()
 
     @property
+    def delivered(self) -> int:
+        return 0 if self._position is None else self._position.records
+
+    @property
     def files(self) -> Files:
         assert self.plan.files is not None
         return self.plan.files
@@ -141,6 +145,11 @@ class FileDelivery:
         """What is new, until a file's worth is there."""
         for number, ends in enumerate(self.log.snapshot().ends[topic.name]):
             first = max(gathered.offsets.get(number, 0), ends.start)
+            missed = first - gathered.offsets.get(number, first)
+            if missed > 0:
+                logger.warning(
+                    "delivery stream `%s`: %d records were gone before a file was due", self.note.name, missed
+                )
             if first >= ends.end or gathered.size >= self.files.size:
                 continue
             try:

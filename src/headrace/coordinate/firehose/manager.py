@@ -66,6 +66,12 @@ class Deliveries:
             return worker.counts.error
         return None if worker is None else worker.error
 
+    def delivered(self) -> dict[str, int]:
+        """Records in files, ever."""
+        with self._lock:
+            working = list(self._working.items())
+        return {name: one.delivered for name, one in working if isinstance(one, FileDelivery)}
+
     def create(self, note: DeliveryNote) -> None:
         with self._lock:
             if self.notes.get(f"{PREFIX}{note.name}", DeliveryNote) is not None:
