@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from headrace.coordinate.functions import deploy_functions
+from tests.collect.brokers import mosquitto
+from tests.collect.listeners import listeners_of
 from tests.server.running import Running, running_server
 from tests.support import free_port, wait_for
 
@@ -88,11 +91,16 @@ COLLECTING = [
     "functions-on-topics",
     "kinesis",
     "measurement-protocol",
+    "mqtt",
     "opentelemetry",
     "posthog",
     "prometheus",
+    "pull",
     "segment",
     "snowplow",
+    "statsd",
+    "syslog",
+    "udp",
     "web-logs",
     "webhooks",
 ]
@@ -104,7 +112,7 @@ blocks are run, and other Python blocks are one program each."""
 @pytest.fixture(scope="module")
 def collecting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Running]]:
     folder = tmp_path_factory.mktemp("collecting")
-    with running_server(folder, sql="") as server:
+    with running_server(folder, sql="") as server, listeners_of(folder, server.services.log):
         yield folder, server
 
 
@@ -115,6 +123,22 @@ def test_the_pages_about_collecting_run(page: str, collecting: tuple[Path, Runni
     for file in (folder / "collectors").glob("*"):
         file.unlink()
     url = f"http://127.0.0.1:{server.port}"
+    with contextlib.ExitStack() as closing:
+        text = (ROOT / "docs" / "howto" / f"{page}.md").read_text(encoding="utf-8").replace("localhost:8080", url[7:])
+        for port in ("5514", "5515", "8125"):
+            text = text.replace(port, str(free_port()))
+        if "1883" in text:
+            text = text.replace("1883", str(closing.enter_context(mosquitto(folder))[0]))
+        run_page(text, folder, server)
+
+
+def wait_for_collector(server: Running, name: str) -> None:
+    """Until one that runs beside the server does."""
+    wait_for(lambda: server.http.get(f"/v1/collectors/{name}").json()["state"] == "running", 20, f"collector `{name}`")
+
+
+def run_page(text: str, folder: Path, server: Running) -> None:
+    url = f"http://127.0.0.1:{server.port}"
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "COLUMNS": "200", "HEADRACE_URL": url}
 
@@ -123,7 +147,6 @@ def test_the_pages_about_collecting_run(page: str, collecting: tuple[Path, Runni
         assert done.returncode == 0, f"$ {command[-1]}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
-    text = (ROOT / "docs" / "howto" / f"{page}.md").read_text(encoding="utf-8").replace("localhost:8080", url[7:])
     ran = 0
     for kind, block in re.findall(r"```(sql|toml|console|python)\n(.*?)```", text, flags=re.S):
         if kind == "sql":
@@ -132,6 +155,9 @@ def test_the_pages_about_collecting_run(page: str, collecting: tuple[Path, Runni
             (folder / named[1]).write_text(block)
             server.services.gates.reload()
             assert server.services.gates.problems == ()
+            name = Path(named[1]).stem
+            if server.services.gates.named(name).definition.kind.start:
+                wait_for_collector(server, name)
         elif kind == "python" and (named := re.match(r"# (functions/[\w.-]+)\n", block)):
             (folder / "functions").mkdir(exist_ok=True)
             (folder / named[1]).write_text(block)
@@ -142,8 +168,12 @@ def test_the_pages_about_collecting_run(page: str, collecting: tuple[Path, Runni
             ran += 1
         elif kind == "console":
             for step in steps_of(block):
-                output = run(["bash", "-c", step.command])
-                assert step.matches(output), f"$ {step.command}\n{output}\n-- expected --\n{step.expected}"
+                if step.command.startswith("sleep "):
+                    # Whoever reads the page may wait and see; here it is asked again.
+                    wait_for(lambda step=step: step.matches(run(["bash", "-c", step.command])), 10, step.command)  # type: ignore[misc]
+                else:
+                    output = run(["bash", "-c", step.command])
+                    assert step.matches(output), f"$ {step.command}\n{output}\n-- expected --\n{step.expected}"
                 ran += 1
     assert ran
 

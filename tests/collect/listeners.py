@@ -79,23 +79,32 @@ def listening(folder: Path, collectors: Mapping[str, str], topics: Sequence[Topi
     for topic in topics:
         log.create_topic(topic)
     project = load_project(folder)
-    listeners = Listeners(project, log, SystemClock())
-    running = Listening(folder, log, listeners)
+    (folder / "collectors").mkdir(exist_ok=True)
     for name, text in collectors.items():
-        running.write(name, text)
+        (folder / "collectors" / f"{name}.toml").write_text(text)
     project.data.mkdir(exist_ok=True)
+    try:
+        with listeners_of(folder, log) as listeners:
+            yield Listening(folder, log, listeners)
+    finally:
+        log.close()
+
+
+@contextmanager
+def listeners_of(folder: Path, log: Log) -> Iterator[Listeners]:
+    """A project's listeners, in a thread of the test."""
+    listeners = Listeners(load_project(folder), log, SystemClock())
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
     thread = threading.Thread(target=lambda: loop.run_until_complete(listeners.run(stop)), name="listeners-under-test")
     thread.start()
     try:
-        yield running
+        yield listeners
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(30)
         assert not thread.is_alive()
         loop.close()
-        log.close()
 
 
 class Processes:

@@ -193,7 +193,7 @@ _KINDS = (
         start="headrace.collect.pull.files:start",
         example='path = "logs/*.log"',
         keyed=False,
-        page="pull-file",
+        page="pull",
     ),
     Kind(
         name="sse",
@@ -203,7 +203,7 @@ _KINDS = (
         start="headrace.collect.pull.sse:start",
         example='url = "https://source.example/events"',
         keyed=False,
-        page="pull-sse",
+        page="pull",
     ),
     Kind(
         name="websocket",
@@ -213,7 +213,7 @@ _KINDS = (
         start="headrace.collect.pull.websocket:start",
         example='url = "wss://source.example/feed"',
         keyed=False,
-        page="pull-websocket",
+        page="pull",
     ),
     Kind(
         name="poll",
@@ -223,7 +223,7 @@ _KINDS = (
         start="headrace.collect.pull.poll:start",
         example='url = "https://source.example/items"',
         keyed=False,
-        page="pull-poll",
+        page="pull",
     ),
     Kind(
         name="headrace",
@@ -233,7 +233,7 @@ _KINDS = (
         start="headrace.collect.pull.headrace:start",
         example='url = "http://other.example:8080"',
         keyed=False,
-        page="pull-headrace",
+        page="pull",
     ),
     Kind(
         name="kafka",
@@ -243,7 +243,7 @@ _KINDS = (
         start="headrace.collect.pull.kafka:start",
         example='bootstrap = "broker-1:9092"',
         keyed=False,
-        page="pull-kafka",
+        page="pull",
     ),
 )
 

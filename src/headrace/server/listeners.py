@@ -32,6 +32,7 @@ from headrace.coordinate.supervisor import EXIT_HOPELESS
 from headrace.errors import ConfigError, HeadraceError, Refused
 from headrace.lean import collect_seldom, without_pandas
 from headrace.log.base import Log
+from headrace.log.local import LocalLog
 from headrace.log.local.client import LocalClient
 from headrace.log.open import open_log
 from headrace.log.registry.schemas import RegistrySchemas
@@ -145,7 +146,7 @@ class Listeners:
             await asyncio.sleep(REPORT_S)
 
     def _say(self, body: object) -> None:
-        if isinstance(self._log, LocalClient):
+        if isinstance(self._log, LocalClient | LocalLog):
             self._log.call(COLLECTORS_STATUS, body)
         else:
             write_report(self._project.data / COLLECTORS_REPORT_FILE, body)

@@ -44,10 +44,11 @@ async def start(feed: Feed) -> None:
     headers = {"authorization": f"Bearer {secret(settings.key)}"} if settings.key else {}
     timeout = httpx.Timeout(30.0, read=WAIT_S + 30.0)
     async with httpx.AsyncClient(headers=headers, timeout=timeout, trust_env=False) as http:
+        wait_s = 0.0
         while True:
             try:
                 place = {"from": settings.start} if at is None else {"at": str(at)}
-                answer = await http.get(address, params=place | {"limit": settings.batch, "wait": WAIT_S})
+                answer = await http.get(address, params=place | {"limit": settings.batch, "wait": wait_s})
                 check_answer(answer)
                 page = msgspec.json.decode(answer.content)
                 items = [_item(record) for record in page["records"]]
@@ -59,6 +60,8 @@ async def start(feed: Feed) -> None:
                 await backoff.pause(error)
                 continue
             backoff.reset()
+            # The first answer comes at once, and says that somebody is there.
+            wait_s = WAIT_S
             feed.running(f"following {address} at {following}")
             if items or at is None:
                 at = following
