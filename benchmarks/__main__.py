@@ -34,6 +34,7 @@ AREAS = {
     "kafka": "benchmarks.kafka_bench",
     "http": "benchmarks.http_bench",
     "collect": "benchmarks.collect_bench",
+    "rules": "benchmarks.rules_bench",
     "protocols": "benchmarks.protocols_bench",
     "agent": "benchmarks.agent_bench",
     "listen": "benchmarks.listen_bench",

@@ -72,18 +72,20 @@ upper and lower case are one.
 Made from the code by `tests/cli/reference.py`; a test fails when they differ.
 """
 
-TABLES: tuple[tuple[str, type[msgspec.Struct]], ...] = (
-    ("enrich", rules.EnrichSettings),
-    ("validate", rules.ValidateSettings),
-    ("validate.fields.NAME", rules.FieldRule),
-    ("privacy", rules.PrivacySettings),
-)
+
+def tables() -> Iterator[tuple[str, type[msgspec.Struct]]]:
+    """The tables that every collector's file may have."""
+    for field in msgspec.structs.fields(definitions.CollectorSettings):
+        if isinstance(field.default, msgspec.Struct):
+            yield field.name, type(field.default)
+            if field.name == "validate":
+                yield "validate.fields.NAME", rules.FieldRule
 
 
 def collectors_page() -> str:
     common = definitions.CollectorSettings
     parts = [COLLECTORS_INTRO, f"## Of all types\n\n{_table(common, tables=False)}"]
-    parts += [f"## `[{name}]`\n\n{_table(settings)}" for name, settings in TABLES]
+    parts += [f"## `[{name}]`\n\n{_table(settings)}" for name, settings in tables()]
     known = {field.name for field in msgspec.structs.fields(common)}
     for kind in KINDS.values():
         written = (DOCS.parent / "howto" / f"{kind.page}.md").exists()
