@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headrace.coordinate.functions import deploy_functions
 from tests.server.running import Running, running_server
 from tests.support import wait_for
 
@@ -70,6 +71,7 @@ def test_a_function_is_called_with_a_topics_records_and_what_it_makes_is_written
     assert len(server.events("adults")) == 12
     [letter] = [one for one in server.dead_letters("users") if one["source"].startswith("function adults ")]
     assert "AttributeError" in letter["reason"]
+    assert "functions/people.py line 1" in letter["reason"]
     now = statuses(server)["adults"]
     assert (now["state"], now["written"], now["rejected"], now["lag"]) == ("running", 12, 1, 0)
     assert now["tried_again"] >= 1
@@ -106,3 +108,21 @@ def test_a_function_goes_on_where_it_was(tmp_path: Path) -> None:
         server.send("users", [{"id": "b", "name": "b", "age": 30}])
         wait_for(lambda: statuses(server)["adults"]["written"] == 1, 30, "the function")
         assert [event["value"]["name"] for event in server.events("adults")] == ["A", "B"]
+
+
+def test_a_changed_function_takes_over_when_it_is_deployed(tmp_path: Path) -> None:
+    write_functions(tmp_path)
+    with running_server(tmp_path, sql=TOPICS) as server:
+        server.send("users", [{"id": "a", "name": "a", "age": 30}])
+        wait_for(lambda: statuses(server)["adults"]["written"] == 1, 30, "the function")
+        text = FUNCTIONS.replace(".upper()", ".title() + '!'")
+        (tmp_path / "functions" / "people.py").write_text(text)
+        project = server.services.project
+        files = {"functions/people.py": text, "pipelines/all.sql": TOPICS}
+        plan = server.http.post("/v1/plan", json={"files": files}).json()
+        assert {(one["name"], one["verdict"]) for one in plan["functions"]} >= {("adults", "changed")}
+        deploy_functions(project.folder, server.services.catalog, server.services.statements.describe)
+        wait_for(lambda: statuses(server)["adults"]["written"] == 0, 30, "the new function")
+        server.send("users", [{"id": "b", "name": "b", "age": 30}])
+        wait_for(lambda: len(server.events("adults")) == 2, 30, "its output")
+        assert [event["value"]["name"] for event in server.events("adults")] == ["A", "B!"]

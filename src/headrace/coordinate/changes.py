@@ -11,6 +11,7 @@ from headrace.coordinate.catalog import BUILT_IN, Catalog
 from headrace.coordinate.functions import (
     DescribeFile,
     FunctionChanges,
+    all_names,
     function_changes,
     function_texts,
     of_folder,
@@ -126,8 +127,8 @@ def plan_files(
 
 def _functions(plan: Plan, changes: FunctionChanges, before: Mapping[str, FunctionFile]) -> Iterator[FunctionChange]:
     """Each function that is new, another one, or gone, and what uses it."""
-    old = {one.name: file for file in before.values() for one in file.functions}
-    new = {one.name: file for file in changes.after(before).values() for one in file.functions}
+    old = {name: file for file in before.values() for name in all_names(file)}
+    new = {name: file for file in changes.after(before).values() for name in all_names(file)}
     for name in sorted(old | new):
         verdict: Literal["new", "changed", "gone"]
         if name not in old:

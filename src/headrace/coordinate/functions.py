@@ -168,7 +168,7 @@ def function_changes(
         taken |= dict.fromkeys(_names(described), name)
         changed.append(described)
         different = known is None or known.version != described.version
-        found.append(DeployedFile(Path(name), tuple(_names(described)) if different else (), (*problems, *clashes)))
+        found.append(DeployedFile(Path(name), tuple(all_names(described)) if different else (), (*problems, *clashes)))
     kept = {*texts, *(str(one.file) for one in unreadable)}
     removed = tuple(name for name in before if of_folder(name) and name not in kept)
     return FunctionChanges(found, tuple(changed), removed)
@@ -181,6 +181,11 @@ def of_folder(name: str) -> bool:
 
 def _names(file: FunctionFile) -> list[str]:
     return [one.name for one in file.functions]
+
+
+def all_names(file: FunctionFile) -> list[str]:
+    """Those that are called with records, too."""
+    return _names(file) + [one.name for one in file.attached]
 
 
 def _read(folder: Path) -> tuple[dict[str, str], list[DeployedFile]]:

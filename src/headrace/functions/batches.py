@@ -22,7 +22,7 @@ from headrace.log.codecs.event_json import event_maker, fields_json
 from headrace.log.codecs.json_encode import to_json
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
-LONGEST_TRACE = 4000
+LONGEST_ERROR = 1000
 
 Sent = tuple[int, int, int, str | None, bytes | None, bytes | None, dict[str, Any]]
 """A record on its way: partition, offset, time, id, key, value, headers. Of a typed topic key and value are JSON."""
@@ -167,13 +167,14 @@ def sent_records(records: Records, topic: Topic) -> Iterator[Sent]:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
+    file: str
     attached: Attached
     body: Callable[[list[Record]], Any]
     raw: bool
 
 
 def load_batches(file: FunctionFile, attached: Attached, raw: bool, memory_bytes: int) -> Loaded:
-    loaded = Loaded(attached, load_attribute(file, attached.attribute), raw)
+    loaded = Loaded(file.file, attached, load_attribute(file, attached.attribute), raw)
     MEMORY.limit(memory_bytes)
     return loaded
 
@@ -185,8 +186,11 @@ def call_batch(loaded: Loaded, records: Sequence[Sent]) -> tuple[list[Made], str
         found = loaded.body(given)
         return _made(loaded.attached, found, len(records)), None
     except BaseException as error:
-        lines = traceback.format_exception(error)
-        return [], f"{type(error).__name__}: {error}\n{''.join(lines)[-LONGEST_TRACE:]}"
+        # The server's log has it all; a dead letter's reason is one line.
+        traceback.print_exception(error)
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == loaded.file]
+        place = f" ({loaded.file} line {lines[-1]})" if lines else ""
+        return [], f"{type(error).__name__}: {error}{place}"[:LONGEST_ERROR]
 
 
 def _record(loaded: Loaded, sent: Sent) -> Record:
