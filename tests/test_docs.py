@@ -92,6 +92,7 @@ COLLECTING = [
     "functions-on-topics",
     "kinesis",
     "measurement-protocol",
+    "flume",
     "mqtt",
     "one-way",
     "opentelemetry",
@@ -110,8 +111,8 @@ COLLECTING = [
     "webhooks",
 ]
 """Pages of docs/howto that are run from top to bottom against a server without Spark: SQL is stated, a TOML block that
-begins with `# collectors/NAME.toml` is that file, so is a Python block that begins with `# functions/NAME.py`, console
-blocks are run, and other Python blocks are one program each."""
+begins with `# collectors/NAME.toml` is that file, so are properties that begin with `# NAME` and a Python block that
+begins with `# functions/NAME.py`, console blocks are run, and other Python blocks are one program each."""
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +154,7 @@ def run_page(text: str, folder: Path, server: Running) -> None:
         return done.stdout
 
     ran = 0
-    for kind, block in re.findall(r"```(sql|toml|console|python)\n(.*?)```", text, flags=re.S):
+    for kind, block in re.findall(r"```(sql|toml|properties|console|python)\n(.*?)```", text, flags=re.S):
         if kind == "sql":
             assert server.http.post("/v1/statements", json={"sql": block}).status_code == 200
         elif kind == "toml" and (named := re.match(r"# (collectors/[\w.-]+)\n", block)):
@@ -163,6 +164,8 @@ def run_page(text: str, folder: Path, server: Running) -> None:
             name = Path(named[1]).stem
             if server.services.gates.named(name).definition.kind.start:
                 wait_for_collector(server, name)
+        elif kind == "properties" and (named := re.match(r"# ([\w.-]+)\n", block)):
+            (folder / named[1]).write_text(block)
         elif kind == "python" and (named := re.match(r"# (functions/[\w.-]+)\n", block)):
             (folder / "functions").mkdir(exist_ok=True)
             (folder / named[1]).write_text(block)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ import typer.main
 from headrace import config
 from headrace.cli.main import app
 from headrace.collect import definitions
+from headrace.collect.agents import catalogue, interceptors, processors, selectors
+from headrace.collect.agents.options import Option
 from headrace.collect.kinds import KINDS, load
 from headrace.collect.rules import settings as rules
 
@@ -207,7 +209,54 @@ def _parameter_row(parameter: Any) -> str:
     return f"| `{name}` | {parameter.help}{shown} |"
 
 
-PAGES = {"cli.md": cli_page, "settings.md": settings_page, "collectors.md": collectors_page}
+AGENTS_INTRO = """# Components of agents
+
+What `headrace agent components` lists: the types that a Flume agent may have, by Flume's own names, and what each
+can be told. [Run a Flume agent](../howto/flume.md) says how they play together.
+
+Made from `src/headrace/collect/agents` by `tests/cli/reference.py`; a test fails when they differ.
+"""
+
+
+def agents_page() -> str:
+    parts = [AGENTS_INTRO]
+    for role in ("source", "channel", "sink"):
+        parts.append(f"## {role.capitalize()}s\n")
+        parts += [_component(kind.names, kind.summary, kind.options) for kind in catalogue.KINDS if kind.role == role]
+    for title, kinds in (
+        ("Interceptors: `SOURCE.interceptors.NAME`", interceptors.INTERCEPTORS),
+        ("Channel selectors: `SOURCE.selector`", selectors.SELECTORS),
+        ("Sink processors: `SINKGROUP.processor`", processors.PROCESSORS),
+    ):
+        parts.append(f"## {title}\n")
+        parts += [_component(kind.names, kind.summary, kind.options) for kind in kinds]
+    return "\n".join(parts)
+
+
+def _component(names: Sequence[str], summary: str, options: Sequence[Option]) -> str:
+    also = f" Also `{'`, `'.join(names[1:])}`." if len(names) > 1 else ""
+    rows = "".join(f"| {_option_names(one)} | {_option_default(one)} | {one.meaning} |\n" for one in options)
+    table = f"\n| property | default | meaning |\n|---|---|---|\n{rows}" if rows else ""
+    return f"### `{names[0]}`\n\n{summary}{also}\n{table}"
+
+
+def _option_names(option: Option) -> str:
+    return ", ".join(f"`{name}`" for name in (option.name, *option.also))
+
+
+def _option_default(option: Option) -> str:
+    if option.required:
+        return "required"
+    value = str(option.default).lower() if isinstance(option.default, bool) else option.default
+    return "" if value in (None, "", ()) else f"`{str(value).replace('|', chr(92) + '|')}`"
+
+
+PAGES = {
+    "cli.md": cli_page,
+    "settings.md": settings_page,
+    "collectors.md": collectors_page,
+    "agents.md": agents_page,
+}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

@@ -23,6 +23,7 @@ from headrace.errors import ConfigError
 from headrace.sql.script import did_you_mean
 
 FOLDER = "collectors"
+FLUME = ".properties"
 FROM_ENVIRONMENT = "env:"
 HINT = "docs/reference/collectors.md lists every setting"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -109,7 +110,9 @@ class Problem:
 
 
 def collector_files(project: Project) -> list[Path]:
-    return sorted((project.folder / FOLDER).glob("*.toml"))
+    """One collector each; a `.properties` file is one of Flume's agents as it stands."""
+    folder = project.folder / FOLDER
+    return sorted([*folder.glob("*.toml"), *folder.glob(f"*{FLUME}")])
 
 
 def load_definitions(project: Project) -> tuple[list[Definition], list[Problem]]:
@@ -136,7 +139,7 @@ def read_definition(file: Path, text: str, keys_needed: bool = False) -> Definit
         return Problem(file.stem, f"{FOLDER}/{file.name}", line_of(text, path), message, hint)
 
     try:
-        raw = tomllib.loads(text)
+        raw = {"type": "agent", "conf": f"{FOLDER}/{file.name}"} if file.suffix == FLUME else tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         message, line = _toml_error(error, text)
         return Problem(file.stem, f"{FOLDER}/{file.name}", line, f"not valid TOML: {message}")

@@ -21,7 +21,7 @@ from headrace.collect.outlet import Outlet, Stopped
 from headrace.collect.status import Counters
 from headrace.config import Project
 from headrace.errors import Overloaded
-from headrace.log.base import Log
+from headrace.log.base import Log, Topic, TopicSpec
 from headrace.types import DataType
 
 T = TypeVar("T")
@@ -59,6 +59,20 @@ class Feed:
         found = self._outlet.open()
         self._outlet.topic(self.gate.topic)
         return found
+
+    def open_log(self) -> None:
+        """As `cursor`, for a collector that has neither a cursor nor one topic."""
+        self._outlet.open()
+
+    def topic(self, name: str) -> Topic:
+        return self._outlet.topic(name)
+
+    def create_topic(self, spec: TopicSpec) -> Topic:
+        return self._outlet.create_topic(spec)
+
+    def take(self, events: Sent, arrived: Arrival, topic: str) -> Outcome:
+        """Into any topic. In the writing thread (`call`)."""
+        return self._take(events, arrived, topic)
 
     def column_type(self, field: str) -> DataType | None:
         """Of the column that a field goes to; None if the topic has none for it."""
@@ -111,12 +125,12 @@ class Feed:
         self._outlet.settle()
         return outcome
 
-    def _take(self, events: Sent | Columns, arrived: Arrival) -> Outcome:
+    def _take(self, events: Sent | Columns, arrived: Arrival, topic: str | None = None) -> Outcome:
         while True:
             try:
                 if isinstance(events, Columns):
                     return self.gate.take_columns(events, arrived).result()
-                return self.gate.take(events, arrived).result()
+                return self.gate.take(events, arrived, topic=topic).result()
             except Overloaded as error:
                 # A quota: nobody is told, so nothing is taken meanwhile.
                 self._log_says(error.message)

@@ -176,6 +176,16 @@ _KINDS = (
         page="statsd",
     ),
     Kind(
+        name="agent",
+        summary="a Flume agent: sources, channels and sinks, from a .properties file or from tables",
+        where="pull",
+        settings="headrace.collect.agents.collector:AgentSettings",
+        start="headrace.collect.agents.collector:start",
+        example='conf = "flume.properties"',
+        keyed=False,
+        page="flume",
+    ),
+    Kind(
         name="mqtt",
         summary="messages of an MQTT broker, acknowledged when the log has them",
         where="pull",

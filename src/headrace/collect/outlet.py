@@ -56,6 +56,9 @@ class Outlet:
     def topic(self, name: str) -> Topic:
         return self._log.topic(name)
 
+    def create_topic(self, spec: TopicSpec) -> Topic:
+        return self._log.create_topic(spec)
+
     def open(self) -> Any:
         """From now on this is the only one of its name. Its cursor, None if it never had one."""
         while True:

@@ -46,6 +46,9 @@ def test_the_decks_configuration_into_kafka(kafka: str, tmp_path: Path) -> None:
         assert sorted(map(int, read_topic(kafka, topic, sent))) == list(range(sent))
         assert values(log, topic) == []
         # It has reached Kafka once: an outage does not send anything elsewhere.
+        [reached] = (tmp_path / "a1").glob("*.reached")
+        assert reached.read_text() == kafka
+        reached.write_text("localhost:1")
         text = text.replace(kafka, "localhost:1")
         with running(text, ports) as agent:
             wait_for(lambda: agent.channels["c1"].size() > 0, 30, "events that wait")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.collect.definitions import collector_files
+from headrace.collect.definitions import FLUME, collector_files
 from headrace.collect.kinds import KINDS
 from headrace.config import Project
 
@@ -16,6 +16,6 @@ def listeners_needed(project: Project) -> bool:
             text = file.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-        if any(name in text for name in types):
+        if file.suffix == FLUME or any(name in text for name in types):
             return True
     return False

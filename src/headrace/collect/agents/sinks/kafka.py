@@ -67,9 +67,10 @@ class KafkaSink(Sink):
         if left or self._failures:
             reason = self._failures[0] if self._failures else "no answer"
             raise AgentError(f"Kafka did not take {left or len(self._failures)} of {len(events)} events: {reason}")
-        if self._reached is not None and not self._reached.exists():
+        if self._reached is not None:
             self._reached.parent.mkdir(parents=True, exist_ok=True)
             self._reached.write_text(self._options.text("kafka.bootstrap.servers"), encoding="utf-8")
+            self._reached = None
 
     def _produce(self, producer: Any, event: Event) -> None:
         options = self._options
@@ -121,7 +122,7 @@ class KafkaSink(Sink):
 class KafkaOrLogSink(Sink):
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._reached = context.ports.home(context.agent) / f"kafka-{context.name}.reached"
+        self._reached = context.ports.home(context.agent) / f"kafka-{context.agent}-{context.name}.reached"
         self._chosen: Sink | None = None
         self.batch_size = context.options.integer("flumeBatchSize")
 
@@ -148,7 +149,14 @@ class KafkaOrLogSink(Sink):
             return ports.brokers == "kafka"
         if ports.open_log is None:
             return True
-        return bool(bootstrap) and (self._reached.exists() or answers(bootstrap))
+        return bool(bootstrap) and (self._has_reached(bootstrap) or answers(bootstrap))
+
+    def _has_reached(self, bootstrap: str) -> bool:
+        """These brokers: others are another decision."""
+        try:
+            return self._reached.read_text(encoding="utf-8") == bootstrap
+        except FileNotFoundError:
+            return False
 
     def deliver(self, events: Sequence[Event]) -> None:
         assert self._chosen is not None
