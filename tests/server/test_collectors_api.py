@@ -113,3 +113,23 @@ def test_a_mended_letter_must_pass_its_collectors_rules_too(project: tuple[Path,
     assert redrive(age="CAST(age AS INTEGER) / 10")["accepted"] == 1
     file.unlink()
     server.services.gates.reload()
+
+
+def test_what_cannot_work_with_the_topic_is_said_before_an_event_comes(project: tuple[Path, Running]) -> None:
+    folder, server = project
+    file = folder / "collectors" / "people.toml"
+    file.write_text('type = "http"\ntopic = "users"\n[privacy]\nhash = ["Age"]\nkey = "k"\n')
+    (folder / "collectors" / "web.toml").write_text(WEB + '[validate]\ncoerce = ["VIEWTIME", "n"]\n')
+    (folder / "collectors" / "early.toml").write_text('type = "http"\ntopic = "not-yet"\n')
+    server.services.gates.reload()
+    found = listed(server)
+    assert found["people"]["problem"] == (
+        "collectors/people.toml: `Age` is hashed, but its column is INTEGER: every event would be rejected; "
+        "it needs VARCHAR"
+    )
+    assert found["web"]["problem"].startswith("collectors/web.toml: `n` is to be converted, but no column")
+    assert (found["early"]["state"], "`not-yet` does not exist" in found["early"]["detail"]) == ("waiting", True)
+    for name in ("people", "early"):
+        (folder / "collectors" / f"{name}.toml").unlink()
+    (folder / "collectors" / "web.toml").write_text(WEB)
+    server.services.gates.reload()

@@ -10,11 +10,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.collect.base import Outcome
+from headrace.collect.base import Outcome, Sent
 from headrace.collect.definitions import Definition, Problem
 from headrace.collect.gate import Arrival
 from headrace.collect.gates import all_statuses
 from headrace.collect.kinds import KINDS
+from headrace.collect.rules.fitting import misfit_of
 from headrace.collect.samples import example_text, shown_settings, trial_events
 from headrace.collect.status import CollectorStatus
 from headrace.errors import Conflict, NotFound
@@ -35,15 +36,20 @@ from headrace.server.services import Services
 
 
 async def list_collectors(request: Request, services: Services) -> Response:
-    kinds = [KindModel(kind.name, kind.where, kind.summary, kind.page) for kind in KINDS.values()]
-    collectors = [
-        CollectorModel(**_fields(status, services)) for status in all_statuses(services.gates, services.board).values()
-    ]
-    return json_response(Collectors(collectors, kinds))
+    def run() -> Collectors:
+        kinds = [KindModel(kind.name, kind.where, kind.summary, kind.page) for kind in KINDS.values()]
+        found = all_statuses(services.gates, services.board).values()
+        return Collectors([CollectorModel(**_fields(status, services)) for status in found], kinds)
+
+    return json_response(await services.run(run))
 
 
 async def show_collector(request: Request, services: Services) -> Response:
-    name = request.path_params["collector"]
+    name, url = request.path_params["collector"], str(request.base_url).rstrip("/")
+    return json_response(await services.run(_detail, name, url, services))
+
+
+def _detail(name: str, url: str, services: Services) -> CollectorDetail:
     status = all_statuses(services.gates, services.board).get(name)
     if status is None:
         raise NotFound(f"collector `{name}` does not exist", hint="GET /v1/collectors lists those that do")
@@ -54,11 +60,11 @@ async def show_collector(request: Request, services: Services) -> Response:
         sample = trial_events(definition, topic).events
         extra = {
             "settings": shown_settings(definition),
-            "example": example_text(definition, str(request.base_url).rstrip("/"), topic),
+            "example": example_text(definition, url, topic),
             "sample": sample[0] if sample else None,
             "page": definition.kind.page,
         }
-    return json_response(CollectorDetail(**_fields(status, services), **extra))
+    return CollectorDetail(**_fields(status, services), **extra)
 
 
 async def try_collector(request: Request, services: Services) -> Response:
@@ -68,12 +74,13 @@ async def try_collector(request: Request, services: Services) -> Response:
     if any(one.name == name for one in services.gates.disabled):
         raise Conflict(f"collector `{name}` is disabled", hint="`enabled = true` in its file starts it")
     gate = services.gates.named(name)
-    sent = trial_events(gate.definition, _topic(gate.definition, services), wanted.event)
 
-    def take() -> Future[Outcome]:
-        return gate.take(sent, Arrival(address="127.0.0.1", user_agent="headrace test"))
+    def take() -> tuple[Sent, Future[Outcome]]:
+        sent = trial_events(gate.definition, _topic(gate.definition, services), wanted.event)
+        return sent, gate.take(sent, Arrival(address="127.0.0.1", user_agent="headrace test"))
 
-    outcome = await asyncio.wrap_future(await services.run(take))
+    sent, future = await services.run(take)
+    outcome = await asyncio.wrap_future(future)
     partition, offset = (outcome.positions[0][0], outcome.positions[0][1]) if outcome.positions else (None, None)
     return json_response(
         TrialAnswer(
@@ -98,12 +105,21 @@ def _became(outcome: Outcome) -> Literal["accepted", "duplicate", "rejected", "s
 def _fields(status: CollectorStatus, services: Services) -> dict[str, Any]:
     definition = _definition(status.name, services)
     problem = next((one for one in services.gates.problems if one.name == status.name), None)
+    said = None if problem is None else str(problem)
+    if definition is not None and definition.settings.topic and status.state == "running":
+        settings, topic = definition.settings, _topic(definition, services)
+        if topic is None:
+            detail = f"topic `{settings.topic}` does not exist: declare a stream over it, or make it"
+            status = msgspec.structs.replace(status, state="waiting", detail=detail)
+        elif said is None:
+            misfit = misfit_of(settings.enrich, settings.validate, settings.privacy, topic)
+            said = None if misfit is None else f"{definition.where}: {misfit}"
     return msgspec.structs.asdict(status) | {
         "type": definition.kind.name if definition else "",
         "where": definition.kind.where if definition else None,
         "topic": definition.settings.topic if definition else "",
         "file": definition.where if definition else _file(problem),
-        "problem": None if problem is None else str(problem),
+        "problem": said,
         "rate": services.rates.collector(status.name),
     }
 
