@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -146,3 +147,47 @@ def test_a_job_is_killed_with_its_server_and_run_once_more(tmp_path: Path) -> No
             for line in file.read_text().splitlines()
         ]
         assert sorted(numbers) == list(range(rows)), "each once"
+
+
+def test_order_is_kept_and_tickets_are_honoured_over_kills(tmp_path: Path) -> None:
+    """One client sends numbers of three keys, in batches that are retried; another takes tickets meanwhile. Each
+    number is there once, each key's in their order, and each ticket knows what became of it."""
+    keys, sent = ("a", "b", "c"), 0
+    tickets: list[str] = []
+    with restarted(tmp_path) as (client, server):
+        client.create_topic("moves", "k VARCHAR KEY, n INT", partitions=2)
+        client.create_topic("later", "n INT", partitions=1)
+        killer = threading.Thread(target=server.kill_after, args=((0.5, 0.7),))
+        killer.start()
+        while killer.is_alive() or sent < 200:
+            client.produce("moves", [{"k": keys[number % 3], "n": number} for number in range(sent, sent + 10)])
+            sent += 10
+            with contextlib.suppress(httpx.TransportError):
+                answer = httpx.post(
+                    f"{client.url}/v1/topics/later/events?wait=ticket", json={"n": len(tickets)}, timeout=60
+                )
+                if answer.status_code == 202:
+                    tickets.append(answer.json()["result"])
+        wait_for(lambda: httpx.get(f"{client.url}/healthz", timeout=5).status_code == 200, 60, "the server")
+        found = [httpx.get(f"{client.url}{ticket}", params={"wait": 30}, timeout=60).json() for ticket in tickets]
+        assert {ticket["state"] for ticket in found} == {"done"}
+        assert all(ticket["result"]["accepted"] + ticket["result"]["duplicates"] == 1 for ticket in found)
+        moves = read_all(client, "moves")
+        for key in keys:
+            assert [n for k, n in moves if k == key] == [n for n in range(sent) if keys[n % 3] == key]
+        later = [number for _, number in read_all(client, "later")]
+        # One that was taken, but whose ticket was lost with the answer, is written as well: under its number.
+        assert set(later) == set(range(len(tickets))) or set(later) == set(range(len(tickets) + 1))
+        assert later == sorted(later)
+
+
+def read_all(client: Client, topic: str) -> list[tuple[str | None, int]]:
+    """Key and number of each record, in order of arrival."""
+    found: list[dict[str, Any]] = []
+    place: dict[str, str | int] = {"from": "earliest", "limit": 10_000}
+    while True:
+        page = httpx.get(f"{client.url}/v1/topics/{topic}/records", params=place, timeout=60).json()
+        found += page["records"]
+        if not page["cut"]:
+            return [((record["key"] or {}).get("k"), record["value"]["n"]) for record in found]
+        place = {"at": page["next"], "limit": 10_000}
