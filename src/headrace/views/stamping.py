@@ -53,9 +53,8 @@ class Stamping:
                 return
             self.look(records)
             stamped, reached = self._stamped(records, reached)
-            if closes is not None:
-                stamped = _kept(stamped, stamped.batch.column(STREAM_TIME).to_numpy() < closes)
-            yield _legible(stamped)
+            stamps = stamped.batch.column(STREAM_TIME).to_numpy()
+            yield _legible(stamped, stamps < (2**63 - 1 if closes is None else closes))
 
     def chosen(self, topic: str, number: int, offsets: Iterable[int], columns: Sequence[str]) -> Iterator[Records]:
         """Some records. What the ledger does not know of has no stream time here."""
@@ -64,8 +63,8 @@ class Stamping:
             for records in self.log.read(topic, number, some[0], some[-1] + 1, names):
                 self.look(records)
                 wanted = np.isin(np.asarray(records.each_offset()), some)
-                alone = _kept(self._stamped(records, NO_STREAM_TIME)[0], wanted)
-                yield _legible(replace(alone, batch=_by_their_stamps(alone.batch)))
+                alone = _legible(self._stamped(records, NO_STREAM_TIME)[0], wanted)
+                yield replace(alone, batch=_by_their_stamps(alone.batch))
 
     def has_passed(self, topic: str, number: int, end: int, moment: int) -> bool:
         """Whether a record before `end` has that time or a later one. Kafka's search may find the mark of a transaction
@@ -96,9 +95,7 @@ class Stamping:
         return replace(records, batch=batch.append_column(REACHED, pa.array(so_far))), int(so_far[-1])
 
 
-def _before(
-    so_far: np.ndarray[tuple[int], np.dtype[np.int64]], reached: int
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _before(so_far: Numbers, reached: int) -> Numbers:
     return np.concatenate((np.array([reached], np.int64), so_far[:-1]))
 
 
@@ -108,25 +105,14 @@ def _by_their_stamps(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(batch.schema.get_field_index(REACHED), REACHED, pa.array(reached))
 
 
-def _legible(records: Records) -> Records:
-    """What is not in the topic's format is a dead letter and no row; its time has counted."""
-    if not records.errors:
-        return records
-    return _kept(records, np.array([row not in records.errors for row in range(records.batch.num_rows)], bool))
-
-
-def _kept(records: Records, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Records:
-    rows = np.flatnonzero(mask)
-    offsets = np.asarray(records.each_offset())[rows]
-    renumbered = {
-        new: records.errors[int(old)] for new, old in enumerate(rows) if records.errors and old in records.errors
-    }
-    return replace(
-        records,
-        batch=records.batch.take(pa.array(rows, pa.int64())),
-        offsets=[int(offset) for offset in offsets],
-        errors=renumbered or None,
-    )
+def _legible(records: Records, wanted: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Records:
+    """Of the wanted rows those that are in the topic's format. What is not is a dead letter and no row; its time has
+    counted."""
+    kept = wanted.copy()
+    kept[list(records.errors or ())] = False
+    rows = np.flatnonzero(kept)
+    offsets = [int(offset) for offset in np.asarray(records.each_offset())[rows]]
+    return replace(records, batch=records.batch.take(pa.array(rows, pa.int64())), offsets=offsets, errors=None)
 
 
 def _neighbours(offsets: Iterable[int]) -> list[list[int]]:
