@@ -27,6 +27,7 @@ from benchmarks.measure import Measure
 
 AREAS = {
     "log": "benchmarks.log_bench",
+    "ids": "benchmarks.ids_bench",
     "produce": "benchmarks.produce_bench",
     "size": "benchmarks.size_bench",
     "queue": "benchmarks.queue_bench",
