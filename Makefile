@@ -62,6 +62,7 @@ oracle: setup-tests ## random queries as streams, as batches and in DuckDB, and 
 
 chaos-kafka: setup-tests ## three brokers killed and paused under load; KILLS=30 PAUSES=10
 	@$(VENV)/python -m tests.chaos.kafka --kills $(or $(KILLS),30) --pauses $(or $(PAUSES),10)
+	@$(VENV)/python -m tests.chaos.spool --pauses 5
 
 kafka:           ## one Kafka broker on this machine, until Ctrl-C; DATA=folder keeps its data, PORT=9092
 	@$(PYTHON) -m scripts.kafka --port $(or $(PORT),9092) $(if $(DATA),--data $(DATA))

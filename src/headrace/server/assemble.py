@@ -15,6 +15,7 @@ from headrace.collect.decode import EventCollector
 from headrace.collect.gates import Gates, received
 from headrace.collect.http.bodies import BodyBudget
 from headrace.collect.redrive import Redriver
+from headrace.collect.spool.spool import open_spool
 from headrace.collect.status import COLLECTORS_REPORT_FILE, COLLECTORS_STATUS, Board
 from headrace.collect.tickets.records import Wanted
 from headrace.collect.tickets.tickets import Tickets
@@ -135,8 +136,13 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         deployer = Deployer(deployments, around)
         closing.callback(deployer.close)
         deployer.start()
-        collector = EventCollector(log, clock, settings.collect)
+        # The local log is this process: there is nothing between it and us that could be away.
+        spool = None if isinstance(log, LocalLog) else open_spool(project, log)
+        collector = EventCollector(log if spool is None else spool, clock, settings.collect)
         gates = Gates(project, collector, clock)
+        if spool is not None:
+            closing.callback(spool.close)
+            spool.on_change = gates.wait_for
         tickets = open_tickets(project, log, clock, collector, gates)
         closing.callback(tickets.close)
         yield Services(

@@ -104,6 +104,7 @@ class State(Collector):
         yield from self._queries()
         yield from self._views()
         yield from self._jobs()
+        yield from self._tickets()
         yield from self._collectors()
         yield from self._functions()
 
@@ -173,6 +174,15 @@ class State(Collector):
             checked.add_metric([name], known.rows)
             drift.add_metric([name], len(known.drift))
         yield from (lag, checked, drift)
+
+    def _tickets(self) -> Iterable[Metric]:
+        tickets = self._services.tickets
+        waiting = GaugeMetricFamily("headrace_tickets_waiting", "Requests with a ticket that are yet to be worked on.")
+        calling = GaugeMetricFamily("headrace_callbacks_waiting", "Results that are yet to be taken by their callers.")
+        if tickets is not None:
+            waiting.add_metric([], tickets.waiting())
+            calling.add_metric([], tickets.calling())
+        yield from (waiting, calling)
 
     def _jobs(self) -> Iterable[Metric]:
         failed = GaugeMetricFamily(

@@ -96,6 +96,9 @@ class Callbacks:
             heapq.heappush(self._waiting, delivery)
             self._changed.notify()
 
+    def waiting(self) -> int:
+        return len(self._waiting) + self._at_host.total()
+
     def _run(self) -> None:
         while (delivery := self._next()) is not None:
             self._senders.submit(self._send, delivery)

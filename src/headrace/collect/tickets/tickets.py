@@ -145,7 +145,12 @@ class Tickets:
     # Knowing
 
     def waiting(self) -> int:
+        """Requests that are yet to be worked on."""
         return len(self._queue)
+
+    def calling(self) -> int:
+        """Results that are yet to be taken by their callers."""
+        return 0 if self._callbacks is None else self._callbacks.waiting()
 
     def state(self, ticket: str) -> Known:
         self._forget()
