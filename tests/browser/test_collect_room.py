@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from headrace import Client
 from tests.browser.conftest import Alone
+from tests.browser.test_console import FAINT, NAMELESS, OUTSIDE
 
 # `alone` comes before `page`: the page is closed first, or it would complain that its server went away.
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -47,9 +48,13 @@ def test_collectors_are_seen_tried_and_put_right(alone: Alone, page: Page) -> No
     expect(page.get_by_test_id("tried")).to_have_text("Rejected: `total` must be at least 0, got -1")
     expect(page.get_by_test_id("answer")).to_contain_text("1 rejected")
 
-    page.set_viewport_size({"width": 390, "height": 780})
-    for address in ("#/collect", "#/collect/shop"):
-        page.goto(f"{alone.url}/{address}")
-        expect(page.get_by_test_id("answer")).not_to_have_text("Asking…")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        assert page.evaluate("document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth")
+    for width, scheme in ((1360, "light"), (390, "dark")):
+        page.set_viewport_size({"width": width, "height": 780})
+        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        for address in ("#/collect", "#/collect/shop"):
+            page.goto(f"{alone.url}/{address}")
+            expect(page.get_by_test_id("answer")).not_to_have_text("Asking…")
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (address, width)
+            assert page.evaluate(OUTSIDE) == [], (address, width)
+            assert page.evaluate(NAMELESS) == [], address
+            assert page.evaluate(FAINT) == [], (address, scheme)

@@ -11,7 +11,7 @@ import pytest
 from headrace.clock import ManualClock
 from headrace.collect.base import Outcome
 from headrace.collect.status import Board, CollectorStatus, Counters
-from headrace.errors import NotFound
+from headrace.errors import NotFound, Overloaded
 from headrace.log.codecs.json_codec import Unreadable
 from headrace.log.dead_letters import DEAD_LETTERS_TOPIC
 from tests.collect.gating import Gated, gated
@@ -53,6 +53,17 @@ def test_what_the_log_does_not_take_is_counted_as_refused(project: Gated) -> Non
     assert (status.received, status.refused, status.errors) == (1, 1, 1)
     assert status.last_error is not None
     assert "nowhere" in status.last_error
+
+
+def test_events_that_wait_for_a_quota_are_not_refused_where_they_come_again(project: Gated) -> None:
+    project.write("web", WEB + "[quota]\nevents_per_second = 0.001\nburst_seconds = 1000\n")
+    gate = project.gates.named("web")
+    project.take("web", {"n": 1})
+    for patient, refused in ((True, 0), (False, 1)):
+        gate.patient = patient
+        with pytest.raises(Overloaded):
+            project.take("web", {"n": 2})
+        assert gate.counters.status().refused == refused
 
 
 def test_a_changed_file_changes_its_collector_alone_and_keeps_its_counts(project: Gated) -> None:

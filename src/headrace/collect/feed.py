@@ -41,6 +41,7 @@ class Feed:
         limits = msgspec.structs.replace(project.settings.collect, max_events=1 << 31)
         collector = EventCollector(self._outlet, clock, limits)
         self.gate = Gate(definition, collector, clock, hash_key(project, definition))
+        self.gate.patient = True
         if counters is not None:
             self.gate.counters = counters
         self.counters = self.gate.counters

@@ -51,6 +51,8 @@ class Gate:
         self._key = key
         self.has_rules = definition.settings.has_rules
         """Whether events must be looked at one by one."""
+        self.patient = False
+        """Whether whoever hands events in keeps what is too much, and brings it again: then none is refused."""
         self._rules: dict[str, Rules] = {}
         self.counters = Counters(definition.name, clock)
         self._collector, self._clock = collector, clock
@@ -182,5 +184,7 @@ class Gate:
             self._refused(error, count)
 
     def _refused(self, error: BaseException, count: int) -> None:
+        if self.patient and isinstance(error, Overloaded):
+            return
         text = error.message if isinstance(error, HeadraceError) else str(error)
         self.counters.refused(count, f"try again later: {text}" if isinstance(error, Overloaded) else text)
