@@ -11,7 +11,7 @@ import pytest
 from headrace.clock import ManualClock
 from headrace.collect.base import Outcome
 from headrace.collect.status import Board, CollectorStatus, Counters
-from headrace.errors import NotFound, Overloaded
+from headrace.errors import NotFound, Overloaded, Unauthenticated, UsageError
 from headrace.log.codecs.json_codec import Unreadable
 from headrace.log.dead_letters import DEAD_LETTERS_TOPIC
 from tests.collect.gating import Gated, gated
@@ -101,6 +101,46 @@ def test_what_is_missing_is_said_with_what_to_write(project: Gated) -> None:
         project.gates.of("http")
     assert error.value.hint is not None
     assert "collectors/http.toml" in error.value.hint
+
+
+SEGMENT = 'type = "segment"\ntopic = "pageviews"\n'
+
+
+def test_a_write_key_says_which_collector_is_meant(project: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("APP_KEY", "hidden")
+    project.write("web", SEGMENT + 'keys = ["a", "b"]\n')
+    project.write("app", SEGMENT + 'keys = ["env:APP_KEY"]\n')
+    gates = project.gates
+    assert [gates.of("segment", key=key).name for key in ("a", "b", "hidden")] == ["web", "web", "app"]
+    assert gates.of("segment", key="a", name="web").name == "web"
+    for key, name in (("c", None), (None, None), ("a", "app"), ("env:APP_KEY", None)):
+        with pytest.raises(Unauthenticated):
+            gates.of("segment", key=key, name=name)
+    with pytest.raises(NotFound):
+        gates.of("segment", key="a", name="elsewhere")
+    # One without keys takes what no other has a key for.
+    project.write("open", SEGMENT)
+    assert [gates.of("segment", key=key).name for key in ("a", "c", None)] == ["web", "open", "open"]
+    project.write("also", SEGMENT)
+    with pytest.raises(UsageError, match="several collectors of type `segment` fit"):
+        gates.of("segment")
+
+
+def test_where_the_project_has_keys_a_collector_without_must_be_meant(tmp_path: Path) -> None:
+    with gated(tmp_path, '[[auth.keys]]\nkey = "boss"\nrole = "admin"\n') as project:
+        project.write("web", SEGMENT)
+        assert [one.message for one in project.gates.problems] == [
+            "this project has `[auth] keys`, but anybody could send to this collector"
+        ]
+        assert project.gates.all() == []
+        project.write("web", SEGMENT + 'keys = ["a"]\n')
+        assert project.gates.of("segment", key="a").name == "web"
+        # Its keys taken out by mistake, it goes on as it was.
+        project.write("web", SEGMENT)
+        with pytest.raises(Unauthenticated):
+            project.gates.of("segment", key="b")
+        project.write("web", SEGMENT + "public = true\n")
+        assert project.gates.of("segment", key="b").name == "web"
 
 
 def test_two_collectors_cannot_keep_one_topic(project: Gated) -> None:
