@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -76,11 +76,17 @@ def _request(batch: int) -> bytes:
 
 def _flood(port: int, request: bytes, count: int) -> tuple[float, list[float]]:
     """Requests per second, and how long each took. A few of them first, to warm up."""
-    _send(port, request, 20, [])
-    latencies: list[list[float]] = [[] for _ in range(CONNECTIONS)]
+    send_each(port, itertools.repeat(request, 20), [])
+    each = count // CONNECTIONS
+    return flood([(port, itertools.repeat(request, each)) for _ in range(CONNECTIONS)], each * CONNECTIONS)
+
+
+def flood(jobs: Sequence[tuple[int, Iterable[bytes]]], count: int) -> tuple[float, list[float]]:
+    """Requests per second and how long each took, over a connection per job: its port and what to send there."""
+    latencies: list[list[float]] = [[] for _ in jobs]
     threads = [
-        threading.Thread(target=_send, args=(port, request, count // CONNECTIONS, latencies[number]))
-        for number in range(CONNECTIONS)
+        threading.Thread(target=send_each, args=(port, requests, latencies[number]))
+        for number, (port, requests) in enumerate(jobs)
     ]
     started = time.perf_counter()
     for thread in threads:
@@ -88,12 +94,8 @@ def _flood(port: int, request: bytes, count: int) -> tuple[float, list[float]]:
     for thread in threads:
         thread.join()
     taken = [each for one in latencies for each in one]
-    assert len(taken) == count // CONNECTIONS * CONNECTIONS, "a connection failed"
+    assert len(taken) == count, "a connection failed"
     return len(taken) / (time.perf_counter() - started), taken
-
-
-def _send(port: int, request: bytes, count: int, latencies: list[float]) -> None:
-    send_each(port, itertools.repeat(request, count), latencies)
 
 
 def send_each(port: int, requests: Iterable[bytes], latencies: list[float]) -> None:

@@ -11,8 +11,6 @@ import hashlib
 import hmac
 import json
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.http_bench import baseline_server, is_answering, send_each, server_process
+from benchmarks.http_bench import baseline_server, flood, is_answering, send_each, server_process
 from benchmarks.measure import Measure, percentile
 from tests.support import free_port, wait_for
 
@@ -81,20 +79,8 @@ def _flood(ports: list[int], requests: list[bytes]) -> tuple[float, list[float]]
     for port in ports:
         send_each(port, requests[:2], [])
     rest = requests[2:]
-    shares = [rest[number::CONNECTIONS] for number in range(CONNECTIONS)]
-    latencies: list[list[float]] = [[] for _ in shares]
-    threads = [
-        threading.Thread(target=send_each, args=(ports[number % len(ports)], share, latencies[number]))
-        for number, share in enumerate(shares)
-    ]
-    started = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    taken = [each for one in latencies for each in one]
-    assert len(taken) == len(rest), "a connection failed"
-    return len(taken) / (time.perf_counter() - started), taken
+    jobs = [(ports[number % len(ports)], rest[number::CONNECTIONS]) for number in range(CONNECTIONS)]
+    return flood(jobs, len(rest))
 
 
 @contextmanager

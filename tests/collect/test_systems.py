@@ -144,6 +144,17 @@ def test_the_same_change_has_the_same_id_whenever_it_is_told() -> None:
     assert "$id" not in changes(change | {"source": None}, topic="t").rows.events[0]
 
 
+def test_a_record_of_kafka_is_a_row_a_tombstone_or_nothing() -> None:
+    change = json.dumps({"before": None, "after": {"id": 1, "name": "a"}, "op": "c", "source": SOURCE}).encode()
+    row = debezium.row_of(b'{"id": 1}', change)
+    assert isinstance(row, dict)
+    assert (row["id"], row["name"], "$id" in row) == (1, "a", True)
+    assert debezium.row_of(b'{"id": 1}', None) == {"id": 1, "$tombstone": True}
+    assert debezium.row_of(None, b'{"op": "m"}') is None
+    assert isinstance(debezium.row_of(None, None), Unreadable)
+    assert isinstance(debezium.row_of(b"\xff", change), Unreadable)
+
+
 def test_lines_lists_and_what_is_no_change() -> None:
     one = json.dumps({"after": {"id": 1}, "op": "r"}).encode()
     assert len(changes(one + b"\n" + one, topic="t").rows.events) == 2

@@ -429,6 +429,19 @@ def test_a_collector_is_found_by_its_name_or_said_to_be_missing(server: Running)
     assert server.http.post("/v1/collect/site/nothing", json={}, headers=basic("w1")).status_code == 404
 
 
+def test_what_is_missing_while_the_server_starts_is_asked_for_again(server: Running) -> None:
+    """Clients throw away what is answered with 404."""
+    (server.services.project.folder / "collectors" / "early.toml").write_text('type = "weblog"\ntopic = "not_yet"\n')
+    server.services.gates.reload()
+    line = '10.0.0.1 - - [16/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 5'
+    assert server.http.post("/v1/collect/early", content=line).status_code == 404
+    server.services.applying.append("the pipelines")
+    try:
+        assert server.http.post("/v1/collect/early", content=line).status_code == 503
+    finally:
+        server.services.applying.clear()
+
+
 def nested(depth: int) -> bytes:
     return b'{"a":' * depth + b"1" + b"}" * depth
 

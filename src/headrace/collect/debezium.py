@@ -7,7 +7,7 @@ change, so what a connector sends again after a restart is taken once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,13 +67,25 @@ class _Change:
 def translate(posted: Posted, settings: DebeziumSettings) -> Changes:
     originals = list(_records(posted.body))
     read = [_read(original) for original in originals]
-    rows = [_row(each, settings) if isinstance(each, _Change) else each for each in read]
+    rows = [_row(each, settings.add) if isinstance(each, _Change) else each for each in read]
     unread = None if settings.topic else Unreadable
     changes = [_told(each) if isinstance(each, _Change) else unread and each for each in read]
     # A message through the database's log changes no row; a tombstone is no change of its own.
     rows, row_originals = _without_none(rows, originals)
     changes, change_originals = _without_none(changes, originals)
     return Changes(sent(rows, row_originals), sent(changes, change_originals))
+
+
+def row_of(key: bytes | None, value: bytes | None) -> Event | Unreadable | None:
+    """What a record of Kafka's means for the table; None for one that changes no row."""
+    try:
+        record = {
+            name: None if data is None else msgspec.json.decode(data) for name, data in (("key", key), ("value", value))
+        }
+    except UNREADABLE:
+        return Unreadable("is not JSON, as a change must be")
+    change = _read(record)
+    return _row(change, ()) if isinstance(change, _Change) else change
 
 
 def _without_none(events: list[Any], originals: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -145,7 +157,7 @@ def _time(change: _Change) -> int | None:
     return next((found for each in times if (found := moment_ms(each))), None)
 
 
-def _row(change: _Change, settings: DebeziumSettings) -> Event | Unreadable | None:
+def _row(change: _Change, add: Sequence[str]) -> Event | Unreadable | None:
     match change.op:
         case "m":
             return None
@@ -160,12 +172,12 @@ def _row(change: _Change, settings: DebeziumSettings) -> Event | Unreadable | No
         case _:
             if change.after is None:
                 return Unreadable(f"is a change of kind `{change.op}` without `after`")
-            return event_of(change.key | change.after | _added(change, settings), _identity(change), _time(change))
+            return event_of(change.key | change.after | _added(change, add), _identity(change), _time(change))
 
 
-def _added(change: _Change, settings: DebeziumSettings) -> dict[str, Any]:
+def _added(change: _Change, add: Sequence[str]) -> dict[str, Any]:
     found = {}
-    for path in settings.add:
+    for path in add:
         value: Any = change.envelope
         for part in path.split("."):
             value = value.get(part) if type(value) is dict else None

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.collect import debezium
 from headrace.collect.definitions import CollectorSettings, secret
 from headrace.collect.feed import Feed
 from headrace.collect.pull.base import Backoff, Broken, Item, Writer, read_item, resumed
@@ -35,7 +36,8 @@ class KafkaSettings(CollectorSettings, frozen=True, kw_only=True):
     start: str = "earliest"
     """Where to begin the first time: `earliest` or `latest`."""
     format: str = "json"
-    """`json`: a value is an event; `text`: it is the field `message` of one; `bytes`: key and value of a raw topic."""
+    """`json`: a value is an event; `text`: it is the field `message` of one; `bytes`: key and value of a raw topic;
+    `debezium`: a change of a row, which becomes the row after it, or a tombstone."""
     conf: dict[str, str] = {}
     """Further properties of librdkafka, as they are; `env:NAME` is what the environment holds."""
     batch: int = 5000
@@ -47,8 +49,9 @@ class KafkaSettings(CollectorSettings, frozen=True, kw_only=True):
             raise ConfigError("a puller from Kafka needs `bootstrap`", hint='bootstrap = "broker-1:9092"')
         if self.start not in ("earliest", "latest"):
             raise ConfigError(f"`start` cannot be `{self.start}`", hint="earliest or latest", path=("start",))
-        if self.format not in ("json", "text", "bytes"):
-            raise ConfigError(f"there is no format `{self.format}`", hint="json, text or bytes", path=("format",))
+        if self.format not in ("json", "text", "bytes", "debezium"):
+            hint = "json, text, bytes or debezium"
+            raise ConfigError(f"there is no format `{self.format}`", hint=hint, path=("format",))
 
 
 async def start(feed: Feed) -> None:
@@ -77,7 +80,8 @@ async def start(feed: Feed) -> None:
                     messages = await asyncio.to_thread(_poll, consumer, settings.batch)
                     if messages:
                         offsets = offsets | {str(one.partition()): one.offset() + 1 for one in messages}
-                        items = [_item(message, settings.format, key_column) for message in messages]
+                        read = (_item(message, settings.format, key_column) for message in messages)
+                        items = [item for item in read if item is not None]
                         await writer.write(items, offsets)
                     backoff.reset()
             except Broken as error:
@@ -163,9 +167,13 @@ def _poll(consumer: Consumer, most: int) -> Sequence[Message]:
     return good
 
 
-def _item(message: Message, format: str, key_column: str | None) -> Item:
+def _item(message: Message, format: str, key_column: str | None) -> Item | None:
+    """None for a record that says nothing: a change of no row."""
     key, value = message.key(), message.value()
     event: Any
+    if format == "debezium":
+        made = debezium.row_of(key, value)
+        return None if made is None else Item(made, value or b"")
     if format == "bytes":
         event = {"key": _base64(key), "value": _base64(value)}
     elif value is None:

@@ -21,12 +21,12 @@ from headrace.collect.http.bodies import ClientGone, decompress, read_body
 from headrace.collect.split import Limits, limited
 from headrace.collect.trackers.settings import TrackerSettings
 from headrace.collect.translate import Posted
-from headrace.errors import Refused
+from headrace.errors import NotFound, NotRunning, Refused
 from headrace.server import visits
 from headrace.server.auth import basic_user
 from headrace.server.errors import error_response
 from headrace.server.events import INLINE_BYTES, arrival
-from headrace.server.services import Intake
+from headrace.server.services import Intake, Services
 
 Answer = Callable[[Outcome], Response]
 
@@ -104,7 +104,9 @@ async def serve(request: Request, services: Intake, protocol: Protocol, collecto
     except ClientGone:
         raise
     except Exception as error:
-        response = protocol.errors(error, request)
+        # What is missing may be about to be made; a client that is told 404 would throw its events away.
+        starting = isinstance(error, NotFound) and isinstance(services, Services) and services.applying
+        response = protocol.errors(NotRunning("the server is starting") if starting else error, request)
     if protocol.pages:
         response.headers.update(permission(request))
     return response
