@@ -1,5 +1,6 @@
 """Kinesis's PutRecords and GetRecords, as AWS's clients send them: 500 records of 100 bytes, each call with an
-invocation id of its own, so that the index of ids does all its work; beside an endpoint that only reads the body."""
+invocation id of its own, so that the index of ids does all its work; beside an endpoint that only reads the body. "One core" is
+the server alone; "two" is the server and a collector process beside it, with half of the connections each."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import random
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -26,31 +28,33 @@ RECORDS, RECORD_BYTES = 500, 100
 REQUESTS = 600
 
 
-def run(quick: bool = False) -> list[Measure]:
+def run(quick: bool = False) -> Iterator[Measure]:
     count = REQUESTS // 10 if quick else REQUESTS
-    port = free_port()
-    with (
-        tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder,
-        baseline_server() as plain,
-    ):
-        (Path(folder) / "headrace.toml").write_text("")
-        with server_process("headrace.server.main", Path(folder), port):
-            wait_for(lambda: is_answering(port, "/healthz"), 30, "the server")
-            call(port, "CreateStream", {"StreamName": "bench", "ShardCount": 4})
+    ports = free_port(), free_port()
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder, baseline_server() as plain:
+        (Path(folder) / "headrace.toml").write_text("[server]\nworkers = 2\n")
+        with (
+            server_process("headrace.server.main", Path(folder), ports[0]),
+            server_process("headrace.server.collector", Path(folder), ports[1]),
+        ):
+            for port in ports:
+                wait_for(partial(is_answering, port, "/healthz"), 60, "the server")
+            call(ports[0], "CreateStream", {"StreamName": "bench", "ShardCount": 4})
             body = _body()
-            reading, _ = flood(plain, body, count)
-            reached, latencies = flood(port, body, count)
-            put = _measure("Kinesis PutRecords, 500 records", reached, reading, latencies, "50 k/s")
-            return [put, _reading(port, count)]
+            reading, _ = flood([plain], body, count)
+            for cores, used in (("one core", ports[:1]), ("two", ports)):
+                reached, latencies = flood(used, body, count)
+                yield _measure(f"Kinesis PutRecords, 500 records, {cores}", reached, reading, latencies)
+            yield _reading(ports[0])
 
 
-def _measure(name: str, reached: float, reading: float, latencies: list[float], target: str) -> Measure:
+def _measure(name: str, reached: float, reading: float, latencies: list[float]) -> Measure:
     spread = f"p50 {percentile(latencies, 0.5) * 1000:.1f} ms, p99 {percentile(latencies, 0.99) * 1000:.1f} ms"
     detail = f"{CONNECTIONS} connections, {RECORD_BYTES} bytes a record, {spread}"
-    return Measure(name, reached * RECORDS, "records/s", reading * RECORDS, "reading the body only", target, detail)
+    return Measure(name, reached * RECORDS, "records/s", reading * RECORDS, "reading the body only", "50 k/s", detail)
 
 
-def _reading(port: int, count: int) -> Measure:
+def _reading(port: int) -> Measure:
     """Everything that was put, shard after shard, beside the same in pages of the plain API."""
     started, records = time.perf_counter(), 0
     for shard in range(4):
@@ -102,13 +106,15 @@ def requests(body: bytes) -> Iterator[bytes]:
         yield head.encode() + body
 
 
-def flood(port: int, body: bytes, count: int) -> tuple[float, list[float]]:
+def flood(ports: Sequence[int], body: bytes, count: int) -> tuple[float, list[float]]:
     """Requests per second over a few connections, and how long each took."""
-    send_each(port, itertools.islice(requests(body), 10), [])
+    for port in ports:
+        send_each(port, itertools.islice(requests(body), 10), [])
     latencies: list[list[float]] = [[] for _ in range(CONNECTIONS)]
+    each = count // CONNECTIONS
     threads = [
-        threading.Thread(target=send_each, args=(port, itertools.islice(requests(body), count // CONNECTIONS), one))
-        for one in latencies
+        threading.Thread(target=send_each, args=(port, itertools.islice(requests(body), each), one))
+        for port, one in zip(itertools.cycle(ports), latencies, strict=False)
     ]
     started = time.perf_counter()
     for thread in threads:

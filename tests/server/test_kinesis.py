@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 from collections.abc import Iterator
@@ -12,11 +13,15 @@ from typing import Any
 
 import boto3
 import cbor2
+import httpx
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from headrace.clock import SystemClock
 from headrace.log.writing.reshape import MD5_PLACES, md5_place
+from headrace.server.collector import create_app, open_intake
+from headrace.server.services import Intake
 from tests.server.running import Running, running_server
 
 QUOTA = 'type = "kinesis"\ntopic = "slow"\nshard_records_per_second = 5\n'
@@ -370,3 +375,30 @@ def test_the_javascript_client_speaks_it_over_cleartext_http_2(tmp_path: Path) -
     assert sorted(said["records"]) == sorted(sent)
     assert (said["status"], said["failed"], said["error"]) == ("ACTIVE", 0, "ResourceNotFoundException")
     assert said["protocol"] == "h2"
+
+
+def test_a_collector_process_takes_records_and_nothing_else(server: Running, kinesis: Any) -> None:
+    """Over the owner's socket; a call that is tried again at the server itself lands once, too."""
+    kinesis.create_stream(StreamName="beside", ShardCount=2)
+    body = {"StreamName": "beside", "Records": [{"PartitionKey": f"k{n}", "Data": "ZGF0YQ=="} for n in range(6)]}
+
+    def headers(action: str) -> dict[str, str]:
+        return {"X-Amz-Target": f"Kinesis_20131202.{action}", "amz-sdk-invocation-id": "beside-1"}
+
+    async def call(intake: Intake) -> tuple[Any, Any, Any]:
+        transport = httpx.ASGITransport(create_app(intake))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            put = await http.post("/", json=body, headers=headers("PutRecords"))
+            shard, at = "shardId-000000000001", str(2**127 + 9)
+            kinesis.split_shard(StreamName="beside", ShardToSplit=shard, NewStartingHashKey=at)
+            more = body | {"Records": [{"PartitionKey": "k1", "Data": ""}]}
+            after = await http.post("/", json=more, headers=headers("PutRecords") | {"amz-sdk-invocation-id": "2"})
+            return put.json(), after.json(), (await http.post("/", json={}, headers=headers("ListStreams"))).json()
+
+    with open_intake(server.services.project, SystemClock()) as intake:
+        put, after, refused = asyncio.run(call(intake))
+    assert put == server.http.post("/", json=body, headers=headers("PutRecords")).json()
+    assert (put["FailedRecordCount"], after["FailedRecordCount"]) == (0, 0)
+    assert refused["__type"] == "UnknownOperationException"
+    shards = kinesis.list_shards(StreamName="beside")["Shards"]
+    assert sum(len(read_shard(kinesis, "beside", shard["ShardId"])) for shard in shards) == 7

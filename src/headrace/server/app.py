@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headrace.coordinate.describe import check_unused
 from headrace.log.codecs.json_encode import to_json
 from headrace.server import (
     collectors,
@@ -116,7 +117,9 @@ def create_app(services: Services) -> ASGIApp:
     app.state.openapi = to_json(describe(ENDPOINTS))
     app.state.paths = Paths(API)
     app.state.glance = Glance(services)
-    app.state.kinesis = kinesis.open_account(services)
+    app.state.kinesis = kinesis.open_account(
+        services, lambda topic: check_unused(topic, services.catalog, services.queues)
+    )
     app.state.plans = Plans(services.catalog)
     app.state.push_queries = PushQueries(services)
     app.state.open_queries = OpenQueries()

@@ -39,7 +39,7 @@ from headrace.lean import collect_seldom, switch_often, without_pandas
 from headrace.log.local.gathering_client import GatheringClient
 from headrace.log.registry.registry import Registry
 from headrace.log.registry.schemas import RegistrySchemas
-from headrace.server import events, health, visits
+from headrace.server import events, health, kinesis, visits
 from headrace.server.auth import Auth
 from headrace.server.endpoint import routes_of
 from headrace.server.errors import error_response, http_exception, unexpected
@@ -57,6 +57,7 @@ ENDPOINTS = (
     *events.ENDPOINTS,
     *visits.ENDPOINTS,
     *protocols.ENDPOINTS,
+    *kinesis.COLLECTING,
     *(one for one in health.ENDPOINTS if one.path == "/healthz"),
 )
 
@@ -151,13 +152,16 @@ def _connect(project: Project) -> GatheringClient:
 def create_app(intake: Intake) -> Starlette:
     # These endpoints' handlers ask for an `Intake` only, which mypy has checked where they are defined.
     routes = [route for endpoint in ENDPOINTS for route in routes_of(endpoint, cast(Services, intake))]
-    return Starlette(
+    app = Starlette(
         routes=[
             *routes,
             Route("/{path:path}", _elsewhere, methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]),
         ],
         exception_handlers={HTTPException: http_exception, Exception: unexpected},
     )
+    # Nothing that is asked here deletes anything.
+    app.state.kinesis = kinesis.open_account(intake, lambda topic: None)
+    return app
 
 
 async def _elsewhere(request: Request) -> Response:
