@@ -1,6 +1,8 @@
 """Kinesis's PutRecords and GetRecords, as AWS's clients send them: 500 records of 100 bytes, each call with an
-invocation id of its own, so that the index of ids does all its work; beside an endpoint that only reads the body. "One core" is
-the server alone; "two" is the server and a collector process beside it, with half of the connections each."""
+invocation id of its own, so that the index of ids does all its work; beside an endpoint that only reads the body.
+
+"One core" is the server alone; "two" is the server and a collector process beside it, with half of the connections
+each."""
 
 from __future__ import annotations
 

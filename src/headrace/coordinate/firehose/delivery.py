@@ -33,6 +33,8 @@ from headrace.log.dead_letters import bury
 
 LOOK_S = 0.25
 PAUSE_S = 2.0
+RETRIED_MS = 3_600_000
+"""How long a client may try a put again."""
 AT_A_TIME = 500
 """Records of one call of a transform."""
 
@@ -224,11 +226,14 @@ class FileDelivery:
         return following
 
     def _trim(self, gathered: Gathered) -> None:
-        """What is in a file need not wait any longer; a stream that others read keeps its records."""
+        """What is in a file need not wait any longer, but for a while: a put that is tried again is known by the ids
+        that are still there. A stream that others read keeps its records."""
         if self.note.source:
             return
+        long_ago = self.clock.now_ms() - RETRIED_MS
         for number, offset in gathered.offsets.items():
             try:
-                self.log.delete_records(self.note.topic, number, offset)
+                before = min(offset, self.log.offset_at_time(self.note.topic, number, max(0, long_ago)))
+                self.log.delete_records(self.note.topic, number, before)
             except (NotFound, OffsetOutOfRange):
                 continue
