@@ -41,6 +41,7 @@ class DebeziumSettings(CollectorSettings, frozen=True, kw_only=True):
             raise ConfigError(
                 "a collector of changes needs a `topic`, or `changes`, or both", hint='topic = "…" is the table\'s'
             )
+        self.check_tables()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def _read(record: Any) -> _Change | Unreadable | None:
     if type(envelope) is not dict or "op" not in envelope:
         return Unreadable("is no change: it has no `op`, or it is a change of the schema")
     op, before, after = envelope["op"], envelope.get("before"), envelope.get("after")
-    if op not in OPERATIONS:
+    if not isinstance(op, str) or op not in OPERATIONS:
         return Unreadable(f"has an `op` nobody knows: {msgspec.json.encode(op).decode()[:40]}")
     for name, row in (("before", before), ("after", after)):
         if row is not None and type(row) is not dict:

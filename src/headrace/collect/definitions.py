@@ -60,6 +60,9 @@ class CollectorSettings(Settings, frozen=True, kw_only=True):
         """Raise `ConfigError` for what types alone cannot say. A type that overrides this calls it first."""
         if not self.topic:
             raise ConfigError("a collector needs a `topic`", hint='say where its events go:  topic = "…"')
+        self.check_tables()
+
+    def check_tables(self) -> None:
         for table in (self.enrich, self.validate, self.privacy, self.quota, self.shed):
             table.check()
 
