@@ -56,6 +56,21 @@ def test_a_test_event_goes_the_way_of_all_events(project: tuple[Path, Running]) 
     assert (wrong["outcome"], wrong["rejected"][0]["index"]) == ("rejected", 0)
 
 
+def test_a_flume_agent_is_listed_too_and_says_itself_where_it_writes(project: tuple[Path, Running]) -> None:
+    folder, server = project
+    file = folder / "collectors" / "a1.properties"
+    file.write_text(
+        "a1.sources = s\na1.channels = c\na1.sinks = k\na1.sources.s.type = seq\na1.sources.s.channels = c\n"
+        "a1.channels.c.type = memory\na1.sinks.k.type = null\na1.sinks.k.channel = c\n"
+    )
+    server.services.gates.reload()
+    assert (listed(server)["a1"]["type"], listed(server)["a1"]["problem"]) == ("agent", None)
+    assert server.http.get("/v1/collectors/a1").status_code == 200
+    assert server.http.post("/v1/collectors/a1/test", json={}).status_code == 400
+    file.unlink()
+    server.services.gates.reload()
+
+
 def test_one_collector_is_shown_with_what_to_send(project: tuple[Path, Running]) -> None:
     _, server = project
     answer = server.http.get("/v1/collectors/web")

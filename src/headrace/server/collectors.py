@@ -18,7 +18,7 @@ from headrace.collect.kinds import KINDS
 from headrace.collect.rules.fitting import misfit_of
 from headrace.collect.samples import example_text, shown_settings, trial_events
 from headrace.collect.status import CollectorStatus
-from headrace.errors import Conflict, NotFound
+from headrace.errors import Conflict, NotFound, UsageError
 from headrace.log.base import Topic
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import json_response
@@ -74,6 +74,10 @@ async def try_collector(request: Request, services: Services) -> Response:
     if any(one.name == name for one in services.gates.disabled):
         raise Conflict(f"collector `{name}` is disabled", hint="`enabled = true` in its file starts it")
     gate = services.gates.named(name)
+    if not gate.topic:
+        raise UsageError(
+            f"collector `{name}` has no topic of its own", hint=f"{gate.definition.where} says where it writes"
+        )
 
     def take() -> tuple[Sent, Future[Outcome]]:
         sent = trial_events(gate.definition, _topic(gate.definition, services), wanted.event)
