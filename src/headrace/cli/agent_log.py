@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -20,6 +21,9 @@ from headrace.errors import NotFound, NotRunning
 if TYPE_CHECKING:
     from headrace.cli.api import Api
     from headrace.log.base import Log
+
+
+logger = logging.getLogger("headrace.agent")
 
 
 def project_writer(project: Project, source: str) -> LogWriter:
@@ -43,7 +47,7 @@ def _open(project: Project) -> Log:
             client.schemas = RegistrySchemas.of_log(client)
             return client
         except (NotRunning, NotFound, FileNotFoundError):
-            pass
+            logger.warning("project `%s` is not running: this agent owns its log until it ends", project.name)
     return open_log(project, SystemClock())
 
 
