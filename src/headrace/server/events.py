@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from msgspec import UNSET
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from headrace.collect.base import Form, Outcome, RawEvents
@@ -87,7 +87,7 @@ async def _collect(
     return await asyncio.wrap_future(take() if inline else await services.run(take))
 
 
-def arrival(request: Request, size: int, key: str = "", visit: Visit | None = None) -> Arrival:
+def arrival(request: HTTPConnection, size: int, key: str = "", visit: Visit | None = None) -> Arrival:
     """How a request's events came."""
     return Arrival(
         address=request.client.host if request.client else "",
@@ -113,7 +113,7 @@ def _acks(request: Request) -> Acks:
             raise UsageError(f"`acks` must be 0, 1 or all, got `{other[:40]}`")
 
 
-def _idempotency_key(request: Request) -> str | None:
+def _idempotency_key(request: HTTPConnection) -> str | None:
     key = request.headers.get("idempotency-key")
     # Room for the event's number behind it.
     if key is not None and not 0 < len(key) <= MAX_ID_BYTES // 2:

@@ -10,9 +10,9 @@ import msgspec
 from starlette.requests import HTTPConnection
 
 from headrace.collect.base import Outcome, RawEvents
-from headrace.collect.gate import Arrival
 from headrace.log.base import Acks
-from headrace.server.events import INLINE_BYTES, events_answer
+from headrace.server import visits
+from headrace.server.events import INLINE_BYTES, arrival, events_answer
 from headrace.server.services import Services
 
 
@@ -21,15 +21,10 @@ async def publish(
 ) -> Awaitable[dict[str, Any]]:
     """Hand over; what is returned is done when they are acknowledged."""
     name = services.log.topic(topic).name
-    address = connection.client.host if connection.client else ""
     gate = services.gates.for_topic(name)
-    raw = RawEvents(name, body, "json", f"socket {address}".rstrip(), idempotency_key=key, acks=acks)
-    agent = connection.headers.get("user-agent", "")
-    forwarded = connection.headers.get("x-forwarded-for", "")
     tenant = services.auth.caller(connection, "") if gate is not None and gate.has_quota else ""
-    arrived = Arrival(
-        address=address, forwarded=forwarded, user_agent=agent, key=tenant, size=len(body), idempotency_key=key
-    )
+    arrived = arrival(connection, len(body), tenant, visits.current(connection, services))
+    raw = RawEvents(name, body, "json", f"socket {arrived.address}".rstrip(), idempotency_key=key, acks=acks)
 
     def take() -> Any:
         return services.collector.collect(raw) if gate is None else gate.collect(raw, arrived)
