@@ -187,6 +187,19 @@ def test_posthog_in_all_its_wrappings(server: Running) -> None:
     assert server.http.post("/flags/?v=2", json={"api_key": "phc_1"}).json()["featureFlags"] == {}
 
 
+def test_an_event_is_no_larger_than_events_may_be_however_small_it_came(server: Running) -> None:
+    event = {
+        "event": "x",
+        "distinct_id": "big",
+        "uuid": "big",
+        "properties": {"token": "phc_1", "text": "x" * 2_000_000},
+    }
+    body = gzip.compress(json.dumps([event, event | {"uuid": "small", "properties": {}}]).encode())
+    assert server.http.post("/e/?compression=gzip-js", content=body).status_code == 200
+    assert [each["$id"] for each in seen(server, "captures", distinct_id="big")] == ["small"]
+    assert "more than the 1048576" in server.dead_letters("captures")[0]["reason"]
+
+
 def test_measurement_protocol_events_with_a_time_are_taken_once(server: Running) -> None:
     body = {
         "client_id": "c1",

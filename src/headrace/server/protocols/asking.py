@@ -95,7 +95,9 @@ class Protocol:
     pages: bool = False
     """Whether pages of other sites send it, so that browsers ask for permission first."""
     compressed: bool = False
-    """The body stays as it came: the protocol has its own idea of compression."""
+    """The body stays as it came: the protocol has its own idea of `Content-Encoding`."""
+    unfolds: bool = False
+    """It decompresses something by itself."""
 
 
 async def serve(request: Request, services: Intake, protocol: Protocol, collector: str | None, path: str) -> Response:
@@ -134,10 +136,13 @@ def _take(asked: Asked, protocol: Protocol) -> tuple[Read, list[Future[Outcome]]
     read = protocol.read(asked)
     settings = services.project.settings.collect
     limits = Limits(settings.max_events, settings.max_event_bytes)
+    # A body that the protocol itself unfolds says nothing about how large an event in it is.
+    plain = asked.posted.body[:1] in (b"{", b"[") or not protocol.unfolds
+    size = len(asked.posted.body) if plain else asked.max_bytes
     futures = []
     for take in read.takes:
         limits.check(len(take.events.events))
-        events = limited(take.events, len(asked.posted.body), limits)
+        events = limited(take.events, size, limits)
         visit = visits.current(asked.request, services)
         arrived = arrival(asked.request, len(asked.posted.body), take.key, visit)
         futures.append(take.gate.take(events, arrived, topic=take.topic))

@@ -91,7 +91,7 @@ def _stored(outcome: Outcome) -> Response:
 
 CLOUDEVENTS = Protocol(kind="cloudevents", read=read_cloudevents)
 OTLP = Protocol(kind="otlp", read=read_otlp, errors=otlp_error)
-PROMETHEUS = Protocol(kind="prometheus", read=read_prometheus, compressed=True)
+PROMETHEUS = Protocol(kind="prometheus", read=read_prometheus, compressed=True, unfolds=True)
 WEBHOOK = Protocol(kind="webhook", read=read_webhook)
 DEBEZIUM = Protocol(kind="debezium", read=read_debezium)
 WEBLOG = Protocol(kind="weblog", read=read_weblog)

@@ -101,5 +101,5 @@ def _nothing(asked: Asked) -> NotFound:
 
 SEGMENT = Protocol(kind="segment", read=read_segment, pages=True)
 SNOWPLOW = Protocol(kind="snowplow", read=read_snowplow, pages=True)
-POSTHOG = Protocol(kind="posthog", read=read_posthog, pages=True)
+POSTHOG = Protocol(kind="posthog", read=read_posthog, pages=True, unfolds=True)
 GOOGLE = Protocol(kind="google", read=read_google, pages=True)
