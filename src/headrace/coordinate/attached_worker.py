@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from headrace.clock import Clock
-from headrace.errors import HeadraceError, NotFound, OffsetOutOfRange
+from headrace.errors import Conflict, HeadraceError, NotFound, OffsetOutOfRange, Refused
 from headrace.functions.attach import Attached
 from headrace.functions.batches import Caller, Made, Sent, Stopped, Worked, Works, sent_records
 from headrace.functions.compiled import Limits
@@ -115,7 +115,7 @@ class Worker:
         attached = self.attached
         topic = self.log.topic(attached.topic)
         if attached.to:
-            self.log.topic(attached.to)
+            check_target(self.log.topic(attached.to))
         seconds = attached.seconds or self.limits.seconds
         with (
             self.log.producer(self.group) as producer,
@@ -219,6 +219,14 @@ class Worker:
             error=counts.error,
             error_ms=counts.error_ms,
         )
+
+
+def check_target(topic: Topic) -> None:
+    """A function writes events, as anybody else may, and nothing that is Headrace's own or a query's."""
+    if topic.internal:
+        raise Refused(f"topic `{topic.name}` is Headrace's own: no function writes to it")
+    if topic.spec.role != "events":
+        raise Conflict(f"topic `{topic.name}` is written by a query", hint="let the function write to another")
 
 
 def letter_of(attached: Attached, topic: str, sent: Sent, reason: str) -> DeadLetter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -12,6 +13,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 ATTACHED = "__headrace_attached__"
 MOST_RECORDS = 10_000
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,12 @@ def _marked(target: T, name: str | None, options: dict[str, Any]) -> T:
 
 def wrong_with(attached: Attached) -> str | None:
     """What a decorator was told that cannot be."""
+    try:
+        msgspec.convert(msgspec.to_builtins(attached), Attached)
+    except (msgspec.ValidationError, TypeError) as error:
+        return f"its decorator: {error}"
+    if not _NAME.fullmatch(attached.name):
+        return f"`{attached.name[:100]}` is not a name: letters, digits, `_`, `-` and `.`"
     if not 1 <= attached.batch <= MOST_RECORDS:
         return f"`batch` is 1 to {MOST_RECORDS}, got {attached.batch}"
     if attached.retries < 0 or attached.seconds < 0:

@@ -23,6 +23,8 @@ from headrace.log.codecs.json_encode import to_json
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
 LONGEST_ERROR = 1000
+MOST_MADE = 64 * 1024 * 1024
+"""Bytes that one call may make: they pass through the server's memory."""
 
 Sent = tuple[int, int, int, str | None, bytes | None, bytes | None, dict[str, Any]]
 """A record on its way: partition, offset, time, id, key, value, headers. Of a typed topic key and value are JSON."""
@@ -184,7 +186,13 @@ def call_batch(loaded: Loaded, records: Sequence[Sent]) -> tuple[list[Made], str
     try:
         given = [_record(loaded, one) for one in records]
         found = loaded.body(given)
-        return _made(loaded.attached, found, len(records)), None
+        made = _made(loaded.attached, found, len(records))
+        size = sum(len(value) for _, value, _ in made if value is not None)
+        if size > MOST_MADE:
+            raise ValueError(
+                f"it made {size} bytes of {len(records)} records: at most {MOST_MADE}, or a smaller `batch`"
+            )
+        return made, None
     except BaseException as error:
         # The server's log has it all; a dead letter's reason is one line.
         traceback.print_exception(error)

@@ -10,7 +10,7 @@ import msgspec
 from headrace.clock import Clock
 from headrace.collect.kinesis.errors import IN_USE, INVALID, NOT_FOUND, ApiError
 from headrace.collect.kinesis.notes import Notes
-from headrace.coordinate.attached_worker import Worker
+from headrace.coordinate.attached_worker import Worker, check_target
 from headrace.coordinate.firehose.definition import DeliveryNote, Plan, buffer_topic, plan_of
 from headrace.coordinate.firehose.delivery import FileDelivery, Find, Transforming
 from headrace.coordinate.firehose.writing import Positions
@@ -95,9 +95,11 @@ class Deliveries:
         try:
             if plan.transform:
                 self._find(plan.transform)
-            for topic in (note.source, plan.to, plan.files.schema_topic if plan.files else ""):
+            for topic in (note.source, plan.files.schema_topic if plan.files else ""):
                 if topic:
                     self._log.topic(topic)
+            if plan.to:
+                check_target(self._log.topic(plan.to))
         except NotFound as error:
             raise ApiError(INVALID, error.message) from error
         return plan
