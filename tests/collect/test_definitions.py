@@ -46,6 +46,10 @@ def test_what_is_wrong_is_said_with_its_line(text: str, said: str) -> None:
     assert found.startswith(said)
 
 
+def test_an_empty_key_is_none() -> None:
+    assert "web.toml:3: a key is empty" in str(read('type = "segment"\ntopic = "t"\nkeys = ["a", ""]'))
+
+
 def test_a_name_must_be_one() -> None:
     assert "is not a name for a collector" in str(read('type = "http"\ntopic = "t"', name="a b"))
 

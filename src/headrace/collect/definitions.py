@@ -63,6 +63,10 @@ class CollectorSettings(Settings, frozen=True, kw_only=True):
         self.check_tables()
 
     def check_tables(self) -> None:
+        if "" in self.keys:
+            raise ConfigError(
+                "a key is empty", hint="so anybody would have it; `public = true` says so", path=("keys",)
+            )
         for table in (self.enrich, self.validate, self.privacy, self.quota, self.shed):
             table.check()
 

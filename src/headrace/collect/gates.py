@@ -64,7 +64,6 @@ class Gates:
         self._lock = threading.Lock()
         self._stamp: Stamp | None = None
         self._running = _Running()
-        self._listeners: list[Callable[[], None]] = []
         self.reload()
 
     # Finding one
@@ -127,10 +126,6 @@ class Gates:
 
     # Files
 
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Called after files have changed what runs."""
-        self._listeners.append(listener)
-
     def look(self) -> bool:
         """Reload if a file changed. True if so."""
         if stamp_of(self._project) == self._stamp:
@@ -146,8 +141,6 @@ class Gates:
             self._running = self._made(definitions, problems)
         for problem in self._running.problems:
             logger.warning("%s", problem)
-        for listener in self._listeners:
-            listener()
 
     def report(self, process: str, *where: Where) -> Report:
         """What this process says of the collectors it runs."""
