@@ -8,7 +8,7 @@ import pytest
 
 from headrace.collect.definitions import CollectorSettings, Definition, read_definition, secret
 from headrace.collect.kinds import KINDS, load
-from headrace.collect.samples import FILLED
+from headrace.collect.samples import FILLED, example_text
 from headrace.errors import ConfigError
 
 
@@ -62,7 +62,14 @@ def test_every_kind_can_be_loaded(kind: object) -> None:
     for reference in filter(None, (found.start, found.sample)):
         assert callable(load(reference))
     names = {"url", "name", "sample", "key"} | set(load(found.settings).__struct_fields__)
+    names |= {"host", "port", "transport"} if "listen" in names else set()
     assert set(FILLED.findall(found.example)) <= names
+
+
+def test_an_example_says_where_this_collector_listens() -> None:
+    found = read('type = "syslog"\ntopic = "logs"\nlisten = ["tcp://127.0.0.1:7000"]')
+    assert isinstance(found, Definition)
+    assert example_text(found, "http://here", None) == "logger --server 127.0.0.1 --port 7000 --tcp hello"
 
 
 def test_a_secret_may_stay_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ class Kind:
     it an event is made of the topic's columns."""
     example: str = ""
     """What to send, to be copied; `{url}`, `{topic}`, `{name}`, `{key}`, `{sample}` (an event of the columns) and the
-    settings' names are filled in."""
+    settings' names are filled in; `{host}`, `{port}` and `{transport}` of the first place it listens on."""
     keyed: bool = True
     """Whether it has `keys` of its own. Not so where something else says who may send."""
     page: str = ""
@@ -150,7 +150,7 @@ _KINDS = (
         settings="headrace.collect.syslog.listen:SyslogSettings",
         start="headrace.collect.syslog.listen:start",
         sample="headrace.collect.syslog.listen:sample",
-        example="logger --server 127.0.0.1 --port 5514 --tcp hello",
+        example="logger --server {host} --port {port} --{transport} hello",
         keyed=False,
         page="syslog",
     ),
@@ -160,7 +160,7 @@ _KINDS = (
         where="listen",
         settings="headrace.collect.udp:UdpSettings",
         start="headrace.collect.udp:start",
-        example="echo -n '{sample}' > /dev/udp/127.0.0.1/5515",
+        example="echo -n '{sample}' > /dev/udp/{host}/{port}",
         keyed=False,
         page="udp",
     ),
@@ -171,7 +171,7 @@ _KINDS = (
         settings="headrace.collect.statsd:StatsdSettings",
         start="headrace.collect.statsd:start",
         sample="headrace.collect.statsd:sample",
-        example="echo -n 'page.views:1|c|#route:home' > /dev/udp/127.0.0.1/8125",
+        example="echo -n 'page.views:1|c|#route:home' > /dev/udp/{host}/{port}",
         keyed=False,
         page="statsd",
     ),

@@ -6,6 +6,7 @@ import json
 import re
 import uuid
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -71,6 +72,9 @@ def example_text(definition: Definition, url: str, topic: Topic | None) -> str:
         "sample": json.dumps(sample_event(topic) if topic is not None else {}).replace("'", "'\\''"),
         "key": f"${keys[0][4:]}" if keys and keys[0].startswith("env:") else keys[0] if keys else "any",
     }
+    if listen := settings.get("listen"):
+        place = urlsplit(listen[0])
+        values |= {"host": place.hostname, "port": place.port, "transport": place.scheme}
     return FILLED.sub(lambda found: str(values[found[1]]), definition.kind.example)
 
 
