@@ -36,6 +36,8 @@ STREAM = "chaos"
 COPY, FROM_NODE = "copied", "from-node"
 NODE = Path(__file__).parents[1] / "clients" / "node"
 PRODUCERS, BATCH, KEYS = 4, 250, 8
+PER_CLIENT = 10
+"""Calls of one client: each has a quota of retries that many kills on a slow machine would use up."""
 FUNCTION = f"""
 from headrace import on_topic
 
@@ -159,8 +161,9 @@ def _come_to(at: int, progress: list[int], producing: list[Any]) -> bool:
 
 def produce(server: Server, number: int, count: int, progress: list[int]) -> None:
     """Numbered records under a few keys of its own; a call returns when it is acknowledged."""
-    kinesis = server.client()
     for first in range(0, count, BATCH):
+        if first % (BATCH * PER_CLIENT) == 0:
+            kinesis = server.client()
         numbers = range(first, min(count, first + BATCH))
         batch = [{"PartitionKey": f"{number}-{n % KEYS}", "Data": f"{number}-{n % KEYS}:{n}".encode()} for n in numbers]
         answer = kinesis.put_records(StreamName=STREAM, Records=batch)
@@ -175,8 +178,9 @@ def put_with_node(server: Server, count: int) -> None:
 
 
 def put_with_firehose(server: Server, count: int) -> None:
-    firehose = server.client("firehose")
     for first in range(0, count, BATCH):
+        if first % (BATCH * PER_CLIENT) == 0:
+            firehose = server.client("firehose")
         records = [{"Data": f"direct:{n}".encode()} for n in range(first, min(count, first + BATCH))]
         answer = firehose.put_record_batch(DeliveryStreamName="direct", Records=records)
         assert answer["FailedPutCount"] == 0, answer
