@@ -1,4 +1,4 @@
-"""Jars from Maven, resolved once into `.cache/`: Kafka itself, and Spark's Kafka connector. Standard library only."""
+"""Jars from Maven, resolved once into `.cache/`: Kafka, Spark's Kafka connector, Flume. Standard library only."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ SPARK_KAFKA = JarSet(
     ),
     transitive=False,
 )
-SETS = {jars.folder: jars for jars in (KAFKA, SPARK_KAFKA)}
+# Flume's own client and protocol, which our agents are tried with.
+FLUME = JarSet("flume", ("org.apache.flume:flume-ng-sdk:1.11.0",))
+SETS = {jars.folder: jars for jars in (KAFKA, SPARK_KAFKA, FLUME)}
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
