@@ -157,6 +157,8 @@ def _together(outcomes: list[Outcome]) -> Outcome:
         sum(one.accepted for one in outcomes),
         sum(one.duplicates for one in outcomes),
         tuple(rejection for one in outcomes for rejection in one.rejected),
+        shed=sum(one.shed for one in outcomes),
+        buffered=any(one.buffered for one in outcomes),
     )
 
 
