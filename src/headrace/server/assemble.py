@@ -11,7 +11,7 @@ from functools import partial
 
 from headrace.clock import Clock
 from headrace.collect.base import Collector, Outcome
-from headrace.collect.decode import EventCollector
+from headrace.collect.decode import EventCollector, then
 from headrace.collect.gates import Gates, received
 from headrace.collect.http.bodies import BodyBudget
 from headrace.collect.redrive import Redriver
@@ -143,7 +143,8 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         if spool is not None:
             closing.callback(spool.close)
             spool.on_change = gates.wait_for
-        tickets = open_tickets(project, log, clock, collector, gates)
+        metrics = Metrics()
+        tickets = open_tickets(project, log, clock, collector, gates, metrics)
         closing.callback(tickets.close)
         yield Services(
             project=project,
@@ -164,7 +165,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             gates=gates,
             tickets=tickets,
             auth=auth,
-            metrics=Metrics(),
+            metrics=metrics,
             rates=Rates(log, clock, lambda: received(gates, board)),
             board=board,
             dead_letters=DeadLetterIndex(log),
@@ -181,7 +182,9 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         )
 
 
-def open_tickets(project: Project, log: Log, clock: Clock, collector: Collector, gates: Gates) -> Tickets:
+def open_tickets(
+    project: Project, log: Log, clock: Clock, collector: Collector, gates: Gates, metrics: Metrics
+) -> Tickets:
     """What a ticket's events go through is what they would have gone through at once."""
     settings = project.settings
     secret = os.environ.get(settings.collect.callback_secret_env, "").encode()
@@ -189,7 +192,13 @@ def open_tickets(project: Project, log: Log, clock: Clock, collector: Collector,
     def work(wanted: Wanted, body: bytes) -> Future[Outcome]:
         events = wanted.read(body, settings.server.max_body_bytes)
         gate = gates.for_topic(events.topic)
-        return collector.collect(events) if gate is None else gate.collect(events, wanted.arrived)
+        taken = collector.collect(events) if gate is None else gate.collect(events, wanted.arrived)
+
+        def count(outcome: Outcome) -> Outcome:
+            metrics.collected(events.topic, outcome)
+            return outcome
+
+        return then(taken, count)
 
     return Tickets(log, work, clock, settings.collect, secret or None)
 

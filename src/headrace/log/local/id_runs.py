@@ -173,6 +173,12 @@ def living(places: Any, starts: Mapping[int, int]) -> Any:
     return kept
 
 
+def living_share(run: Run, starts: Mapping[int, int]) -> float:
+    """How much of a run is still in the log; looked at slice by slice."""
+    parts = range(0, run.info.count, SLICE)
+    return sum(int(living(run.places[first : first + SLICE], starts).sum()) for first in parts) / run.info.count
+
+
 def _note_ends(ends: dict[int, int], places: Any) -> None:
     partitions = places >> np.uint64(_OFFSET_BITS)
     for partition in np.unique(partitions).tolist():

@@ -25,7 +25,7 @@ from headrace.log.local.id_runs import (
     Run,
     RunInfo,
     columns_of,
-    living,
+    living_share,
     merge_runs,
     open_run,
     run_path,
@@ -202,7 +202,7 @@ class IdIndex:
             for run in self._runs:
                 if stopped():
                     return
-                if living(run.places, starts).mean() < 0.5:
+                if living_share(run, starts) < 0.5:
                     self._swap([run], starts)
 
     def _expire(self) -> None:
