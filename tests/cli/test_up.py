@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from headrace.config import Project, load_project
@@ -151,6 +152,19 @@ def test_a_query_is_stopped_and_goes_on_where_it_was(shop: Shop) -> None:
     shop.run("topic", "put", "pageviews", json.dumps(EVENTS[0]))
     shop.run("query", "start", query)
     wait_for(lambda: shop.views() == {"/hello": 3, "/pricing": 1}, 30, "the query to go on")
+
+
+def test_an_event_sent_with_a_question_is_answered_with_the_row_it_made(shop: Shop) -> None:
+    before = shop.views()["/hello"]
+    answer = httpx.post(
+        f"http://127.0.0.1:{shop.port}/v1/topics/pageviews/events",
+        params={"view": "views_by_page", "key": "/hello", "timeout": 60},
+        json=EVENTS[0],
+        timeout=120,
+    ).json()
+    assert answer["view"]["included"], answer
+    [row], columns = answer["view"]["rows"]["rows"], answer["view"]["rows"]["columns"]
+    assert dict(zip((column["name"].lower() for column in columns), row, strict=True))["views"] == before + 1
 
 
 def test_a_dropped_table_leaves_nothing_behind(shop: Shop) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import uuid
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.server.running import Running
+from tests.server.running import Running, running_server
 
 
 def test_a_ticket_and_its_result(server: Running) -> None:
@@ -85,3 +86,15 @@ def test_a_view_that_never_gets_the_events_is_refused_before_they_are_taken(serv
     answer = server.send("pageviews", {"userid": "q"}, params={"view": "users", "key": "q"})
     assert answer.status_code == 409
     assert "no event of topic `pageviews`" in answer.json()["error"]["message"]
+
+
+def test_what_is_private_gets_no_ticket(tmp_path: Path) -> None:
+    """A ticket keeps the body as it came. Asked for, it is refused; only preferred, the answer is synchronous."""
+    (tmp_path / "collectors").mkdir()
+    (tmp_path / "collectors" / "web.toml").write_text(
+        'type = "http"\ntopic = "pageviews"\n[privacy]\ndrop = ["userid"]\n'
+    )
+    with running_server(tmp_path) as server:
+        refused = server.send("pageviews", {"userid": "u"}, params={"wait": "ticket"})
+        assert (refused.status_code, "hides fields" in refused.json()["error"]["message"]) == (403, True)
+        assert server.send("pageviews", {"userid": "u"}, headers={"Prefer": "respond-async"}).status_code == 200

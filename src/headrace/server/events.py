@@ -62,7 +62,7 @@ async def _send(request: Request, services: Intake, name: str, form: Form) -> Re
         tenant = services.auth.caller(request, "") if gate is not None and gate.has_quota else ""
         visit = visits.of_events(request, services, gate)
         arrived, encoding = arrival(request, len(body), tenant, visit), headers.get("content-encoding", "")
-        if tickets.is_wanted(request):
+        if tickets.is_wanted(request, services, gate):
             tickets.check_private(gate)
             return await tickets.give(request, services, Wanted(raw, arrived, encoding), body)
         take = services.collector.collect if gate is None else partial(gate.collect, arrived=arrived)

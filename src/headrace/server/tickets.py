@@ -38,9 +38,13 @@ PARAMETERS = (
 )
 
 
-def is_wanted(request: Request) -> bool:
+def is_wanted(request: Request, services: Intake, gate: Gate | None) -> bool:
+    """What is asked for is given or refused; what is only preferred is given where it can be."""
     asked = choice(request, "wait", "result", "result", "ticket")
-    return asked == "ticket" or _prefers(request) or _callback(request) is not None
+    if asked == "ticket" or _callback(request) is not None:
+        return True
+    possible = services.tickets is not None and services.tickets.possible
+    return possible and _prefers(request) and not (gate is not None and gate.settings.privacy.any)
 
 
 def _prefers(request: Request) -> bool:

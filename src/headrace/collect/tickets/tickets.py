@@ -117,8 +117,12 @@ class Tickets:
         appended.add_done_callback(stored)
         return given
 
+    @property
+    def possible(self) -> bool:
+        return "event-ids" in self._log.capabilities
+
     def _check(self, wanted: Wanted) -> None:
-        if "event-ids" not in self._log.capabilities:
+        if not self.possible:
             raise Refused(
                 "tickets need a log that knows event ids: on Kafka, work that is done again after a crash would double",
                 hint="send without `wait=ticket`",

@@ -47,7 +47,7 @@ def translate(posted: Posted, network_userid: str | None = None) -> Sent:
 
 
 def _event(parameters: Any, posted: Posted, network_userid: str | None) -> Event | Unreadable:
-    if type(parameters) is not dict or "e" not in parameters:
+    if type(parameters) is not dict or not parameters.get("e"):
         return Unreadable("is no Snowplow event: it has no `e`")
     try:
         row = _row(parameters)
