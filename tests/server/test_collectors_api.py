@@ -43,6 +43,23 @@ def test_events_of_the_plain_endpoint_pass_the_collector_of_their_topic(project:
     assert 'headrace_collector_up{collector="web"} 1.0' in metrics
 
 
+def test_every_door_of_a_topic_keeps_its_collectors_rules(project: tuple[Path, Running]) -> None:
+    folder, server = project
+    (folder / "collectors" / "web.toml").write_text(WEB + '[validate]\nunknown = "refuse"\n')
+    server.services.gates.reload()
+    event, why = {"userid": "a", "hush": 1}, "the topic has no column for"
+    rows = '{"target": "pageviews"}\n{"userid": "a", "hush": 1}'
+    answers = [
+        server.send("pageviews", event),
+        server.http.post("/v1/topics/pageviews/records", json={"records": [{"value": event}]}),
+        server.http.post("/v1/requests/pageviews?timeout=1", json={"value": event}),
+        server.http.post("/inserts-stream", content=rows),
+    ]
+    assert [why in answer.text for answer in answers] == [True] * 4, [answer.text for answer in answers]
+    (folder / "collectors" / "web.toml").write_text(WEB)
+    server.services.gates.reload()
+
+
 def test_a_test_event_goes_the_way_of_all_events(project: tuple[Path, Running]) -> None:
     _, server = project
     answer = server.http.post("/v1/collectors/web/test", json={})

@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import msgspec
 
 from headrace.clock import Clock
-from headrace.collect.base import Collector
+from headrace.collect.base import Collector, Outcome, RawEvents
 from headrace.collect.definitions import (
     FOLDER,
     Definition,
@@ -25,7 +26,7 @@ from headrace.collect.definitions import (
     load_definitions,
     secret,
 )
-from headrace.collect.gate import Gate
+from headrace.collect.gate import Arrival, Gate
 from headrace.collect.kinds import Where
 from headrace.collect.secrets import project_secret
 from headrace.collect.status import COLLECTORS_STATUS, Board, CollectorStatus, Report
@@ -71,6 +72,11 @@ class Gates:
     def for_topic(self, topic: str) -> Gate | None:
         """The collector of type `http` that keeps the plain endpoint of a topic, if there is one."""
         return self._running.by_topic.get(topic)
+
+    def collect(self, raw: RawEvents, arrived: Arrival) -> Future[Outcome]:
+        """Past that collector, or without one where there is none."""
+        gate = self.for_topic(raw.topic)
+        return self._collector.collect(raw) if gate is None else gate.collect(raw, arrived)
 
     def of(self, kind: str, *, key: str | None = None, name: str | None = None) -> Gate:
         """The collector of a kind that a client means: by its write key, by its name if the path has one, or the only

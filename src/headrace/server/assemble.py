@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from headrace.clock import Clock
-from headrace.collect.base import Collector, Outcome
+from headrace.collect.base import Outcome
 from headrace.collect.decode import EventCollector, then
 from headrace.collect.gates import Gates, received
 from headrace.collect.http.bodies import BodyBudget
@@ -144,7 +144,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             closing.callback(spool.close)
             spool.on_change = gates.wait_for
         metrics = Metrics()
-        tickets = open_tickets(project, log, clock, collector, gates, metrics)
+        tickets = open_tickets(project, log, clock, gates, metrics)
         closing.callback(tickets.close)
         yield Services(
             project=project,
@@ -182,23 +182,19 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         )
 
 
-def open_tickets(
-    project: Project, log: Log, clock: Clock, collector: Collector, gates: Gates, metrics: Metrics
-) -> Tickets:
+def open_tickets(project: Project, log: Log, clock: Clock, gates: Gates, metrics: Metrics) -> Tickets:
     """What a ticket's events go through is what they would have gone through at once."""
     settings = project.settings
     secret = os.environ.get(settings.collect.callback_secret_env, "").encode()
 
     def work(wanted: Wanted, body: bytes) -> Future[Outcome]:
         events = wanted.read(body, settings.server.max_body_bytes)
-        gate = gates.for_topic(events.topic)
-        taken = collector.collect(events) if gate is None else gate.collect(events, wanted.arrived)
 
         def count(outcome: Outcome) -> Outcome:
             metrics.collected(events.topic, outcome)
             return outcome
 
-        return then(taken, count)
+        return then(gates.collect(events, wanted.arrived), count)
 
     return Tickets(log, work, clock, settings.collect, secret or None)
 

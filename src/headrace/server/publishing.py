@@ -27,7 +27,7 @@ async def publish(
     raw = RawEvents(name, body, "json", f"socket {arrived.address}".rstrip(), idempotency_key=key, acks=acks)
 
     def take() -> Any:
-        return services.collector.collect(raw) if gate is None else gate.collect(raw, arrived)
+        return services.gates.collect(raw, arrived)
 
     taken = take() if len(body) <= INLINE_BYTES else await services.run(take)
     return _answer(services, name, asyncio.wrap_future(taken))

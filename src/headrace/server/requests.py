@@ -16,6 +16,7 @@ from headrace.log.codecs.json_encode import to_json
 from headrace.log.queues import CORRELATION, REPLY_TO
 from headrace.server.endpoint import Endpoint, Parameter
 from headrace.server.errors import json_response
+from headrace.server.events import arrival
 from headrace.server.models_log import NewRequest, ReplyAnswer
 from headrace.server.parameters import body_of, number
 from headrace.server.services import Services
@@ -68,7 +69,8 @@ async def _send(
     }
     body = to_json({"records": [record | {"headers": {**(wanted.headers or {}), **headers}}]})
     source = f"http {request.client.host}" if request.client else "http"
-    collected = await services.run(services.collector.collect, RawEvents(topic, body, "records", source))
+    raw = RawEvents(topic, body, "records", source)
+    collected = await services.run(services.gates.collect, raw, arrival(request, len(body)))
     outcome = await asyncio.wrap_future(collected)
     services.metrics.collected(topic, outcome)
     if outcome.rejected:

@@ -13,6 +13,7 @@ from headrace.collect.base import Outcome, RawEvents
 from headrace.collect.http.bodies import decompress, read_body
 from headrace.errors import HeadraceError, NotFound, UsageError
 from headrace.log.codecs.json_encode import to_json
+from headrace.server.events import arrival
 from headrace.server.ksql.errors import error_object, ksql_error
 from headrace.server.ksql.formats import Arrays, Lines, format_for
 from headrace.server.services import Services
@@ -63,7 +64,7 @@ def _source(first: bytes, services: Services) -> Source:
 async def _send(rows: bytes, source: Source, request: Request, services: Services) -> Outcome:
     from_ = f"ksql {request.client.host}" if request.client else "ksql"
     raw = RawEvents(topic=source.topic, body=rows, form="ndjson", source=from_)
-    taken = await services.run(services.collector.collect, raw)
+    taken = await services.run(services.gates.collect, raw, arrival(request, len(rows)))
     outcome = await asyncio.wrap_future(taken)
     services.metrics.collected(source.topic, outcome)
     return outcome
