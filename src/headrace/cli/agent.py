@@ -73,9 +73,9 @@ def run_agent(
     for problem in definition.problems:
         logging.getLogger("headrace.agent").warning("%s line %d: %s", conf, problem.line, problem.message)
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
     with ExitStack() as closing:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            closing.callback(signal.signal, number, signal.signal(number, lambda *_: stop.set()))
         running = Agent(definition, _ports(closing, definition.name, project, url, key, brokers))
         if metrics_port is not None:
             server = MetricsServer(running, metrics_port)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("headrace.agent")
 
+COMING_BACK_S = 30.0
+
 
 def project_writer(project: Project, source: str) -> LogWriter:
     """Through the owner if one runs, else as the owner, for as long as the agent runs."""
@@ -36,18 +39,24 @@ def project_writer(project: Project, source: str) -> LogWriter:
 
 
 def _open(project: Project) -> Log:
+    """As a client that sends again what was not answered, should the server be started anew meanwhile."""
     from headrace.log.local.gathering_client import GatheringClient
+    from headrace.log.local.lock import read_holder
     from headrace.log.open import open_log
     from headrace.log.registry.schemas import RegistrySchemas
 
-    if project.settings.log.backend == "local":
+    deadline = time.monotonic() + COMING_BACK_S
+    while project.settings.log.backend == "local":
         try:
-            # One that sends again what was not answered, should the server be started anew meanwhile.
             client = GatheringClient(project.log_folder)
             client.schemas = RegistrySchemas.of_log(client)
             return client
         except (NotRunning, NotFound, FileNotFoundError):
-            logger.warning("project `%s` is not running: this agent owns its log until it ends", project.name)
+            # An owner that was killed left its name: it is about to be started again, and must not find us there.
+            if read_holder(project.log_folder) is None or time.monotonic() > deadline:
+                logger.warning("project `%s` is not running: this agent owns its log until it ends", project.name)
+                break
+            time.sleep(0.2)
     return open_log(project, SystemClock())
 
 

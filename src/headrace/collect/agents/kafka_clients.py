@@ -33,7 +33,7 @@ _RENAMED = {
     "ssl.truststore.location": "ssl.ca.location",
 }
 PROBE_S = 3.0
-REQUEST_S = 20.0
+REQUEST_S = 10.0
 
 
 def client_conf(bootstrap: str, given: Mapping[str, str], **ours: Any) -> dict[str, Any]:
