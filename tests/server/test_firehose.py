@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -208,3 +209,12 @@ def test_what_is_not_done_here_is_refused(firehose: Any, wrong: dict[str, Any]) 
         create(firehose, "wrong", **wrong)
     assert raised.value.response["Error"]["Code"] == "InvalidArgumentException"
     assert "wrong" not in json.dumps(firehose.list_delivery_streams(Limit=100)["DeliveryStreamNames"])
+
+
+def test_a_stream_made_while_the_server_starts_has_one_writer(firehose: Any, server: Running) -> None:
+    create(firehose, "early")
+    server.services.deliveries.start()
+    put(firehose, "early", [b"<once>"])
+    wait_for(lambda: bool(files(server, "early")), 30, "a file")
+    threads = [thread.name for thread in threading.enumerate()]
+    assert threads.count("headrace-delivery-early") == 1

@@ -23,7 +23,7 @@ from headrace.log.base import Log, Start, TopicConfig, TopicSpec
 PREFIX = "delivery/"
 END_S = 15.0
 FOR_EVER_MS = 100 * 365 * 24 * 3_600_000
-"""A buffer loses nothing to the log's own retention: it is emptied as files are written."""
+"""A buffer loses nothing to the log's own retention: it is emptied after its files are written."""
 
 
 class Deliveries:
@@ -39,7 +39,9 @@ class Deliveries:
     def start(self) -> None:
         with self._lock:
             for note in self.all():
-                self._begin(note)
+                # One that was made while the server was still starting is at work already.
+                if note.name not in self._working:
+                    self._begin(note)
 
     def close(self) -> None:
         with self._lock:
