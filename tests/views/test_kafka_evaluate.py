@@ -21,7 +21,7 @@ from tests.views.test_evaluate import TABLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-ORDERED = [name for name in TABLES if name not in ("met", "pairs", "flat")]
+ORDERED = ["plain", "computed", "hopping", "visits", "over_table", "side_by_side"]
 
 
 def test_it_says_what_spark_says(tmp_path: Path, spark: SparkSession, kafka: str) -> None:
