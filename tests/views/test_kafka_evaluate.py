@@ -32,7 +32,7 @@ def test_it_says_what_spark_says(tmp_path: Path, spark: SparkSession, kafka: str
             for topic, row in random_events(chance, 80):
                 # Some of both tables' keys are the same.
                 pipeline.put(topic, [row | {"ID": row["ID"].replace("x", "a")} if topic == "f" else row])
-            pipeline.run_all(spark, ORDERED, max_rows=23)
+            pipeline.run_all(spark, ORDERED, max_rows=50)
         for name in ORDERED:
             subject = subject_of(pipeline, name)
             expected = [without_time(row) for row in pipeline.table(name.upper())]
