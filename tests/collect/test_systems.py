@@ -80,6 +80,8 @@ def test_a_form_is_an_event_or_holds_one() -> None:
     settings_, token = hook("token", header="X-Token"), {"x-token": "s3cret", "content-type": webhooks.FORM}
     [event] = webhooks.translate(Posted(b"a=1&b=2&b=3", headers=token), settings_).events
     assert event == {"a": "1", "b": ["2", "3"]}
+    [event] = webhooks.translate(Posted(b"a=1&" * 2000, headers=token), settings_).events
+    assert isinstance(event, Unreadable)
     [event] = webhooks.translate(Posted(b"payload=%7B%22a%22%3A1%7D", headers=token), settings_).events
     assert event == {"a": 1}
 
@@ -197,6 +199,11 @@ def test_decimals_keep_every_digit(number: Any) -> None:
     assert convert(
         {"a": [encoded]}, {"type": "struct", "fields": [{"field": "a", "type": "array", "items": schema}]}
     ) == {"a": [number]}
+
+
+def test_a_decimal_of_a_million_digits_is_left_as_it_is() -> None:
+    schema = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "4"}}
+    assert convert("A" * 1_000_000, schema) == "A" * 1_000_000
 
 
 # Web servers' logs

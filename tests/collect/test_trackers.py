@@ -49,6 +49,14 @@ def test_a_clock_that_is_wrong_is_corrected_by_when_it_says_it_sent() -> None:
     assert "writeKey" not in event
 
 
+def test_times_that_no_calendar_has_are_left_to_the_topic() -> None:
+    body = {"timestamp": "0001-01-01T00:00:00Z", "sentAt": "9999-12-31T00:00:00Z"}
+    event = only(segment.translate(posted(body, "v1/track"))[0])
+    assert event["$time"] == event["timestamp"] < -(10**14)
+    event = only(event_of(dtm="1", stm="9" * 18))
+    assert event["$time"] == event["derived_tstamp"] < 0
+
+
 def test_a_single_call_is_of_the_type_its_path_says() -> None:
     for path, type_ in (("v1/p", "page"), ("v1/identify", "identify"), ("alias/", "alias")):
         assert only(segment.translate(posted({"userId": "a", "type": "lie"}, path))[0])["type"] == type_
@@ -126,6 +134,9 @@ def test_who_the_browser_is() -> None:
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
+        ({"e": ""}, "is no Snowplow event: it has no `e`"),
+        ({"e": None}, "is no Snowplow event: it has no `e`"),
+        ({"dvce_created_tstamp": "x"}, "has a parameter `dvce_created_tstamp`, which is the name of a column"),
         ({"vid": "many"}, "has `vid` = `many`, which is no domain_sessionidx"),
         ({"se_va": "nan"}, "has `se_va` = `nan`, which is no se_value"),
         ({"res": "wide"}, "has `res` = `wide`, which is no size"),
@@ -157,6 +168,13 @@ def test_posthog_finds_the_person_the_id_and_the_time() -> None:
     assert (found["distinct_id"], found["$id"], found["$time"], key) == ("ann", "i", NOW - 30_000, "k")
     sent, key = posthog.translate(posted([{"event": "x", "offset": 500, "properties": {"token": "t"}}]), 1000)
     assert (only(sent)["$time"], key) == (NOW - 500, "t")
+
+
+def test_a_form_has_few_fields_and_an_offset_is_a_number() -> None:
+    with pytest.raises(UsageError, match="more than 20 fields"):
+        posthog.translate(Posted(b"a=1&" * 100, headers={"content-type": posthog.FORM}), 1000)
+    sent, _ = posthog.translate(posted([{"event": "x", "offset": 1e300}]), 1000)
+    assert "$time" not in only(sent)
 
 
 def test_a_compression_nobody_knows_is_said() -> None:

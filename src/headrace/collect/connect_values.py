@@ -14,6 +14,8 @@ _EPOCH = datetime.date(1970, 1, 1)
 _DAY_MS = 86_400_000
 _LATEST_MS = 253_402_300_800_000
 MAX_DEPTH = 64
+MAX_DECIMAL = 400
+"""Characters of a decimal's bytes in base64; no database has longer ones, and making them takes long."""
 
 
 def convert(value: Any, schema: Any, depth: int = 0) -> Any:
@@ -83,6 +85,8 @@ def _time_of_day(value: int, per_ms: int) -> str | None:
 
 
 def _decimal(encoded: Any, scale: Any) -> decimal.Decimal | None:
+    if type(encoded) is not str or len(encoded) > MAX_DECIMAL:
+        return None
     try:
         unscaled = int.from_bytes(base64.b64decode(encoded, validate=True), "big", signed=True)
         digits = int(scale)

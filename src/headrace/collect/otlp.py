@@ -160,7 +160,9 @@ def _object(value: Fields, name: str) -> Fields:
 
 
 def _integer(value: Fields, name: str) -> int:
-    found = value.get(name, 0)
+    found = value.get(name)
+    if found is None:
+        return 0
     try:
         number = int(found) if type(found) in (int, str) and len(str(found)) <= 20 else None
     except ValueError:

@@ -28,6 +28,8 @@ from headrace.log.codecs.json_encode import to_json
 from headrace.log.codecs.times import EPOCH, parse_iso
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+LATEST_MS = 253_402_300_800_000
+"""The end of the year 9999."""
 MILLISECOND = datetime.timedelta(milliseconds=1)
 _EPOCH_PLAIN = EPOCH.replace(tzinfo=None)
 _json: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
@@ -149,6 +151,11 @@ def iso(time_ms: int) -> str:
     ('1970-01-01T00:00:00.000Z', '2026-11-16T10:00:00.005Z')
     """
     return (_EPOCH_PLAIN + MILLISECOND * time_ms).isoformat(timespec="milliseconds") + "Z"
+
+
+def moment_text(time_ms: int) -> str | int:
+    """As text; a time that no calendar has stays the number it is, for the topic to judge."""
+    return iso(time_ms) if 0 <= time_ms < LATEST_MS else time_ms
 
 
 def text_of(value: Any) -> str | None:

@@ -24,6 +24,7 @@ from headrace.errors import ConfigError, Refused
 from headrace.log.codecs.json_codec import Event, Unreadable
 
 Signature = Literal["github", "stripe", "standard", "hmac", "token"]
+MAX_FIELDS = 1000
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -75,7 +76,10 @@ def _bodies(posted: Posted) -> list[Any]:
     """What a body holds: an object, a list of them, or a form, with the JSON in `payload` as GitHub does it."""
     body = posted.body
     if posted.media_type == FORM and body.lstrip()[:1] not in (b"{", b"["):
-        form = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=1000)
+        try:
+            form = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MAX_FIELDS)
+        except ValueError:
+            return [Unreadable(f"is a form of more than {MAX_FIELDS} fields")]
         if set(form) != {"payload"}:
             return [{name: values[0] if len(values) == 1 else values for name, values in form.items()}]
         body = form["payload"][0].encode()

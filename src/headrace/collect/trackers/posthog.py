@@ -26,6 +26,7 @@ from headrace.log.codecs.json_codec import Event, Unreadable
 
 EXPECTED = '{"api_key": "…", "batch": [{"event": "…", "distinct_id": "…", "uuid": "…", "properties": {…}}, …]}'
 FORM = "application/x-www-form-urlencoded"
+MAX_FIELDS = 20
 _OF_THE_REQUEST = ("api_key", "token", "batch", "historical_migration")
 NO_FLAGS: dict[str, Any] = {
     "flags": {},
@@ -67,7 +68,7 @@ def unwrap(posted: Posted, max_bytes: int) -> bytes:
     # What curl sends says that it is a form, too.
     form_like = posted.media_type == FORM and body.lstrip()[:1] not in (b"{", b"[", b"\x1f")
     if data is None and (form_like or body.startswith(b"data=")):
-        form = parse_qs(body.decode("utf-8", "replace"), max_num_fields=20)
+        form = _form(body)
         data = form.get("data", [""])[0]
         compression = form.get("compression", [compression])[0]
     if data is not None:
@@ -88,6 +89,15 @@ def unwrap(posted: Posted, max_bytes: int) -> bytes:
             )
 
 
+def _form(body: bytes) -> dict[str, list[str]]:
+    try:
+        return parse_qs(body.decode("utf-8", "replace"), max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise UsageError(
+            f"the form has more than {MAX_FIELDS} fields", hint="the events are in its field `data`"
+        ) from None
+
+
 def _from_base64(body: bytes) -> bytes:
     found = base64_bytes(body.decode("ascii", "replace"))
     if found is None:
@@ -104,8 +114,9 @@ def _event(event: Any, sent_at: int | None, now_ms: int) -> Event | Unreadable:
     if distinct is not None:
         fields["distinct_id"] = distinct
     happened = moment_ms(fields.get("timestamp"))
-    if happened is None and type(fields.get("offset")) in (int, float):
-        happened, sent_at = now_ms - int(fields["offset"]), None
+    offset = moment_ms(fields.get("offset"))
+    if happened is None and offset is not None:
+        happened, sent_at = now_ms - offset, None
     id_ = first((fields.get("uuid"), properties.get("$insert_id")))
     return event_of(fields, id_, corrected(happened, sent_at, now_ms))
 

@@ -16,6 +16,7 @@ from headrace.collect.translate import (
     first,
     iso,
     moment_ms,
+    moment_text,
     read_object,
     sent,
     text_of,
@@ -77,5 +78,5 @@ def _event(message: Any, type_: str | None, shared: dict[str, Any], sent_at: Any
     if original is not None:
         fields["originalTimestamp"] = original
     if time_ms is not None:
-        fields["timestamp"] = iso(time_ms)
+        fields["timestamp"] = moment_text(time_ms)
     return event_of(fields, first((fields.get("messageId"),)), time_ms)

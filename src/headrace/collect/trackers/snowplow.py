@@ -15,12 +15,23 @@ import msgspec
 
 from headrace.collect.base import Sent
 from headrace.collect.trackers.snowplow_fields import EVENTS, SIZES, Misfit, column_of, size_of
-from headrace.collect.translate import UNREADABLE, Posted, base64_bytes, corrected, event_of, iso, read_object, sent
+from headrace.collect.translate import (
+    UNREADABLE,
+    Posted,
+    base64_bytes,
+    corrected,
+    event_of,
+    iso,
+    moment_text,
+    read_object,
+    sent,
+)
 from headrace.errors import UsageError
 from headrace.log.codecs.json_codec import Event, Unreadable
 
 EXPECTED = '{"schema": "iglu:com.snowplowanalytics.snowplow/payload_data/…", "data": [{"e": "pv", "eid": "…"}, …]}'
 PIXEL = bytes.fromhex("47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b")
+NO_EVENT = "is no Snowplow event: it has no `e`"
 _IGLU = re.compile(r"iglu:(?P<vendor>[^/]+)/(?P<name>[^/]+)/(?P<format>[^/]+)/(?P<version>\d+-\d+-\d+)")
 _JSON = {"cx": "co", "ue_px": "ue_pr"}
 """What is sent as base64 → the same sent as text."""
@@ -47,8 +58,8 @@ def translate(posted: Posted, network_userid: str | None = None) -> Sent:
 
 
 def _event(parameters: Any, posted: Posted, network_userid: str | None) -> Event | Unreadable:
-    if type(parameters) is not dict or not parameters.get("e"):
-        return Unreadable("is no Snowplow event: it has no `e`")
+    if type(parameters) is not dict:
+        return Unreadable(NO_EVENT)
     try:
         row = _row(parameters)
     except Misfit as misfit:
@@ -65,25 +76,20 @@ def _event(parameters: Any, posted: Posted, network_userid: str | None) -> Event
     if time_ms is None:
         time_ms = corrected(row.get("dvce_created_tstamp"), row.get("dvce_sent_tstamp"), posted.now_ms)
     else:
-        row["true_tstamp"] = _moment(time_ms)
+        row["true_tstamp"] = moment_text(time_ms)
     time_ms = posted.now_ms if time_ms is None else time_ms
     for name in ("dvce_created_tstamp", "dvce_sent_tstamp"):
         if name in row:
-            row[name] = _moment(row[name])
-    row["derived_tstamp"] = _moment(time_ms)
+            row[name] = moment_text(row[name])
+    row["derived_tstamp"] = moment_text(time_ms)
     return event_of(row, row.get("event_id"), time_ms)
-
-
-def _moment(time_ms: int) -> str | int:
-    """As text; a time no calendar has stays the number it is, and the topic refuses it."""
-    return iso(time_ms) if 0 <= time_ms < 253402300800000 else time_ms
 
 
 def _row(parameters: Mapping[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for name, value in parameters.items():
-        text = value if type(value) is str else msgspec.json.encode(value).decode()
-        if value is None or not text:
+        text = value if type(value) is str else "" if value is None else msgspec.json.encode(value).decode()
+        if not text:
             continue
         if name == "e":
             row["event"] = EVENTS.get(text, text)
@@ -92,12 +98,13 @@ def _row(parameters: Mapping[str, Any]) -> dict[str, Any]:
         elif name in ("ue_px", "ue_pr"):
             row["unstruct_event"] = _data(name, text, dict)
         elif name in SIZES:
-            row |= size_of(name, text)
-        else:
-            column, read = column_of(name, text)
-            # A tracker's own network user id comes before the one of the cookie.
-            if name != "nuid" or "tnuid" not in parameters:
-                row[column] = read
+            row.update(size_of(name, text))
+        # A tracker's own network user id comes before the one of the cookie.
+        elif name != "nuid" or "tnuid" not in parameters:
+            column, row_value = column_of(name, text)
+            row[column] = row_value
+    if "event" not in row:
+        raise Misfit(NO_EVENT)
     return _named(row)
 
 

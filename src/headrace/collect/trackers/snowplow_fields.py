@@ -114,10 +114,20 @@ EVENTS = {
 }
 
 
+OWN = (
+    {column for column, _ in COLUMNS.values()}
+    | {column for pair in SIZES.values() for column in pair}
+    | {"event", "contexts", "unstruct_event", "collector_tstamp", "derived_tstamp"}
+)
+"""Columns that only their parameters may fill."""
+
+
 def column_of(name: str, value: str) -> tuple[str, Any]:
     """A parameter's column and value; one nobody knows stays as it is."""
     known = COLUMNS.get(name)
     if known is None:
+        if name in OWN:
+            raise Misfit(f"has a parameter `{name}`, which is the name of a column")
         return name, value
     try:
         return known[0], known[1](value)
