@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from headrace.collect.files import FLUME, FOLDER, collector_files
 from headrace.collect.kinds import KINDS, Kind, load
 from headrace.collect.quota import QuotaSettings
 from headrace.collect.rules.settings import EnrichSettings, PrivacySettings, ValidateSettings
@@ -22,8 +23,6 @@ from headrace.config import Project, Settings
 from headrace.errors import ConfigError
 from headrace.sql.script import did_you_mean
 
-FOLDER = "collectors"
-FLUME = ".properties"
 FROM_ENVIRONMENT = "env:"
 HINT = "docs/reference/collectors.md lists every setting"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -114,12 +113,6 @@ class Problem:
     def __str__(self) -> str:
         text = f"{self.file}:{self.line}: {self.message}"
         return f"{text}\n  {self.hint}" if self.hint else text
-
-
-def collector_files(project: Project) -> list[Path]:
-    """One collector each; a `.properties` file is one of Flume's agents as it stands."""
-    folder = project.folder / FOLDER
-    return sorted([*folder.glob("*.toml"), *folder.glob(f"*{FLUME}")])
 
 
 def load_definitions(project: Project) -> tuple[list[Definition], list[Problem]]:

@@ -18,14 +18,8 @@ import msgspec
 
 from headrace.clock import Clock
 from headrace.collect.base import Collector, Outcome, RawEvents
-from headrace.collect.definitions import (
-    FOLDER,
-    Definition,
-    Problem,
-    collector_files,
-    load_definitions,
-    secret,
-)
+from headrace.collect.definitions import Definition, Problem, load_definitions, secret
+from headrace.collect.files import FOLDER, collector_files
 from headrace.collect.gate import Arrival, Gate
 from headrace.collect.kinds import Where
 from headrace.collect.secrets import project_secret

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.collect.definitions import FLUME, collector_files
+from headrace.collect.files import FLUME, collector_files
 from headrace.collect.kinds import KINDS
 from headrace.config import Project
 
