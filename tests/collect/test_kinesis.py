@@ -153,3 +153,10 @@ def test_signatures_of_the_real_signer_hold_and_changed_requests_do_not(body: by
 def test_models_pass_over_what_newer_clients_send() -> None:
     body = msgspec.json.encode({"StreamName": "s", "Records": [], "StreamId": "new"})
     assert decode(body, False, PutRecords).name == "s"
+
+
+def test_a_stream_without_ranges_of_its_own_has_even_ones() -> None:
+    """As on Kafka, where nothing is split."""
+    topic = Topic(1, TopicSpec("s", kind="raw", partitions=4, key_hash="md5"), (SchemaVersion(1, (), ()),))
+    assert [part.first for part in hash_ranges(topic)] == [number * MD5_PLACES // 4 for number in range(4)]
+    assert Placing(topic).of_hash(MD5_PLACES - 1) == 3

@@ -24,7 +24,8 @@ def hash_ranges(topic: Topic) -> tuple[HashRange, ...]:
     """By partition. A topic that was not made as a stream places its own keys; what it shows is its own line of places,
     drawn to this scale."""
     ranges = key_ranges(topic)
-    if topic.spec.key_hash == "md5":
+    # (A stream that was moved to Kafka has its hash, and no ranges: there they are even.)
+    if topic.spec.key_hash == "md5" and topic.ranges:
         return tuple(HashRange(part.low, part.high - 1) for part in ranges)
     line = topic.first_partitions * STRETCH
     return tuple(HashRange(part.low * MD5_PLACES // line, part.high * MD5_PLACES // line - 1) for part in ranges)
