@@ -43,6 +43,8 @@ METRICS = TopicSpec(
     key=(Column("METRIC", VARCHAR),),
     value=(Column("KIND", VARCHAR), Column("VALUE", DOUBLE), Column("TAGS", Map(VARCHAR, VARCHAR))),
 )
+WARM = 20_000
+QUIET_S = 3.0
 LINES = TopicSpec("lines", value=(Column("MESSAGE", VARCHAR),))
 
 
@@ -73,7 +75,10 @@ def _syslog_tcp(count: int) -> list[Measure]:
     payload = b"".join(message(number) + b"\n" for number in range(count))
     bare = _bare_tcp(payload, count)
     with _listeners(LOGS, "syslog", "tcp") as (log, port):
-        ours = _timed(lambda: _send_tcp(port, payload), lambda: _records(log, "logs"), count)
+        # Whatever is loaded with the first message is loaded.
+        first = b"".join(message(number) + b"\n" for number in range(WARM))
+        _timed(lambda: _send_tcp(port, first), lambda: _records(log, "logs"), WARM)
+        ours = _timed(lambda: _send_tcp(port, payload), lambda: _records(log, "logs") - WARM, count)
     found = [
         Measure("syslog over TCP", ours, "lines/s", bare, "reading the socket only", aim="≥ 200 k", detail="RFC 5424")
     ]
@@ -148,15 +153,19 @@ def _udp(name: str, topic: str, kind: str, count: int, make: Callable[[int], byt
     spec = LOGS if topic == "logs" else METRICS
     bare = _bare_udp(datagrams)
     with _listeners(spec, kind, "udp") as (log, port):
-        started = time.perf_counter()
+        _send_udp(port, datagrams[:100])
+        wait_for(lambda: _records(log, topic) >= 100, 20, "the first datagrams")
+        started = last = time.perf_counter()
         _send_udp(port, datagrams)
-        known = -1
+        known = 0
         # What the kernel dropped never comes: until nothing does any more.
-        while known != (known := _records(log, topic)) or known == 0:
-            threading.Event().wait(0.3)
-        took = time.perf_counter() - started - 0.3
+        while known < count and time.perf_counter() - last < QUIET_S:
+            now = _records(log, topic) - 100
+            if now != known:
+                known, last = now, time.perf_counter()
+            threading.Event().wait(0.005)
     detail = f"{known} of {count} datagrams arrived, sent as fast as one process can"
-    return [Measure(name, known / took, "lines/s", bare, "reading the socket only", detail=detail)]
+    return [Measure(name, known / (last - started), "lines/s", bare, "reading the socket only", detail=detail)]
 
 
 def _send_udp(port: int, datagrams: list[bytes]) -> None:
