@@ -7,6 +7,8 @@ import zoneinfo
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from headrace.clock import Clock
 from headrace.collect.base import Sent, sent_objects
 from headrace.collect.columns import Columns
@@ -107,7 +109,7 @@ class Reader:
 
     def _read_many(self, pieces: list[bytes], reading: Reading) -> Columns | None:
         whole = b"".join(pieces)
-        if not whole or max(map(len, whole.split(b"\n"))) > self.settings.max_message_bytes:
+        if not whole or _longest(whole) > self.settings.max_message_bytes:
             return None
         try:
             return read_text(whole.decode(), reading)
@@ -132,6 +134,11 @@ def _messages(gathered: Gathered, lines: bytes | None) -> list[bytes]:
     if lines is not None:
         return lines.split(b"\n")[:-1]
     return [whole for message in gathered.messages if (whole := message.rstrip(b"\r\n\0"))]
+
+
+def _longest(lines: bytes) -> int:
+    ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n"))
+    return int(np.diff(ends, prepend=-1).max()) - 1
 
 
 def _count(piece: bytes | None) -> int:

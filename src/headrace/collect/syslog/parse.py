@@ -67,7 +67,7 @@ def read_text(text: str, reading: Reading) -> Columns | None:
         read = _columns_3164
     if len(found) != lines:
         return None
-    return read(tuple(zip(*found, strict=True)), text[:-1].split("\n"), reading)
+    return read(tuple(zip(*found, strict=True)), _Lines(text), reading)
 
 
 def read_messages(messages: Sequence[bytes], reading: Reading) -> Columns:
@@ -101,7 +101,23 @@ def _kept(named: Mapping[str, Sequence[Any]], reading: Reading) -> dict[str, Seq
 # Many at once
 
 
-def _columns_5424(found: tuple[tuple[str, ...], ...], raw: list[str], reading: Reading) -> Columns | None:
+class _Lines:
+    """The messages as they came, told apart only if somebody asks."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._found: list[str] | None = None
+
+    def all(self) -> list[str]:
+        if self._found is None:
+            self._found = self._text[:-1].split("\n")
+        return self._found
+
+    def __call__(self, row: int) -> bytes:
+        return self.all()[row].encode()
+
+
+def _columns_5424(found: tuple[tuple[str, ...], ...], raw: _Lines, reading: Reading) -> Columns | None:
     priority, time, host, app, procid, msgid, elements, message = found
     levels, times = priorities(priority, reading.numeric), read_times(time)
     if levels is None or times is None:
@@ -120,12 +136,11 @@ def _columns_5424(found: tuple[tuple[str, ...], ...], raw: list[str], reading: R
         _given(msgid),
         structured,
         [text or None for text in message] if "" in message else message,
-        raw,
     )
     return _columns(values, times, raw, reading)
 
 
-def _columns_3164(found: tuple[tuple[str, ...], ...], raw: list[str], reading: Reading) -> Columns | None:
+def _columns_3164(found: tuple[tuple[str, ...], ...], raw: _Lines, reading: Reading) -> Columns | None:
     priority, stamps, host, app, procid, message = found
     levels = priorities(priority, reading.numeric)
     if levels is None:
@@ -134,7 +149,7 @@ def _columns_3164(found: tuple[tuple[str, ...], ...], raw: list[str], reading: R
     # What has no time, or none that can be, has the time of its arrival (RFC 3164, 4.3.2).
     times = [_bsd_time(stamp, bsd) for stamp in stamps]
     sender = reading.sender or None
-    nothing = [None] * len(raw)
+    nothing = [None] * len(times)
     values = (
         *levels,
         times,
@@ -144,14 +159,15 @@ def _columns_3164(found: tuple[tuple[str, ...], ...], raw: list[str], reading: R
         nothing,
         nothing,
         [text.rstrip("\0") or None for text in message],
-        raw,
     )
     return _columns(values, times, raw, reading)
 
 
-def _columns(values: tuple[Sequence[Any], ...], times: list[int | None], raw: list[str], reading: Reading) -> Columns:
-    named = dict(zip(FIELDS, values, strict=True))
-    return Columns(len(raw), _kept(named, reading), lambda row: raw[row].encode(), times)
+def _columns(values: tuple[Sequence[Any], ...], times: list[int | None], raw: _Lines, reading: Reading) -> Columns:
+    named: dict[str, Sequence[Any]] = dict(zip(FIELDS, values, strict=False))
+    if reading.raw:
+        named["raw"] = raw.all()
+    return Columns(len(times), _kept(named, reading), raw, times)
 
 
 def _given(texts: tuple[str, ...], otherwise: str | None = None) -> Sequence[str | None]:
