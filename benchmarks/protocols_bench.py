@@ -1,7 +1,8 @@
 """Events over each protocol of other systems' clients, durable, beside an endpoint that only reads the same bodies.
 
 Every request is another one, with ids of its own, because a repeated one would be recognized and not written. "One
-core" is the server alone; "two" is the server and a collector process beside it, with half of the connections each.
+process" is the server alone; "two" is the server and a collector process beside it, with half of the connections each.
+Nothing is bound to a core: what the second process is worth shows only where a core is free for it.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ def run(quick: bool = False, only: str = "") -> Iterator[Measure]:
         for spoken in chosen:
             count = max(CONNECTIONS * 5, min(EVENTS // spoken.batch, 4000) // (10 if quick else 1))
             bare, _ = _flood([plain], _requests(spoken, count, 0))
-            for number, (cores, used) in enumerate((("one core", ports[:1]), ("two", ports))):
+            for number, (processes, used) in enumerate((("one process", ports[:1]), ("two", ports))):
                 reached, latencies = _flood(used, _requests(spoken, count, (number + 1) * count))
                 yield Measure(
-                    f"{spoken.name}, {cores}",
+                    f"{spoken.name}, {processes}",
                     reached * spoken.batch,
                     "events/s",
                     bare * spoken.batch,
