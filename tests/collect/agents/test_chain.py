@@ -100,6 +100,16 @@ def test_a_full_agent_says_failed_and_is_asked_again() -> None:
         wait_for(lambda: len(shelf.events) == 11, 30, "the events")
 
 
+def test_a_batch_larger_than_a_transaction_goes_in_pieces_each_event_once() -> None:
+    shelf, ports = shelf_ports()
+    small = "type = memory\ncapacity = 20\ntransactionCapacity = 10\nkeep-alive = 0"
+    with running(flow("type = syslogtcp\nhost = 127.0.0.1\nport = 0", channel=small), ports) as agent:
+        with socket.create_connection(("127.0.0.1", source_port(agent)), 30) as client:
+            client.sendall(b"".join(b"<13>%d\n" % number for number in range(1000)))
+        wait_for(lambda: len(shelf.events) >= 1000, 30, "the events")
+    assert texts(shelf) == [str(number) for number in range(1000)]
+
+
 def test_strangers_at_the_door_harm_nobody() -> None:
     shelf, ports = shelf_ports()
     with running(flow("type = avro\nbind = 127.0.0.1\nport = 0"), ports) as agent:
@@ -159,6 +169,7 @@ a1.sinkgroups.g1.processor.maxpenalty = 300
         with running(flow(source.format(ports[0])), Ports(open_log=lambda: shelves[0])):
             wait_for(lambda: len(shelves[0].events) > 50, 30, "the first, back again")
             agent._stopping.set()
+            agent._threads["source-r1"].join(60)
             wait_for(lambda: not agent.channels["c1"].size(), 30, "the end")
             sent = agent.counters["source", "r1"].read()["EventAcceptedCount"]
             wait_for(lambda: len(shelves[0].events) + len(shelves[1].events) >= sent, 30, "all")

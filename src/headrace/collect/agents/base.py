@@ -109,7 +109,12 @@ class Channel(ABC):
 
 
 Put: TypeAlias = Callable[[Sequence[Event]], None]
-"""Into the channels; raises `AgentError` if they do not have them."""
+"""Into the channels; raises `AgentError` if they do not have them: but for the first so many that its `taken` says."""
+
+
+def left_over(events: Sequence[Event], error: AgentError) -> Sequence[Event]:
+    """What is still to be put after that error."""
+    return events[int(error.data.get("taken", 0)) :]
 
 
 class PollingSource(ABC):

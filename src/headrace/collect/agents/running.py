@@ -5,12 +5,21 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from headrace.collect.agents import selectors
-from headrace.collect.agents.base import AgentError, Channel, Counters, ListeningSource, PollingSource, Role, Sink
+from headrace.collect.agents.base import (
+    AgentError,
+    Channel,
+    Counters,
+    Event,
+    ListeningSource,
+    PollingSource,
+    Role,
+    Sink,
+    left_over,
+)
 from headrace.collect.agents.definition import AgentDefinition, ComponentDefinition
 from headrace.collect.agents.interceptors import chain
 from headrace.collect.agents.options import Context, Options
@@ -169,7 +178,7 @@ class Agent:
         source.close()
         counters.stopped_ms = self._ports.clock.now_ms()
 
-    def _put(self, put: ChannelProcessor, events: list[Any]) -> bool:
+    def _put(self, put: ChannelProcessor, events: Sequence[Event]) -> bool:
         """Until the channels have them; False if the agent stops before."""
         pause = IDLE_S
         while True:
@@ -178,6 +187,7 @@ class Agent:
                 return True
             except AgentError as error:
                 logger.debug("%s", error.message)
+                events = left_over(events, error)
                 if self._stopping.wait(pause):
                     return False
                 pause = min(1.0, pause * 2)

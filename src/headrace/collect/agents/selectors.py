@@ -92,9 +92,19 @@ class ChannelProcessor:
         self, channels: Mapping[str, Channel], selector: Selector, intercept: Intercept, counters: Counters
     ) -> None:
         self._channels, self._selector, self._intercept, self._counters = channels, selector, intercept, counters
+        self._most = min((channel.transaction_capacity for channel in channels.values()), default=2**31)
 
     def __call__(self, events: Sequence[Event]) -> None:
-        """All channels that must have them do, or `AgentError`."""
+        """All channels that must have them do, or `AgentError`. More than the channels take at once go in pieces; then
+        the error's `taken` says how many of them went before it."""
+        for first in range(0, len(events), self._most):
+            try:
+                self._put(events[first : first + self._most])
+            except AgentError as error:
+                error.data["taken"] = first
+                raise
+
+    def _put(self, events: Sequence[Event]) -> None:
         self._counters.add("EventReceivedCount", len(events))
         required, optional = self._selector.route(self._intercept(events))
         try:

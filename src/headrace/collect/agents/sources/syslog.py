@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import socket
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from headrace.clock import Clock
-from headrace.collect.agents.base import AgentError, Counters, Event, Headers, ListeningSource, Put
+from headrace.collect.agents.base import AgentError, Counters, Event, Headers, ListeningSource, Put, left_over
 from headrace.collect.agents.options import ComponentKind, Context, Option
 from headrace.collect.agents.sources.listening import LineReader, TcpServer, listen
 
@@ -135,13 +136,14 @@ class SyslogUdpSource(ListeningSource):
             self._socket.close()
 
 
-def put_patiently(put: Put, events: list[Event], stopping: threading.Event) -> None:
+def put_patiently(put: Put, events: Sequence[Event], stopping: threading.Event) -> None:
     """Syslog has no answer: whoever sends is held back, by not being read, until there is room."""
     while True:
         try:
             put(events)
             return
-        except AgentError:
+        except AgentError as error:
+            events = left_over(events, error)
             if stopping.wait(_PAUSE_S):
                 raise
 
