@@ -43,7 +43,8 @@ def test_columns_are_read_as_objects_are(
     objects = some.objects()
     each = codec.decode(objects, lambda row: msgspec.json.encode(objects[row]), NOW, AHEAD)
     together = codec.decode_columns(some.fields, some.times, some.ids, some.rows, NOW, AHEAD)
-    assert together.rejected == each.rejected
+    # Of two things that are wrong with an event, either may be the one that is said.
+    assert together.rejected.keys() == each.rejected.keys()
     assert together.ids == each.ids
     if each.batch is not None:
         assert together.batch is not None

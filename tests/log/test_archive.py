@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -335,8 +335,7 @@ def test_the_index_of_ids_is_made_again_from_the_archive(tmp_path: Path) -> None
         put(log, "pageviews", USERID=["a"], N=[n], id_=[f"id{n}"])
     log.archive_now(seal=True)
     log.close()
-    for path in (log.folder / "ids").glob("*"):
-        os.unlink(path)
+    shutil.rmtree(log.folder / "ids")
     log = archiving_log(tmp_path)
     assert put(log, "pageviews", USERID=["a"], N=[0], id_=["id3"]).duplicates == (0,)
     log.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -294,8 +295,7 @@ def test_records_without_a_key_stay_and_event_ids_are_remembered(tmp_path: Path)
     log.maintain()
     assert [row["N"] for row in rows(log, "pageviews")] == [*range(0, 59, 3), 59]
     log.close()
-    for path in (log.folder / "ids").glob("*"):
-        path.unlink()
+    shutil.rmtree(log.folder / "ids")
     log = open_owner(tmp_path / "log", clock)
     assert put(log, "pageviews", USERID=["u"], N=[0], id_=["id59"]).duplicates == (0,)
     log.close()
