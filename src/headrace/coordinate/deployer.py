@@ -89,7 +89,7 @@ class Deployer:
         if failed := self._failure(deployment):
             # Nobody is to look at what a refresh could not do; the next one begins anew.
             dropped = self._deployments.dropped(deployment.id) if is_refresh(deployment) else []
-            self._deployments.update(deployment.id, *dropped, stage="failed", detail=failed)
+            self._deployments.advance(deployment, *dropped, stage="failed", detail=failed)
             return
         if deployment.stage == "building":
             self._deployments.begin_speed(deployment)
@@ -141,7 +141,7 @@ class Deployer:
         rows = sum(read_by(self._around.log, query) for query in self._deployments.queries(deployment))
         took = max(1, self._around.clock.now_ms() - deployment.started_ms)
         stage = "comparing" if _has_before(deployment) and not is_refresh(deployment) else "switching"
-        self._deployments.update(deployment.id, stage=stage, rows_read=rows, build_ms=took)
+        self._deployments.advance(deployment, stage=stage, rows_read=rows, build_ms=took)
 
     def _compare(self, deployment: Deployment) -> None:
         around = self._around
@@ -164,8 +164,7 @@ class Deployer:
         except QueryFailed:
             return  # paused, cancelled or stopping: the next look sees what it is
         found = [msgspec.to_builtins(comparison) for comparison in comparisons]
-        if self._deployments.get(deployment.id).stage == "comparing":
-            self._deployments.update(deployment.id, stage=stage, detail=detail, comparisons=found)
+        self._deployments.advance(deployment, stage=stage, detail=detail, comparisons=found)
 
     def _ended(self, number: int) -> bool:
         deployment = self._deployments.get(number)

@@ -251,6 +251,13 @@ class Deployments:
             self._catalog.append([*before, DeploymentSaved(saved)])
             return saved
 
+    def advance(self, seen: Deployment, *before: Event, **changes: Any) -> None:
+        """The same, unless it was cancelled or moved on since it was seen: what nobody builds any more looks caught
+        up."""
+        with self._executor.lock:
+            if self.get(seen.id).stage == seen.stage:
+                self.update(seen.id, *before, **changes)
+
     def pause(self, number: int, paused: bool) -> Deployment:
         with self._executor.lock:
             deployment = self._running(number)
