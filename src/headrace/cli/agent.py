@@ -65,7 +65,9 @@ def run_agent(
     from headrace.collect.agents.metrics import MetricsServer
     from headrace.collect.agents.reading import agent_of
     from headrace.collect.agents.running import Agent
+    from headrace.lean import without_pandas
 
+    without_pandas()
     if brokers not in BROKERS:
         raise UsageError(f"`--brokers` cannot be `{brokers}`", hint="one of " + ", ".join(BROKERS))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)

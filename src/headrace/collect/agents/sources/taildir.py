@@ -146,12 +146,14 @@ class TaildirSource(PollingSource):
         return self._events(file, [data])
 
     def _events(self, file: TailedFile, lines: Sequence[bytes]) -> list[Event]:
-        prefix, at = f"{file.generation}:", file.offset
+        prefix, at, headers = f"{file.generation}:", file.offset, file.headers
+        telling = self._settings.offset_header
         events = []
         for line in lines:
-            headers = file.headers | {"byteoffset": str(at)} if self._settings.offset_header else file.headers
+            if telling:
+                headers = file.headers | {"byteoffset": str(at)}
             # Windows' line ends, as Flume does.
-            body = line[:-1] if line.endswith(b"\r") else line
+            body = line[:-1] if line[-1:] == b"\r" else line
             events.append(Event(body, headers, f"{prefix}{at}:{crc32(line):x}"))
             at += len(line) + 1
         return events
