@@ -30,6 +30,8 @@ from headrace.server.services import Services
 from headrace.store.base import Position
 
 ALIVE_S, SEND_S, LOOK_S = 5.0, 30.0, 1.0
+CLOSE_S = 5.0
+"""How long a slow client has to come to the end of what it was sent and hear why it ends; then it is cut off."""
 QUEUED = 16
 """Messages that wait for a client; those who make them wait for room."""
 PAGE, PAGE_BYTES = 500, 1024 * 1024
@@ -94,6 +96,8 @@ class Talk:
         self._subscriptions: dict[Name, Subscription] = {}
         self._in_flight = asyncio.Semaphore(MOST_IN_FLIGHT)
         self._acks: set[asyncio.Task[None]] = set()
+        self._sent: asyncio.Future[None] | None = None
+        """What is being sent."""
 
     async def run(self) -> None:
         listening = asyncio.create_task(self._listen())
@@ -106,6 +110,8 @@ class Talk:
         finally:
             for subscription in self._subscriptions.values():
                 subscription.cancel()
+            if self._sent is not None:
+                self._sent.cancel()
             for task in (*tasks, *self._acks):
                 task.cancel()
             await asyncio.gather(*tasks, *self._acks, return_exceptions=True)
@@ -118,7 +124,9 @@ class Talk:
             return  # the client has left
         reason = f"too slow: nothing was taken for {SEND_S:g} s" if slow else "the server is stopping"
         with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
-            async with asyncio.timeout(1.0):
+            async with asyncio.timeout(CLOSE_S if slow else 1.0):
+                if self._sent is not None:
+                    await asyncio.shield(self._sent)
                 if not slow:
                     await self._websocket.send_text(to_json({"cut": reason}).decode())
                 await self._websocket.close(TOO_SLOW if slow else GOING_AWAY, reason)
@@ -129,9 +137,13 @@ class Talk:
                 message = await asyncio.wait_for(self._queue.get(), ALIVE_S)
             except TimeoutError:
                 message = b'{"alive":true}'
+            # Not cancelled when it takes too long: what was half sent could not be followed by anything.
+            self._sent = asyncio.ensure_future(self._websocket.send_text(message.decode()))
+            done, _ = await asyncio.wait([self._sent], timeout=SEND_S)
+            if not done:
+                raise TimeoutError
             try:
-                async with asyncio.timeout(SEND_S):
-                    await self._websocket.send_text(message.decode())
+                self._sent.result()
             except (WebSocketDisconnect, RuntimeError):
                 return
 
