@@ -20,6 +20,8 @@ from headrace.log.codecs.json_codec import Unreadable
 from headrace.log.dead_letters import DeadLetter, bury, create_dead_letters
 
 WRITE_S = 60.0
+PIECE = 5000
+"""Events of one append."""
 TIMESTAMP = "timestamp"
 """The header that is an event's time, in milliseconds, as Flume's interceptor writes it."""
 KEY = "key"
@@ -47,7 +49,13 @@ class DirectWriter(LogWriter):
     def write(self, topic: str, events: Sequence[Event]) -> Written:
         found = self._topic(topic)
         if found.spec.kind == "raw":
-            return self._write_bytes(found, events)
+            # The log works on one piece while the next is made. Only with ids: if one piece fails, all are sent again.
+            size = PIECE if all(event.id is not None for event in events) else len(events)
+            writes = [self._write_bytes(found, events[at : at + size]) for at in range(0, len(events), size)]
+            done = [finish() for finish in writes]
+            return Written(
+                *(sum(figures) for figures in zip(*((w.accepted, w.duplicates, w.rejected) for w in done), strict=True))
+            )
         outcome = self._collector.collect(RawEvents(topic, source=self._source, sent=json_events(events))).result(
             WRITE_S
         )
@@ -64,7 +72,8 @@ class DirectWriter(LogWriter):
             raise Conflict(f"topic `{name}` is written by a query", hint="name another topic")
         return topic
 
-    def _write_bytes(self, topic: Topic, events: Sequence[Event]) -> Written:
+    def _write_bytes(self, topic: Topic, events: Sequence[Event]) -> Callable[[], Written]:
+        """Begun when it returns; what it returns waits for the end."""
         most = self._settings.max_event_bytes
         large = [event for event in events if len(event.body) > most]
         if large:
@@ -72,9 +81,14 @@ class DirectWriter(LogWriter):
         appends = [Append(topic.name, bytes_batch(events, self._now_ms() + self._latest_ms))] if events else []
         if large:
             appends.append(bury([self._letter(topic.name, event) for event in large]))
-        appended = self._log.append(appends).result(WRITE_S)
-        duplicates = len(appended[0].duplicates) if events else 0
-        return Written(len(events) - duplicates, duplicates, len(large))
+        future = self._log.append(appends)
+
+        def finish() -> Written:
+            appended = future.result(WRITE_S)
+            duplicates = len(appended[0].duplicates) if events else 0
+            return Written(len(events) - duplicates, duplicates, len(large))
+
+        return finish
 
     def _letter(self, topic: str, event: Event) -> DeadLetter:
         reason = (
