@@ -139,9 +139,10 @@ def test_after_a_crash_what_was_taken_is_done_once(desk: Desk) -> None:
 def test_tickets_are_bounded_and_expire(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "log", tickets=3)
     try:
-        tickets = [desk.take(f'{{"N": {number}}}') for number in range(5)]
-        for ticket in tickets[2:]:
-            desk.finished(ticket)
+        tickets = []
+        for number in range(5):
+            tickets.append(desk.take(f'{{"N": {number}}}'))
+            desk.finished(tickets[-1])
         desk.take('{"N": 6}')
         with pytest.raises(NotFound):
             desk.tickets.state(tickets[0])
