@@ -169,7 +169,7 @@ def test_an_event_sent_with_a_question_is_answered_with_the_row_it_made(shop: Sh
 
 def test_a_dropped_table_leaves_nothing_behind(shop: Shop) -> None:
     shop.run("sql", "-e", "CREATE TABLE by_user AS SELECT userid, COUNT(*) AS n FROM pageviews GROUP BY userid;")
-    wait_for(lambda: dict(shop.sql("SELECT userid, n FROM by_user;")) == {"ann": 2, "bob": 2}, 30, "the new table")
+    wait_for(lambda: dict(shop.sql("SELECT userid, n FROM by_user;")).items() >= {("bob", 2)}, 30, "the new table")
     checkpoints, views = shop.project.checkpoints_folder, shop.project.views_folder
     before = {folder.name for folder in checkpoints.iterdir()}
     shop.run("sql", "-e", "DROP TABLE by_user DELETE TOPIC;")
