@@ -34,8 +34,8 @@ from headrace.process.kafka.place import KafkaPlace
 from headrace.process.session import query_session
 from scripts.kafka import Cluster, make_nodes
 
-ROWS, QUICK_ROWS = 5_000_000, 100_000
-ROUNDS = 3
+ROWS, QUICK_ROWS = 2_000_000, 100_000
+ROUNDS = 2
 IN_FLIGHT = 4
 """Appends that are not yet acknowledged: the log refuses what it has no memory for."""
 BYTES, DECODED = "Kafka's source, bytes", "Kafka, decoded"
