@@ -249,8 +249,9 @@ class IdIndex:
                 self.flush()
         except (OSError, LogError) as error:
             logger.warning("cannot write the index of event ids `%s`: %s", self._folder, error)
-        with self._writing:
-            self._closed = True
+        with self._writing, self._lock:
+            # Its files are mapped as long as somebody has a run.
+            self._closed, self._runs = True, ()
 
 
 def _level(run: Run) -> int:
