@@ -99,8 +99,9 @@ def collectors(broker: int, port: int) -> dict[str, str]:
     }
 
 
-def run(folder: Path, rounds: int, step: int, seed: int) -> None:
-    """The server is killed in the first round, the collectors in the second, then who comes."""
+def run(folder: Path, rounds: int, step: int, seed: int) -> dict[str, int]:
+    """The server is killed in the first round, the collectors in the second, then who comes. How many messages of each
+    sender there are in the end."""
     chance, port = random.Random(seed), free_port()
     with (
         mosquitto(folder) as (broker, _),
@@ -123,6 +124,7 @@ def run(folder: Path, rounds: int, step: int, seed: int) -> None:
             check(running, range((number + 1) * step))
             senders.rotate()
         senders.close()
+        return {name: len(values()) for name, values in _kept(running).items()}
 
 
 def _while(send: Callable[[], object], kill: Callable[[], None]) -> None:
@@ -159,10 +161,17 @@ def _kill_listeners(running: Processes, pause: float, port: int) -> None:
 
 def check(running: Processes, numbers: range) -> None:
     """Exactly these are there, of everybody."""
-    for topic, column in (("once", "N"), ("twice", "N"), ("tailed", "MESSAGE")):
-        wait_for(lambda topic=topic, column=column: _has(running.column(topic, column), numbers), 60, topic)  # type: ignore[misc]
-    for app in TALKERS:
-        wait_for(lambda app=app: _has(_said(running, app), numbers), 60, f"what {app} sent")  # type: ignore[misc]
+    for name, values in _kept(running).items():
+        wait_for(lambda values=values: _has(values(), numbers), 60, f"what {name} sent")  # type: ignore[misc]
+
+
+def _kept(running: Processes) -> dict[str, Callable[[], Sequence[object]]]:
+    """By sender: what of it is in the log."""
+    topics = {"once": "N", "twice": "N", "tailed": "MESSAGE"}
+    found: dict[str, Callable[[], Sequence[object]]] = {
+        topic: partial(running.column, topic, column) for topic, column in topics.items()
+    }
+    return found | {app: partial(_said, running, app) for app in TALKERS}
 
 
 def _said(running: Processes, app: str) -> list[str]:

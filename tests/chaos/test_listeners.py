@@ -12,4 +12,6 @@ pytestmark = pytest.mark.slow
 
 
 def test_real_clients_over_kills_of_the_server_and_of_the_collectors(tmp_path: Path) -> None:
-    run(tmp_path, rounds=2, step=150, seed=1)
+    kept = run(tmp_path, rounds=2, step=150, seed=1)
+    assert set(kept.values()) == {300}
+    assert {"once", "twice", "tailed"} < set(kept)

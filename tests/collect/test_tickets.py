@@ -230,6 +230,8 @@ def test_a_callback_nobody_takes_is_given_up_with_the_ticket(tmp_path: Path, rec
     try:
         ticket = desk.take('{"N": 1}', receiver.url)
         wait_for(lambda: "undelivered" in states(desk, ticket), 20, "giving up")
+        assert "delivered" not in states(desk, ticket)
+        assert receiver.got, "it was tried"
     finally:
         desk.close()
 

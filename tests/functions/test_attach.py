@@ -14,7 +14,7 @@ from headrace.functions.describe import describe
 from headrace.functions.files import FunctionFile
 
 TEXT = """
-import time
+import threading
 from headrace import on_topic, transform
 
 @on_topic("clicks", to="copied", batch=7, shards=[1])
@@ -34,7 +34,7 @@ def talks(records):
 
 @on_topic("clicks", retries=0, seconds=0.3)
 def hangs(records):
-    time.sleep(60)
+    threading.Event().wait()
 
 @transform
 def none(records):

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { collectorSays, collectorsSay, settingRows, sparkline, trialSays } from "../src/lib/collectors";
 import { nodeHref } from "../src/lib/router.svelte";
-import type { Collector, TrialResult } from "../src/lib/types";
+import type { Collector, TrialResult } from "../src/lib/types-collect";
 
 const collector = (more: Partial<Collector> = {}): Collector => ({
   name: "web", type: "http", where: "http", topic: "clicks", file: "collectors/web.toml", state: "running", detail: "", problem: null, rate: 0,

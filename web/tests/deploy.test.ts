@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { buildSays, changeSays, comparisonSays, deploymentOf, diffRows, pendingChange, signed, stageSays } from "../src/lib/deploy";
-import type { Comparison, Deployment, PlannedChange, Version } from "../src/lib/types";
+import type { Comparison, Deployment, PlannedChange, Version } from "../src/lib/types-deploy";
 import { lanes, layersSay, versionSays } from "../src/lib/versions";
 
 const item = { name: "by_page", verdict: "rebuilds", version: 2, before: 1, statement: "new", old_statement: "old" };

@@ -10,6 +10,13 @@ A collector takes raw events for a topic, from wherever, and answers for each of
 
 Accepted, duplicate and rejected together (and shed, where a collector's `[shed]` says so) are what was sent: nothing is
 dropped silently, one bad event spoils no other.
+
+The tier around it: a file `collectors/NAME.toml` (`definitions`) names one of the `kinds`. Its protocol makes `Sent` or
+`Columns` of what arrives, and hands that to the `gate` of the file, where rules, quota and shedding hold for all
+protocols alike and everything is counted; behind it stands one `Collector`, which decodes and appends. Protocols over
+HTTP are asked by the server's routes (`gates` finds theirs). Those with sockets of their own and those that pull run in
+a process beside it; they write with their cursor in one transaction (`outlet`), so that none of them doubles anything.
+Agents (`agents`) have a contract of their own, and end at a gate or in Kafka.
 """
 
 from __future__ import annotations

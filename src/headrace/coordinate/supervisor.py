@@ -65,7 +65,7 @@ class Supervisor:
             for number in range(1, project.settings.server.workers)
         ]
         listening = ["headrace.server.listeners", "--project", folder]
-        self._listeners = Child("listeners", listening, logs / "listeners.log", mark, clock)
+        self._listeners = Child("listener", listening, logs / "listeners.log", mark, clock)
         self._listening = False
         self._ready = False
         self._waiting_for = ""

@@ -5,19 +5,14 @@ import type {
   Answer,
   CareHistory,
   Check,
-  Collector,
-  CollectorDetail,
-  CollectorKind,
   Completions,
   DeadLetter,
-  Deployment,
   Fields,
   Group,
   Job,
   JobRun,
   LateRow,
   Overview,
-  PlannedChange,
   Query,
   Queue,
   RatesHistory,
@@ -31,11 +26,11 @@ import type {
   StatementResult,
   Topic,
   TopicEvent,
-  TrialResult,
-  Version,
   View,
   Why,
 } from "./types";
+import type { Collector, CollectorDetail, CollectorKind, TrialResult } from "./types-collect";
+import type { Deployment, PlannedChange, Version } from "./types-deploy";
 
 export interface RedriveOrder {
   where?: string;

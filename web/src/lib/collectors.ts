@@ -2,7 +2,7 @@
 
 import type { Said } from "./answers";
 import { ago, count, list, rate } from "./format";
-import type { Collector, TrialResult } from "./types";
+import type { Collector, TrialResult } from "./types-collect";
 
 export function collectorsSay(collectors: Collector[]): Said | null {
   const broken = collectors.filter((one) => one.problem);

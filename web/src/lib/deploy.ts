@@ -1,7 +1,8 @@
 /** What a deployment and a plan say, in words. */
 
 import { count, duration, plural } from "./format";
-import type { Build, Comparison, Deployment, PlannedChange, Value } from "./types";
+import type { Value } from "./types";
+import type { Build, Comparison, Deployment, PlannedChange } from "./types-deploy";
 
 /** Of the newest deployment that changed a view; null if none did. */
 export function deploymentOf(name: string, deployments: Deployment[]): Deployment | null {

@@ -2,7 +2,7 @@
 
 import { buildSays } from "./deploy";
 import { ago, duration, moment, plural } from "./format";
-import type { Deployment, Layers, Version } from "./types";
+import type { Deployment, Layers, Version } from "./types-deploy";
 
 export interface Segment {
   kind: "building" | "serving" | "kept" | "failed";
