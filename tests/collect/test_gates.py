@@ -10,7 +10,7 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.collect.base import Outcome
-from headrace.collect.status import Board, CollectorStatus, Counters
+from headrace.collect.status import Board, CollectorStatus, Counters, Kept, Report
 from headrace.errors import NotFound, Overloaded, Unauthenticated, UsageError
 from headrace.log.codecs.json_codec import Unreadable
 from headrace.log.dead_letters import DEAD_LETTERS_TOPIC
@@ -170,3 +170,33 @@ def test_processes_add_up_and_ended_ones_are_not_forgotten() -> None:
     clock.advance(60_000)
     found = board.status("web", own.status())
     assert (found.accepted, found.state) == (10, "running")
+    # It was only silent for a while: what it counted is not counted twice.
+    report(2, 4)
+    assert board.status("web", own.status()).accepted == 13
+
+
+def test_the_next_server_counts_on_and_so_do_the_processes_that_outlived_the_last() -> None:
+    clock = ManualClock(0)
+    own = Counters("web", clock)
+
+    def report(board: Board, pid: int, **counts: int) -> None:
+        found = [CollectorStatus(name=name, received=count, accepted=count) for name, count in counts.items()]
+        board.receive(msgspec.to_builtins(Report("listeners", pid, found)))
+
+    def totals(board: Board, *names: str) -> list[int]:
+        return [board.status(name, CollectorStatus(name=name)).accepted for name in names]
+
+    first = Board(clock)
+    own.took(Outcome(2), 2, 10)
+    report(first, 1, devices=5, files=3)
+    kept = msgspec.json.encode(first.keep(Report("server", 7, [own.status()])))
+    second = Board(clock)
+    second.take_up(msgspec.json.decode(kept, type=Kept), "server")
+    assert totals(second, "web", "devices", "files") == [2, 5, 3]
+    report(second, 1, devices=6, files=3)
+    assert totals(second, "devices", "files") == [6, 3]
+    # A collector that is gone from a report, or begins anew, keeps what it had.
+    report(second, 1, devices=1)
+    assert totals(second, "devices", "files") == [7, 3]
+    report(second, 2, devices=1, files=1)
+    assert totals(second, "devices", "files") == [8, 4]

@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from headrace.collect.status import Kept
 from headrace.server import models_collect
+from headrace.server.counts import COUNTS_FILE
 from tests.server.running import Running, running_server
 from tests.support import wait_for
 
@@ -160,8 +162,30 @@ def test_what_cannot_work_with_the_topic_is_said_before_an_event_comes(project: 
         "it needs VARCHAR"
     )
     assert found["web"]["problem"].startswith("collectors/web.toml: `n` is to be converted, but no column")
-    assert (found["early"]["state"], "`not-yet` does not exist" in found["early"]["detail"]) == ("waiting", True)
+    assert found["early"]["state"] == "waiting"
+    assert found["early"]["detail"].startswith("waiting for topic `not-yet`")
     for name in ("people", "early"):
         (folder / "collectors" / f"{name}.toml").unlink()
     (folder / "collectors" / "web.toml").write_text(WEB)
     server.services.gates.reload()
+
+
+def test_counts_go_on_after_a_restart(tmp_path: Path) -> None:
+    (tmp_path / "collectors").mkdir()
+    (tmp_path / "collectors" / "web.toml").write_text(WEB)
+    for total in (2, 4):
+        with running_server(tmp_path) as server:
+            server.send("pageviews", [{"userid": "a"}, {"userid": "b"}])
+            assert listed(server)["web"]["accepted"] == total
+    with running_server(tmp_path) as server:
+        server.send("pageviews", {"userid": "c"})
+        # As after kill -9: only what is in the file.
+        wait_for(lambda: counted(tmp_path) == 5, 30, "the file")
+    (tmp_path / ".headrace" / COUNTS_FILE).write_text("torn")
+    with running_server(tmp_path) as server:
+        assert listed(server)["web"]["accepted"] == 0
+
+
+def counted(folder: Path) -> int:
+    kept = msgspec.json.decode((folder / ".headrace" / COUNTS_FILE).read_bytes(), type=Kept)
+    return sum(one.accepted for one in (*kept.gone, *(one for report in kept.reports for one in report.collectors)))

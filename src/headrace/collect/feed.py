@@ -18,9 +18,9 @@ from headrace.collect.definitions import CollectorSettings, Definition
 from headrace.collect.gate import Arrival, Gate
 from headrace.collect.gates import hash_key
 from headrace.collect.outlet import Outlet, Stopped
-from headrace.collect.status import Counters
+from headrace.collect.status import Counters, waiting_for_topic
 from headrace.config import Project
-from headrace.errors import Overloaded
+from headrace.errors import NotFound, Overloaded
 from headrace.log.base import Log, Topic, TopicSpec
 from headrace.types import DataType
 
@@ -28,6 +28,7 @@ T = TypeVar("T")
 S = TypeVar("S", bound=CollectorSettings)
 
 NOTHING = Outcome(0)
+LOOK_S = 0.5
 
 
 class Feed:
@@ -52,14 +53,21 @@ class Feed:
         return self.definition.settings_as(type_)
 
     async def cursor(self) -> Any:
-        """Where the collector had got to, None at its very beginning. Called first, and once. `NotFound` without its
-        topic: better not to take anything than not to know what to do with it."""
-        return await self.call(self._open)
-
-    def _open(self) -> Any:
-        found = self._outlet.open()
-        self._outlet.topic(self.gate.topic)
+        """Where the collector had got to, None at its very beginning. Called first, and once. Waits for the topic:
+        better not to take anything than not to know what to do with it."""
+        found = await self.call(self._outlet.open)
+        while (missing := await self.call(self._missing_topic)) is not None:
+            self.waiting(missing)
+            await asyncio.sleep(LOOK_S)
         return found
+
+    def _missing_topic(self) -> str | None:
+        """What to say of a topic that is not there."""
+        try:
+            self._outlet.topic(self.gate.topic)
+        except NotFound:
+            return waiting_for_topic(self.gate.topic)
+        return None
 
     def open_log(self) -> None:
         """As `cursor`, for a collector that has neither a cursor nor one topic."""

@@ -17,6 +17,8 @@ COLLECTORS_STATUS = "collectors.status"
 """The name of the owner's `call` by which other processes report."""
 COLLECTORS_REPORT_FILE = "collectors.json"
 """The same where no owner's socket connects them: in the project's data folder, written anew for each report."""
+MOST_REPORTS = 64
+"""Of processes that are silent, more than these are taken to have ended."""
 STALE_AFTER_S = 5.0
 """Processes report at least every second; what one said this long ago, it does no more."""
 _SEVERITY: dict[State, int] = {"disabled": 0, "running": 1, "waiting": 2, "failed": 3}
@@ -120,6 +122,13 @@ class Counters:
             )
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """What a board knows, to be taken up by the next server."""
+
+    gone: list[CollectorStatus] = []
+    reports: list[Report] = []
+
+
 class Board:
     """What all processes say, in the server. Safe to use from several threads."""
 
@@ -132,34 +141,67 @@ class Board:
 
     def receive(self, body: Any) -> dict[str, Any]:
         """Take a report; the answer to the call."""
-        report = msgspec.convert(body, Report)
-        with self._lock:
-            before = self._reports.get(report.process)
-            if before is not None and before[0].pid != report.pid:
-                self._bury(before[0])
-            self._reports[report.process] = (report, self._clock.monotonic())
+        self._receive(msgspec.convert(body, Report))
         return {}
+
+    def _receive(self, report: Report) -> None:
+        with self._lock:
+            before = self._reports.pop(report.process, None)
+            if before is not None:
+                self._bury(_ended(before[0], report))
+            self._reports[report.process] = (report, self._clock.monotonic())
+            while len(self._reports) > MOST_REPORTS:
+                oldest, _ = self._reports.pop(next(iter(self._reports)))
+                self._bury(oldest.collectors)
 
     def status(self, name: str, own: CollectorStatus) -> CollectorStatus:
         """One collector over all processes. `own` is what this one counts."""
+        now = self._clock.monotonic()
         with self._lock:
-            self._sweep()
-            found = [one for report, _ in self._reports.values() for one in report.collectors if one.name == name]
             gone = self._gone.get(name)
-        if gone is not None:
-            found.append(msgspec.structs.replace(gone, state="disabled", detail="", connections=0))
-        return added([own, *found]) if found else own
+            found = [own] if gone is None else [own, _silent(gone)]
+            for report, received in self._reports.values():
+                # One that is silent may be heard again, and counts on from where it was.
+                stale = now - received >= STALE_AFTER_S
+                found += [_silent(one) if stale else one for one in report.collectors if one.name == name]
+        return added(found) if len(found) > 1 else own
 
-    def _sweep(self) -> None:
-        for process, (report, received) in list(self._reports.items()):
-            if self._clock.monotonic() - received >= STALE_AFTER_S:
-                self._bury(report)
-                del self._reports[process]
+    def keep(self, own: Report) -> Kept:
+        """All there is to know after this process, which is one of many."""
+        with self._lock:
+            return Kept(list(self._gone.values()), [*(report for report, _ in self._reports.values()), own])
 
-    def _bury(self, report: Report) -> None:
-        for status in report.collectors:
+    def take_up(self, kept: Kept, own: str) -> None:
+        """What a former server knew. Other processes may have outlived it, and say so soon."""
+        self._bury(kept.gone)
+        for report in kept.reports:
+            if report.process == own:
+                self._bury(report.collectors)
+            else:
+                self._receive(report)
+
+    def _bury(self, statuses: Iterable[CollectorStatus]) -> None:
+        for status in statuses:
             known = self._gone.get(status.name)
             self._gone[status.name] = added([known, status]) if known else status
+
+
+def _ended(before: Report, report: Report) -> list[CollectorStatus]:
+    """What of a process's last report the next one does not count on from: all of it if it is another process, which
+    may have the same number, but has counted less."""
+    counts = {one.name: one.received for one in report.collectors} if before.pid == report.pid else {}
+    return [one for one in before.collectors if counts.get(one.name, -1) < one.received]
+
+
+def _silent(status: CollectorStatus) -> CollectorStatus:
+    return msgspec.structs.replace(status, state="disabled", detail="", connections=0)
+
+
+def waiting_for_topic(topic: str) -> str:
+    return (
+        f"waiting for topic `{topic}`, which does not exist: declare a stream over it (CREATE STREAM … WITH "
+        f"(KAFKA_TOPIC='{topic}')), or `headrace topic create {topic}`"
+    )
 
 
 def added(statuses: Iterable[CollectorStatus]) -> CollectorStatus:

@@ -46,6 +46,7 @@ from headrace.log.registry.registry import Registry
 from headrace.log.registry.schemas import RegistrySchemas
 from headrace.server.auth import Auth
 from headrace.server.consumers import Members
+from headrace.server.counts import COUNTS_FILE, Counts
 from headrace.server.dead_letters import DeadLetterIndex
 from headrace.server.metrics import Metrics
 from headrace.server.rates import Rates
@@ -143,6 +144,8 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         if spool is not None:
             closing.callback(spool.close)
             spool.on_change = gates.wait_for
+        counts = Counts(project.data / COUNTS_FILE, gates, board)
+        closing.callback(counts.write)
         metrics = Metrics()
         tickets = open_tickets(project, log, clock, gates, metrics)
         closing.callback(tickets.close)
@@ -168,6 +171,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             metrics=metrics,
             rates=Rates(log, clock, lambda: received(gates, board)),
             board=board,
+            counts=counts,
             dead_letters=DeadLetterIndex(log),
             redriver=Redriver(log, clock, settings.collect, gates.misfit),
             budget=BodyBudget(max(settings.log.max_pending_bytes, settings.server.max_body_bytes)),

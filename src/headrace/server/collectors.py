@@ -17,7 +17,7 @@ from headrace.collect.gates import all_statuses
 from headrace.collect.kinds import KINDS
 from headrace.collect.rules.fitting import misfit_of
 from headrace.collect.samples import example_text, shown_settings, trial_events
-from headrace.collect.status import CollectorStatus
+from headrace.collect.status import CollectorStatus, waiting_for_topic
 from headrace.errors import Conflict, NotFound, UsageError
 from headrace.log.base import Topic
 from headrace.server.endpoint import Endpoint
@@ -113,8 +113,7 @@ def _fields(status: CollectorStatus, services: Services) -> dict[str, Any]:
     if definition is not None and definition.settings.topic and status.state == "running":
         settings, topic = definition.settings, _topic(definition, services)
         if topic is None:
-            detail = f"topic `{settings.topic}` does not exist: declare a stream over it, or make it"
-            status = msgspec.structs.replace(status, state="waiting", detail=detail)
+            status = msgspec.structs.replace(status, state="waiting", detail=waiting_for_topic(settings.topic))
         elif said is None:
             misfit = misfit_of(settings.enrich, settings.validate, settings.privacy, topic)
             said = None if misfit is None else f"{definition.where}: {misfit}"

@@ -95,6 +95,7 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
     )
     sweeping = asyncio.create_task(_sweep(services))
     reloading = asyncio.create_task(services.gates.run())
+    counting = asyncio.create_task(services.counts.run())
     stopping = asyncio.create_task(stop.wait())
     try:
         logger.info("listening on http://%s:%d", f"[{host}]" if ":" in host else host, port)
@@ -108,7 +109,7 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
         logger.info("stopped")
         return 1 if failed else 0
     finally:
-        for task in (rates, remembering, sweeping, reloading):
+        for task in (rates, remembering, sweeping, reloading, counting):
             task.cancel()
         stopping.cancel()
 

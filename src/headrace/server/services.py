@@ -35,6 +35,7 @@ from headrace.log.registry.registry import Registry
 from headrace.server.auth import Auth
 from headrace.server.bell import Bell
 from headrace.server.consumers import Members
+from headrace.server.counts import Counts
 from headrace.server.dead_letters import DeadLetterIndex
 from headrace.server.history import History
 from headrace.server.metrics import Metrics
@@ -99,6 +100,7 @@ class Services(Intake):
     rates: Rates
     board: Board
     """What other processes say of the collectors they run."""
+    counts: Counts
     dead_letters: DeadLetterIndex
     redriver: Redriver
     answers: BodyBudget

@@ -130,11 +130,13 @@ def test_a_changed_file_starts_its_collector_anew_and_a_broken_one_does_not(tmp_
         assert running.status("devices").accepted == 3
 
 
-def test_without_its_topic_or_with_a_port_in_use_it_has_failed_and_says_so(tmp_path: Path) -> None:
+def test_without_its_topic_it_waits_and_with_a_port_in_use_it_has_failed_and_says_so(tmp_path: Path) -> None:
     port = free_port()
     with socket.socket() as taken, listening(tmp_path, {"devices": collector(port)}, []) as running:
-        status = running.wait_until("devices", "failed")
-        assert "topic `logs` does not exist" in status.detail
+        wait_for(lambda: "waiting for topic `logs`" in running.status("devices").detail, 10, "it to wait")
+        status = running.status("devices")
+        assert (status.state, status.errors) == ("waiting", 0)
+        assert "headrace topic create logs" in status.detail
         taken.bind(("127.0.0.1", port))
         taken.listen()
         running.log.create_topic(SYSLOG)
