@@ -16,7 +16,7 @@ demo: setup      ## the page-view pipeline, live in the browser
 	@$(VENV)/python examples/pageviews/demo.py
 
 test: setup-tests  ## all tests
-	@$(VENV)/pytest
+	@$(VENV)/pytest -n 2 --no-loadscope-reorder
 
 test-fast:       ## seconds: no Spark, no processes, no browser
 	@$(VENV)/pytest -q -m "not spark and not slow and not browser"

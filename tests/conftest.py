@@ -3,11 +3,14 @@ deadlines for examples, because whichever comes first may have to load a library
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 from pyspark.sql import SparkSession
+from xdist.scheduler import LoadScopeScheduling
 
 from headrace.config import SparkSettings
 from headrace.process.jvm import spark_session
@@ -19,6 +22,29 @@ __all__ = ["kafka", "spark"]
 hypothesis.settings.register_profile("same", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("others", deadline=None, derandomize=False)
 hypothesis.settings.load_profile("same")
+
+
+class Lanes(LoadScopeScheduling):  # type: ignore[misc]
+    """Two processes run the tests (`make test`): the files that share Spark's session in one, the others in the other,
+    a file never in both."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "spark" if _on_spark(file) else file
+
+
+@functools.cache
+def _on_spark(file: str) -> bool:
+    return "mark.spark" in Path(file).read_text()
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:
+    return Lanes(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The lanes begin with what takes long, so that they end together."""
+    items.sort(key=lambda item: (item.get_closest_marker("spark") is None, item.get_closest_marker("slow") is None))
 
 
 @pytest.fixture(scope="session")
