@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.log.codecs.avro_vectors import Cursor, Mask, Numbers, gathered, strings
+from headrace.log.codecs.cursor import Cursor, Mask, Numbers, gathered, strings
 from headrace.log.codecs.json_values import FIRST_MS, LAST_MS
 from headrace.log.codecs.proto_shapes import find_field
 from headrace.log.codecs.proto_text import varint
@@ -71,17 +71,7 @@ class ProtoVectors:
 
     def read(self, payloads: pa.Array, skip: int) -> tuple[dict[str, pa.Array], Mask]:
         """Columns of all rows, and which rows can be trusted. `payloads` has no nulls."""
-        offsets = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset : payloads.offset + len(payloads) + 1]
-        data = np.frombuffer(payloads.buffers()[2] or b"", np.uint8)
-        places = offsets.astype(np.int64)
-        cursor = Cursor(data if len(data) else np.zeros(1, np.uint8), places[:-1] + skip, places[1:])
-        cursor.good &= cursor.place <= cursor.end
-        found: dict[str, pa.Array] = {}
-        for field in self._fields:
-            array = _read(field, cursor)
-            if field.column is not None:
-                found[field.column] = array
-        return found, cursor.good & (cursor.place == cursor.end)
+        return Cursor.over(payloads, skip).columns(self._fields, _read)
 
 
 def _read(field: _Field, cursor: Cursor) -> pa.Array:

@@ -15,7 +15,6 @@ from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from headrace.errors import UsageError
-from headrace.log.codecs.avro_vectors import Mask
 from headrace.log.codecs.base import (
     Codec,
     Decoded,
@@ -29,6 +28,7 @@ from headrace.log.codecs.base import (
     values_of,
 )
 from headrace.log.codecs.building import build, put_together
+from headrace.log.codecs.cursor import Mask
 from headrace.log.codecs.framing import (
     HEADER,
     Writers,
