@@ -8,18 +8,24 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from starlette.types import Scope
+
 from headrace.deliver.base import FeedEvent
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, Overloaded
 from headrace.log.codecs.json_encode import to_json
 from headrace.server.errors import error_body
 from headrace.server.services import Services
+from headrace.server.sever import sever
 
 ALIVE_S = 5.0
 SEND_S = 30.0
 """A client that takes nothing for this long is gone, or might as well be."""
+CLOSE_S = 5.0
+"""How long such a client has to come to the end of what it was sent, and to hear why it ends; then it is cut off."""
 GATHER = 500
 
 Encode = Callable[[FeedEvent], bytes]
+Send = Callable[[list[FeedEvent]], Awaitable[None]]
 Ended = tuple[asyncio.Future[Any], asyncio.Future[Any]]
 _END = object()
 
@@ -45,6 +51,25 @@ def line(event: FeedEvent) -> bytes:
     return message(event) + b"\n"
 
 
+def too_slow() -> str:
+    return f"too slow: nothing was taken for {SEND_S:g} s"
+
+
+class _TooSlow(Exception):
+    """With what is still being sent: what was half sent can be followed by nothing else."""
+
+    def __init__(self, sending: asyncio.Future[None]) -> None:
+        super().__init__(too_slow())
+        self.sending = sending
+
+
+def _slow(kind: str) -> FeedEvent:
+    """A query ends with an error, a feed is cut."""
+    if kind == "push":
+        return FeedEvent("error", {"error": error_body(Overloaded(too_slow()))})
+    return FeedEvent("cut", {"reason": too_slow()})
+
+
 def _stopped(kind: str) -> FeedEvent:
     """A query ends; a feed is cut, and continued later."""
     return FeedEvent("end", {"reason": "stopped"}) if kind == "push" else FeedEvent("cut", {"reason": "stopping"})
@@ -57,23 +82,53 @@ class Pump:
     def __init__(self, events: AsyncIterator[FeedEvent], services: Services, kind: str) -> None:
         self._events, self._services, self._kind = events, services, kind
         self._queue: asyncio.Queue[Any] = asyncio.Queue(GATHER)
+        self._taken = 0
 
-    async def run(self, send: Callable[[list[FeedEvent]], Awaitable[None]], gone: Awaitable[Any]) -> None:
+    def taken(self) -> None:
+        """For `send`: the client has taken a piece of what it was handed."""
+        self._taken += 1
+
+    async def run(self, send: Send, gone: Awaitable[Any], scope: Scope) -> bool:
         """Hand everything to `send`, in order, an empty list every five seconds of silence, until the events end, the
-        client is gone or the server stops."""
+        client is gone or the server stops. False if the client took nothing for too long: it was told, or cut off."""
         filling = asyncio.create_task(self._fill())
         ended: Ended = (asyncio.ensure_future(gone), asyncio.create_task(self._services.stopping.wait()))
         try:
             await self._run(send, ended)
-        except TimeoutError:
+            return True
+        except _TooSlow as slow:
             self._services.metrics.feed_cuts.labels("too slow").inc()
+            await self._say_why(send, slow.sending, scope)
+            return False
         finally:
             for task in (*ended, filling):
                 task.cancel()
             await asyncio.gather(*ended, filling, return_exceptions=True)
             await self._close()
 
-    async def _run(self, send: Callable[[list[FeedEvent]], Awaitable[None]], ended: Ended) -> None:
+    async def _say_why(self, send: Send, sending: asyncio.Future[None], scope: Scope) -> None:
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await sending
+                await send([_slow(self._kind)])
+        except TimeoutError:
+            sever(scope)
+
+    async def _send(self, send: Send, batch: list[FeedEvent]) -> None:
+        """However long it takes, as long as some of it is taken."""
+        sending = asyncio.ensure_future(send(batch))
+        try:
+            while not sending.done():
+                before = self._taken
+                await asyncio.wait([sending], timeout=SEND_S)
+                if not sending.done() and self._taken == before:
+                    raise _TooSlow(sending)
+        except asyncio.CancelledError:
+            sending.cancel()
+            raise
+        sending.result()
+
+    async def _run(self, send: Send, ended: Ended) -> None:
         gone, stopping = ended
         while True:
             batch = await self._next(ended)
@@ -88,8 +143,7 @@ class Pump:
             if isinstance(last, FeedEvent):
                 batch.append(last)
             if batch or last is None:
-                async with asyncio.timeout(SEND_S):
-                    await send(batch)
+                await self._send(send, batch)
                 self._services.metrics.feed_events.labels(self._kind).inc(len(batch))
             if last is not None:
                 return

@@ -22,21 +22,21 @@ from headrace.deliver.browse import Page, offsets_at, parse_position, position_t
 from headrace.errors import Conflict, NotFound, OffsetOutOfRange, Overloaded, UsageError
 from headrace.log.codecs.json_encode import to_json
 from headrace.log.subscription import Wanted, wanted
+from headrace.server import pump
 from headrace.server.auth import Role
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import error_body
 from headrace.server.publishing import publish
 from headrace.server.services import Services
+from headrace.server.sever import sever
+from headrace.server.websocket import GOING_AWAY, TOO_SLOW
 from headrace.store.base import Position
 
-ALIVE_S, SEND_S, LOOK_S = 5.0, 30.0, 1.0
-CLOSE_S = 5.0
-"""How long a slow client has to come to the end of what it was sent and hear why it ends; then it is cut off."""
+LOOK_S = 1.0
 QUEUED = 16
 """Messages that wait for a client; those who make them wait for room."""
 PAGE, PAGE_BYTES = 500, 1024 * 1024
 MOST_SUBSCRIPTIONS, MOST_TOPICS, MOST_IN_FLIGHT = 32, 256, 256
-NORMAL, GOING_AWAY, TOO_SLOW = 1000, 1001, 1008
 Name = str
 
 
@@ -122,24 +122,30 @@ class Talk:
             self._services.metrics.feed_cuts.labels("too slow").inc()
         if listening.done() and not slow:
             return  # the client has left
-        reason = f"too slow: nothing was taken for {SEND_S:g} s" if slow else "the server is stopping"
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
-            async with asyncio.timeout(CLOSE_S if slow else 1.0):
+        # Nothing closes a connection on which somebody still listens.
+        listening.cancel()
+        reason = pump.too_slow() if slow else "the server is stopping"
+        try:
+            async with asyncio.timeout(pump.CLOSE_S if slow else 1.0):
                 if self._sent is not None:
                     await asyncio.shield(self._sent)
                 if not slow:
                     await self._websocket.send_text(to_json({"cut": reason}).decode())
                 await self._websocket.close(TOO_SLOW if slow else GOING_AWAY, reason)
+        except TimeoutError:
+            sever(self._websocket.scope)
+        except (WebSocketDisconnect, RuntimeError):
+            return
 
     async def _send(self) -> None:
         while True:
             try:
-                message = await asyncio.wait_for(self._queue.get(), ALIVE_S)
+                message = await asyncio.wait_for(self._queue.get(), pump.ALIVE_S)
             except TimeoutError:
                 message = b'{"alive":true}'
             # Not cancelled when it takes too long: what was half sent could not be followed by anything.
             self._sent = asyncio.ensure_future(self._websocket.send_text(message.decode()))
-            done, _ = await asyncio.wait([self._sent], timeout=SEND_S)
+            done, _ = await asyncio.wait([self._sent], timeout=pump.SEND_S)
             if not done:
                 raise TimeoutError
             try:
@@ -232,7 +238,7 @@ class Talk:
         log, tails = self._services.log, self._services.delivery.tails
         try:
             while True:
-                await tails.wait(topic, Position(0, at), ALIVE_S)
+                await tails.wait(topic, Position(0, at), pump.ALIVE_S)
                 page = await self._services.run(read_after, log, topic, at, PAGE, PAGE_BYTES)
                 if page.records:
                     await self._queue.put(_records(subscription.name, topic, page))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AbstractContextManager
 
 from starlette.requests import Request
@@ -14,6 +14,8 @@ from headrace.deliver.base import FeedEvent
 from headrace.server.endpoint import EVENT_STREAM, NDJSON
 from headrace.server.pump import Encode, Pump, line, sse
 from headrace.server.services import Services
+
+PIECE = 64 * 1024
 
 
 class EventStream(Response):
@@ -33,18 +35,38 @@ class EventStream(Response):
         headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
 
         with self._client:
-            await self._send(headers, receive, send)
+            await self._send(headers, scope, receive, send)
 
-    async def _send(self, headers: list[tuple[bytes, bytes]], receive: Receive, send: Send) -> None:
+    async def _send(self, headers: list[tuple[bytes, bytes]], scope: Scope, receive: Receive, send: Send) -> None:
         async def write(events: list[FeedEvent]) -> None:
-            body = b"".join(map(self._encode, events)) or self._alive
-            await send({"type": "http.response.body", "body": body, "more_body": True})
+            for piece in pieces(map(self._encode, events)):
+                await send({"type": "http.response.body", "body": piece or self._alive, "more_body": True})
+                self._pump.taken()
 
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         # Sent at once: the client knows that it is connected before the first event comes.
         await send({"type": "http.response.body", "body": self._alive, "more_body": True})
-        await self._pump.run(write, gone(receive))
+        await self._pump.run(write, gone(receive), scope)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def pieces(encoded: Iterable[bytes]) -> Iterator[bytes]:
+    """Events together, but not more at once than a slow client takes within a while. One piece of nothing if there are
+    none.
+
+    >>> [len(piece) for piece in pieces([b"a" * 100, b"b" * PIECE, b"c"])]
+    [65636, 1]
+    """
+    found: list[bytes] = []
+    size = 0
+    for one in encoded:
+        found.append(one)
+        size += len(one)
+        if size >= PIECE:
+            yield b"".join(found)
+            found, size = [], 0
+    if found or not size:
+        yield b"".join(found)
 
 
 async def gone(receive: Receive) -> None:

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headrace.deliver.base import FeedEvent
-from headrace.server.pump import Pump, message
+from headrace.server.pump import Pump, message, too_slow
 from headrace.server.services import Services
 
 ALIVE = FeedEvent("heartbeat", {})
-GOING_AWAY = 1001
+NORMAL, GOING_AWAY, TOO_SLOW = 1000, 1001, 1008
 
 
 async def stream(events: AsyncIterator[FeedEvent], websocket: WebSocket, services: Services, kind: str) -> None:
@@ -22,10 +22,13 @@ async def stream(events: AsyncIterator[FeedEvent], websocket: WebSocket, service
     async def write(batch: list[FeedEvent]) -> None:
         for event in batch or [ALIVE]:
             await websocket.send_text(message(event).decode())
+            pump.taken()
 
     with services.metrics.client(kind), contextlib.suppress(WebSocketDisconnect, RuntimeError):
-        await pump.run(write, _gone(websocket))
-        await websocket.close(GOING_AWAY if services.stopping.is_set() else 1000)
+        if not await pump.run(write, _gone(websocket), websocket.scope):
+            await websocket.close(TOO_SLOW, too_slow())
+        else:
+            await websocket.close(GOING_AWAY if services.stopping.is_set() else NORMAL)
 
 
 async def _gone(websocket: WebSocket) -> None:

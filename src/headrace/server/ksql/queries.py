@@ -161,14 +161,17 @@ class PushAnswer(Response):
             if piece:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
 
+        pump = Pump(self._events, self._services, "push")
+
         async def write_events(batch: list[FeedEvent]) -> None:
             for event in batch:
                 await write(self._piece(event))
+                pump.taken()
 
         with self._queries.opened(self._plan) as (query_id, closing), self._services.metrics.client("push"):
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             await write(self._form.header(Header(query_id, self._plan.root.columns)))
-            await Pump(self._events, self._services, "push").run(write_events, _ended(receive, closing))
+            await pump.run(write_events, _ended(receive, closing), scope)
             await write(self._form.end())
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 

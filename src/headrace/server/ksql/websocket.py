@@ -21,7 +21,7 @@ from headrace.server.ksql.queries import COMPLETED, LIMIT_REACHED
 from headrace.server.ksql.requests import KsqlRequest, from_beginning
 from headrace.server.ksql.schemas import schema_json
 from headrace.server.ksql.values import row_converter
-from headrace.server.pump import Pump
+from headrace.server.pump import Pump, too_slow
 from headrace.server.query import plan_one
 from headrace.server.services import Services
 from headrace.sql.plan import PushQuery
@@ -66,16 +66,18 @@ async def _serve(websocket: WebSocket, services: Services) -> None:
         return
     events = websocket.app.state.push_queries.listen(plan, text, from_beginning(wanted.streams_properties))
 
-    convert = row_converter(plan.root.columns)
+    convert, pump = row_converter(plan.root.columns), Pump(events, services, "push")
 
     async def write(batch: list[FeedEvent]) -> None:
         for event in batch:
             if message := _message(event, convert):
                 await websocket.send_text(message)
+                pump.taken()
 
     await websocket.send_text(_schema(plan.root.columns))
     with services.metrics.client("push"):
-        await Pump(events, services, "push").run(write, _gone(websocket))
+        if not await pump.run(write, _gone(websocket), websocket.scope):
+            await websocket.close(REFUSED, too_slow())
 
 
 def _schema(columns: tuple[Column, ...]) -> str:
