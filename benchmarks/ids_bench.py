@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.measure import Measure
+from headrace.log.local.id_runs import pack
 from headrace.log.local.ids import IdIndex
 
 IDS, BATCH = 10_000_000, 1000
@@ -64,7 +65,7 @@ def _fill(index: IdIndex, count: int) -> float:
     for first in range(0, count, BATCH):
         digests = _digests()
         assert not index.known(digests)
-        if index.remember({digest: (0, first + row) for row, digest in enumerate(digests)}, {0: first + BATCH}):
+        if index.remember({digest: pack(0, first + row) for row, digest in enumerate(digests)}, {0: first + BATCH}):
             woken.set()
     taken = time.perf_counter() - started
     stop.set()

@@ -7,7 +7,10 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.errors import LogError
 from headrace.log.base import TopicConfig
@@ -64,7 +67,7 @@ def test_an_index_that_is_ahead_of_the_log_is_made_again(tmp_path: Path) -> None
     topic = log.create_topic(PLAIN)
     log.close()
     index = IdIndex(folder / "ids" / str(topic.id))
-    index.remember({b"x" * 16: (0, 5)}, {0: 6})
+    index.remember({b"x" * 16: id_runs.pack(0, 5)}, {0: 6})
     index.close()
     log = open_owner(folder)
     assert put(log, "plain", N=[1], id_=["a"]).positions == ((0, 0, 0),)
@@ -118,9 +121,19 @@ def digest(number: int) -> bytes:
 
 
 def fill(index: IdIndex, first: int, last: int, flush: bool = True) -> None:
-    index.remember({digest(n): (n % 3, n) for n in range(first, last)}, dict.fromkeys(range(3), last))
+    index.remember({digest(n): id_runs.pack(n % 3, n) for n in range(first, last)}, dict.fromkeys(range(3), last))
     if flush:
         index.flush_if_due()
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=200))
+def test_a_filter_lets_everything_pass_that_is_there_and_little_else(there: list[int]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(id_runs, "SLICE", 30)
+        known = id_runs.filter_of(np.array(sorted(there), np.uint64))
+    assert id_runs.passes(known, np.array(there, np.uint64)).all()
+    chance = np.random.default_rng(7).integers(0, 2**64, 10_000, np.uint64)
+    assert id_runs.passes(known, chance).mean() < 0.12
 
 
 @pytest.mark.parametrize("asked", [1, 5000])

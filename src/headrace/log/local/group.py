@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.log.base import Appended
 from headrace.log.local.cuts import cut_positions
-from headrace.log.local.id_runs import Place
+from headrace.log.local.id_runs import pack
 from headrace.log.local.ids import IdIndex
 from headrace.log.local.journal import Frame
 from headrace.log.local.partition import Partition
@@ -91,7 +91,8 @@ class Group:
         self._bytes = 0
         self._touched: dict[str, set[int]] = {}
         self._stream_times: dict[str, int] = {}
-        self._ids: dict[str, dict[bytes, Place]] = {}
+        self._ids: dict[str, dict[bytes, int]] = {}
+        """By topic: digest → packed place."""
         self._flushed = False
         self.frames: list[Frame] = []
         """For the journal, after `finish`; none if segments have to be synced instead."""
@@ -124,7 +125,10 @@ class Group:
 
     def _duplicates(self, topic: OwnedTopic, ids: IdIndex, digests: Sequence[bytes | None]) -> list[int]:
         seen = self._ids.setdefault(topic.name, {})
-        known = ids.known([digest for digest in digests if digest is not None])
+        present = [digest for digest in digests if digest is not None] if None in digests else digests
+        known = ids.known(present)  # type: ignore[arg-type]
+        if not known and len(set(present)) == len(present) and seen.keys().isdisjoint(present):
+            return []
         here: set[bytes] = set()
         duplicates = []
         for row, digest in enumerate(digests):
@@ -158,10 +162,14 @@ class Group:
     ) -> None:
         nexts = {number: first for number, first, _ in positions}
         seen = self._ids.setdefault(name, {})
+        if isinstance(partitions, int) and None not in digests:
+            first = pack(partitions, nexts[partitions])
+            seen.update(zip(digests, range(first, first + len(digests)), strict=True))  # type: ignore[arg-type]
+            return
         numbers = [partitions] * len(digests) if isinstance(partitions, int) else partitions.tolist()
         for digest, number in zip(digests, numbers, strict=True):
             if digest is not None:
-                seen[digest] = (number, nexts[number])
+                seen[digest] = pack(number, nexts[number])
             nexts[number] += 1
 
     def _push(

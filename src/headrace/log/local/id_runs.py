@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ Place = tuple[int, int]
 ENTRY = 24
 FEW = 64
 """So many are looked up one by one: faster than asking numpy."""
+FILTER_BITS = 16
+"""Of the filter in memory, for each id."""
 SLICE = 500_000
 """About how many entries are merged at once."""
 _OFFSET_BITS = 44
@@ -45,8 +47,10 @@ class RunInfo(msgspec.Struct, frozen=True):
     """By partition: above all its offsets."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Run:
+    """Never changes; what is made of it to find ids faster is made when first needed."""
+
     info: RunInfo
     high: Any
     low: Any
@@ -54,6 +58,12 @@ class Run:
     plain_high: memoryview = field(repr=False)
     plain_low: memoryview = field(repr=False)
     plain_places: memoryview = field(repr=False)
+    _filter: Any = field(default=None, repr=False)
+
+    def prepare(self) -> None:
+        """For whoever has time to."""
+        if self._filter is None:
+            self._filter = filter_of(self.high)
 
     def find(self, digest: bytes) -> Place | None:
         high, low = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:16], "big")
@@ -64,18 +74,26 @@ class Run:
             at += 1
         return None
 
-    def find_all(self, digests: Sequence[bytes]) -> dict[bytes, Place]:
-        if len(digests) <= FEW:
-            return {digest: place for digest in digests if (place := self.find(digest)) is not None}
-        high = halves(digests)[:, 0].astype(np.uint64)
-        at = np.searchsorted(self.high, high)
-        hits = np.flatnonzero(self.high[np.minimum(at, self.info.count - 1)] == high)
+    def find_many(self, digests: Sequence[bytes], high: Any) -> Iterator[tuple[bytes, Place]]:
+        """With their high halves."""
+        self.prepare()
+        likely = np.flatnonzero(passes(self._filter, high))
+        wanted = high[likely]
+        at = np.searchsorted(self.high, wanted)
+        hits = likely[self.high[np.minimum(at, self.info.count - 1)] == wanted]
         # Equal halves are nearly always equal digests: looked at one by one.
-        return {digests[row]: place for row in hits.tolist() if (place := self.find(digests[row])) is not None}
+        for row in hits.tolist():
+            if (place := self.find(digests[row])) is not None:
+                yield digests[row], place
 
 
 def run_path(folder: Path, number: int) -> Path:
     return folder / f"{number:012}.run"
+
+
+def pack(partition: int, offset: int) -> int:
+    """A place as one number; those of a partition follow each other."""
+    return partition << _OFFSET_BITS | offset
 
 
 def unpack(place: int) -> Place:
@@ -86,12 +104,38 @@ def halves(digests: Sequence[bytes]) -> Any:
     return np.frombuffer(b"".join(digests), ">u8").reshape(-1, 2)
 
 
-def columns_of(entries: Mapping[bytes, Place]) -> tuple[Any, Any, Any]:
-    """The three columns, sorted."""
+def high_halves(digests: Sequence[bytes]) -> Any:
+    return halves(digests)[:, 0].astype(np.uint64)
+
+
+def columns_of(entries: Mapping[bytes, int]) -> tuple[Any, Any, Any]:
+    """The three columns, sorted, of digests and packed places."""
     both = halves(list(entries)).astype(np.uint64)
-    at = np.fromiter((partition << _OFFSET_BITS | offset for partition, offset in entries.values()), np.uint64)
+    at = np.fromiter(entries.values(), np.uint64, len(entries))
     order = np.lexsort((both[:, 1], both[:, 0]))
     return both[order, 0], both[order, 1], at[order]
+
+
+def filter_of(high: Any) -> tuple[Any, Any]:
+    """A bit for each beginning of a digest, some sixteen times as many as there are digests: most that are not in a run
+    are told so by one look, instead of a search."""
+    bits = np.uint64(max(6, (len(high) * FILTER_BITS - 1).bit_length()))
+    shift = np.uint64(64) - bits
+    found = np.zeros(1 << (int(bits) - 3), np.uint8)
+    for first in range(0, len(high), SLICE):
+        slots = high[first : first + SLICE] >> shift
+        octets, masks = slots >> np.uint64(3), np.uint8(1) << (slots & np.uint64(7)).astype(np.uint8)
+        # Sorted, so those of one octet are neighbours.
+        starts = np.flatnonzero(np.diff(octets, prepend=octets[0] + np.uint64(1)))
+        found[octets[starts]] |= np.bitwise_or.reduceat(masks, starts)
+    return found, shift
+
+
+def passes(known: tuple[Any, Any], high: Any) -> Any:
+    """Which of them may be in the run."""
+    found, shift = known
+    slots = high >> shift
+    return (found[slots >> np.uint64(3)] >> (slots & np.uint64(7)).astype(np.uint8)) & np.uint8(1)
 
 
 def open_run(folder: Path, info: RunInfo) -> Run:
@@ -137,7 +181,8 @@ def merge_runs(folder: Path, runs: Sequence[Run], number: int, starts: Mapping[i
             for file, column in zip(files, merged, strict=True):
                 file.write(column.tobytes())
             count += len(merged[0])
-            _note_ends(ends, merged[2])
+            for partition, end in ends_of(merged[2]).items():
+                ends[partition] = max(ends.get(partition, 0), end)
         for file in files:
             file.close()
         if count:
@@ -179,11 +224,24 @@ def living_share(run: Run, starts: Mapping[int, int]) -> float:
     return sum(int(living(run.places[first : first + SLICE], starts).sum()) for first in parts) / run.info.count
 
 
-def _note_ends(ends: dict[int, int], places: Any) -> None:
+def ends_of(places: Any) -> dict[int, int]:
+    """By partition: above all its offsets."""
     partitions = places >> np.uint64(_OFFSET_BITS)
-    for partition in np.unique(partitions).tolist():
-        highest = int((places[partitions == np.uint64(partition)] & np.uint64(_OFFSET_MASK)).max())
-        ends[partition] = max(ends.get(partition, 0), highest + 1)
+    return {
+        partition: int((places[partitions == np.uint64(partition)] & np.uint64(_OFFSET_MASK)).max()) + 1
+        for partition in np.unique(partitions).tolist()
+    }
+
+
+def find_in(runs: Sequence[Run], digests: Sequence[bytes]) -> Iterator[tuple[bytes, Place]]:
+    """Where the digests are, those of the first run first."""
+    if len(digests) <= FEW:
+        for run in runs:
+            yield from ((digest, place) for digest in digests if (place := run.find(digest)) is not None)
+        return
+    high = high_halves(digests)
+    for run in runs:
+        yield from run.find_many(digests, high)
 
 
 def _join(path: Path, parts: Sequence[Path]) -> None:

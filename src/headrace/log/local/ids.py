@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import LogError
@@ -25,10 +26,14 @@ from headrace.log.local.id_runs import (
     Run,
     RunInfo,
     columns_of,
+    ends_of,
+    find_in,
     living_share,
     merge_runs,
     open_run,
+    pack,
     run_path,
+    unpack,
     write_run,
 )
 
@@ -60,8 +65,9 @@ class IdIndex:
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._merging = threading.Lock()
-        self._recent: dict[bytes, Place] = {}
-        self._flushing: dict[bytes, Place] = {}
+        self._recent: dict[bytes, int] = {}
+        """Digest → packed place."""
+        self._flushing: dict[bytes, int] = {}
         self._ends: dict[int, int] = {}
         self._flushed: dict[int, int] = {}
         self._starts: dict[int, int] = {}
@@ -98,7 +104,7 @@ class IdIndex:
         self._ends[partition] = max(watermark, start)
         self._starts[partition] = start
         for offset, digest in read(max(watermark, start)):
-            self._recent[digest] = (partition, offset)
+            self._recent[digest] = pack(partition, offset)
             self._ends[partition] = offset + 1
             if len(self._recent) >= MOST_RECENT:
                 self.flush()
@@ -114,22 +120,19 @@ class IdIndex:
         """Where the records are that have these digests."""
         with self._lock:
             recent, flushing, runs = self._recent, self._flushing, self._runs
-            found = {
-                digest: place for digest in digests if (place := recent.get(digest) or flushing.get(digest)) is not None
-            }
+            found = {digest: unpack(flushing[digest]) for digest in flushing.keys() & digests}
+            found |= {digest: unpack(recent[digest]) for digest in recent.keys() & digests}
         rest = [digest for digest in digests if digest not in found] if found else digests
-        for run in reversed(runs):
-            if not rest:
-                break
-            for digest, (partition, offset) in run.find_all(rest).items():
-                if offset >= self._starts.get(partition, 0):
-                    found.setdefault(digest, (partition, offset))
+        for digest, (partition, offset) in find_in(runs[::-1], rest):
+            if offset >= self._starts.get(partition, 0):
+                found.setdefault(digest, (partition, offset))
         return found
 
     # Learning
 
-    def remember(self, places: dict[bytes, Place], ends: dict[int, int]) -> bool:
-        """After a commit: its ids, and how far the log goes now. Whether it is time to flush."""
+    def remember(self, places: dict[bytes, int], ends: dict[int, int]) -> bool:
+        """After a commit: its ids, with their packed places, and how far the log goes now. Whether it is time to
+        flush."""
         with self._lock:
             self._recent.update(places)
             self._ends.update(ends)
@@ -160,15 +163,15 @@ class IdIndex:
                 make_folder(self._folder)
                 info = self._info(self._flushing)
                 write_run(self._folder, info.number, columns_of(self._flushing))
-                made = (*made, open_run(self._folder, info))
+                run = open_run(self._folder, info)
+                run.prepare()
+                made = (*made, run)
             self._replace(made, ends)
             with self._lock:
                 self._flushing = {}
 
-    def _info(self, entries: dict[bytes, Place]) -> RunInfo:
-        ends: dict[int, int] = {}
-        for partition, offset in entries.values():
-            ends[partition] = max(ends.get(partition, 0), offset + 1)
+    def _info(self, entries: dict[bytes, int]) -> RunInfo:
+        ends = ends_of(np.fromiter(entries.values(), np.uint64, len(entries)))
         now = self._clock.now_ms()
         return RunInfo(self._number(), len(entries), now, now, ends)
 
@@ -236,10 +239,13 @@ class IdIndex:
         with self._writing:
             number = self._number()
         info = merge_runs(self._folder, group, number, starts)
+        run = None if info is None else open_run(self._folder, info)
+        if run is not None:
+            run.prepare()
         with self._writing:
             if self._closed:
                 return
-            merged = [] if info is None else [open_run(self._folder, info)]
+            merged = [] if run is None else [run]
             at = self._runs.index(group[0])
             self._replace((*self._runs[:at], *merged, *self._runs[at + len(group) :]), self._flushed)
 

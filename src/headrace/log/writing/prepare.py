@@ -45,7 +45,11 @@ class Prepared:
 
 
 def id_digest(event_id: str) -> bytes:
-    return blake2b(event_id.encode(), digest_size=DIGEST_SIZE).digest()
+    return _digest(event_id.encode())
+
+
+def _digest(event_id: bytes) -> bytes:
+    return blake2b(event_id, digest_size=DIGEST_SIZE).digest()
 
 
 class Preparer:
@@ -187,7 +191,10 @@ def _digests(ready: pa.RecordBatch) -> list[bytes | None] | None:
     ids = ready.column(number)
     if ids.null_count == len(ids):
         return None
-    return [None if event_id is None else id_digest(event_id) for event_id in ids.to_pylist()]
+    plain = ids.view(pa.binary()).to_pylist()
+    if not ids.null_count:
+        return [blake2b(event_id, digest_size=DIGEST_SIZE).digest() for event_id in plain]
+    return [None if event_id is None else _digest(event_id) for event_id in plain]
 
 
 def place(prepared: Prepared, preparer: Preparer) -> Partitions:
