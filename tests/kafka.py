@@ -25,8 +25,10 @@ def small_cluster(folder: Path, brokers: int = 1, **settings: str) -> Cluster:
 
 
 @contextmanager
-def open_kafka(bootstrap: str, prefix: str | None = None, **changes: Any) -> Iterator[KafkaLog]:
-    log = KafkaLog(kafka_settings(bootstrap, prefix, **changes), SystemClock())
+def open_kafka(
+    bootstrap: str, prefix: str | None = None, ids: Path | None = None, **changes: Any
+) -> Iterator[KafkaLog]:
+    log = KafkaLog(kafka_settings(bootstrap, prefix, **changes), SystemClock(), ids=ids)
     try:
         yield log
     finally:

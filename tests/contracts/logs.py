@@ -88,16 +88,19 @@ class KafkaPlace(Place):
     shortest_session_s = 2.0
     model_examples = 3
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap, self._settings = bootstrap, kafka_settings(bootstrap)
-        self.log = KafkaLog(self._settings, SystemClock())
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self._bootstrap, self._settings, self._folder = bootstrap, kafka_settings(bootstrap), folder
+        self._open()
+
+    def _open(self) -> None:
+        self.log = KafkaLog(self._settings, SystemClock(), ids=self._folder / "ids")
 
     def reopen(self) -> None:
         self.log.close()
-        self.log = KafkaLog(self._settings, SystemClock())
+        self._open()
 
     def another(self, folder: Path) -> Place:
-        return KafkaPlace(self._bootstrap)
+        return KafkaPlace(self._bootstrap, folder)
 
     def close(self) -> None:
         self.log.close()
@@ -108,7 +111,7 @@ LOCAL: dict[str, type[LocalOwnerPlace]] = {"local-owner": LocalOwnerPlace, "loca
 
 def _make(request: pytest.FixtureRequest, folder: Path) -> Place:
     if request.param == "kafka":
-        return KafkaPlace(request.getfixturevalue("kafka"))
+        return KafkaPlace(request.getfixturevalue("kafka"), folder)
     return LOCAL[request.param](folder)
 
 

@@ -10,6 +10,7 @@ import pytest
 from headrace.errors import UsageError
 from headrace.log.base import Append, Log
 from headrace.log.writing.partitioning import partition_of
+from tests.contracts.logs import Place
 from tests.log.support import PLAIN, VIEWS, batch, numbers, put, rows
 
 
@@ -137,3 +138,45 @@ def test_event_ids_are_stored_once(log: Log) -> None:
     assert put(log, "plain", N=[4, 5, 6], id_=["b", None, "c"]).duplicates == (0,)
     assert put(log, "plain", N=[7], id_=["c"]).positions == ()
     assert numbers(log) == [1, 2, 5, 6]
+
+
+@pytest.mark.needs("event-ids")
+def test_event_ids_are_known_after_a_restart(place: Place) -> None:
+    place.log.create_topic(replace(PLAIN, partitions=3))
+    put(place.log, "plain", N=[1, 2], id_=["a", "b"])
+    place.reopen()
+    assert put(place.log, "plain", N=[3, 4], id_=["b", "c"]).duplicates == (0,)
+    assert sorted(n for part in range(3) for n in numbers(place.log, "plain", part)) == [1, 2, 4]
+
+
+@pytest.mark.needs("event-ids")
+def test_ids_are_known_between_appends_without(log: Log) -> None:
+    log.create_topic(PLAIN)
+    for round_ in range(3):
+        put(log, "plain", N=[10 * round_])
+        answers = log.append([Append("plain", batch(N=[1, 2], id_=["a", f"{round_}"]))], acks="1")
+        answers.result(30)
+        assert put(log, "plain", N=[9], id_=[f"{round_}"]).duplicates == (0,)
+    assert numbers(log) == [0, 1, 2, 10, 2, 20, 2]
+
+
+@pytest.mark.needs("event-ids")
+def test_an_id_belongs_to_its_topic_as_it_is_now(log: Log) -> None:
+    other = replace(PLAIN, name="other")
+    log.create_topic(PLAIN)
+    log.create_topic(other)
+    both = [Append("plain", batch(N=[1], id_=["a"])), Append("other", batch(N=[2], id_=["a"]))]
+    assert [len(one.duplicates) for one in log.append(both).result(30)] == [0, 0]
+    assert [len(one.duplicates) for one in log.append(both).result(30)] == [1, 1]
+    log.delete_topic("plain")
+    log.create_topic(PLAIN)
+    assert put(log, "plain", N=[3], id_=["a"]).duplicates == ()
+    assert numbers(log) == [3]
+
+
+@pytest.mark.needs("event-ids")
+def test_a_place_is_known_by_the_id(log: Log) -> None:
+    log.create_topic(PLAIN)
+    first = put(log, "plain", N=[1, 2, 3], id_=["a", "b", None]).positions[0][1]
+    later = put(log, "plain", N=[4], id_=["c"]).positions[0][1]
+    assert log.places("plain", ["c", "x", "b", "a"]) == [(0, later), None, (0, first + 1), (0, first)]

@@ -192,3 +192,23 @@ def test_a_member_that_lost_its_partition_cannot_commit_it(log: Log) -> None:
             producer.commit()
     assert numbers(log) == [1, 2, 3]
     consumer.close()
+
+
+@pytest.mark.needs("event-ids")
+def test_a_transaction_leaves_out_ids_that_are_known(log: Log) -> None:
+    log.create_topic(PLAIN)
+    put(log, "plain", N=[1], id_=["a"])
+    with log.producer("worker") as producer:
+        producer.begin()
+        producer.send("plain", batch(N=[2], id_=["b"]))
+        producer.abort()
+        producer.begin()
+        sent = [
+            producer.send("plain", batch(N=[3, 4], id_=["a", "b"])),
+            producer.send("plain", batch(N=[5], id_=["b"])),
+        ]
+        producer.commit()
+        assert [one.result(30).duplicates for one in sent] == [(0,), (0,)]
+        assert producer.send("plain", batch(N=[6], id_=["b"])).result(30).duplicates == (0,)
+    assert put(log, "plain", N=[7, 8], id_=["b", "c"]).duplicates == (0,)
+    assert numbers(log) == [1, 4, 8]

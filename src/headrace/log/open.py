@@ -30,4 +30,4 @@ def open_kafka_log(project: Project, clock: Clock) -> Log:
         from headrace.log.kafka import KafkaLog
     except ImportError as error:
         raise ConfigError("the Kafka client is not installed", hint="pip install 'headrace[kafka]'") from error
-    return KafkaLog(project.settings.log, clock)
+    return KafkaLog(project.settings.log, clock, ids=project.data / "ids")

@@ -1,4 +1,5 @@
 """Appending: what is for one partition goes straight out, everything else in transactions, several appends to each.
+What has event ids goes in transactions too, but for what the topic has already (`identified`).
 
 One thread takes appends in the order they came, so that order within a partition is the order of the calls whichever
 way they go: a transaction begins when all that went before it has arrived, and nothing overtakes it.
@@ -22,6 +23,8 @@ from headrace.log.kafka.client import Connection
 from headrace.log.kafka.delivery import Delivery, Poller, Sender
 from headrace.log.kafka.encode import Outgoing
 from headrace.log.kafka.errors import translate
+from headrace.log.kafka.identified import IdentifiedWriter
+from headrace.log.kafka.ids import KafkaIds
 from headrace.log.kafka.offsets import Offsets
 from headrace.log.kafka.producer import plain_conf
 from headrace.log.kafka.transaction import Transactor
@@ -44,11 +47,29 @@ class _Pending:
         """Whether it is atomic by itself."""
         return len({(batch.kafka, number) for batch in self.batches for number in batch.partitions}) <= 1
 
+    @property
+    def identified(self) -> bool:
+        """Whether it has ids that are to be looked up."""
+        return any(batch.digests for batch in self.batches)
+
+    @property
+    def safe(self) -> bool:
+        """Whether it has to be in a transaction, or may be in one with others."""
+        return self.acks == "all" or self.identified
+
 
 class Appender:
     """Safe to use from several threads."""
 
-    def __init__(self, connection: Connection, offsets: Offsets, linger_ms: float, max_pending_bytes: int) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        offsets: Offsets,
+        linger_ms: float,
+        max_pending_bytes: int,
+        ids: KafkaIds | None = None,
+    ) -> None:
+        """Without `ids` there are no batches whose ids are to be looked up."""
         self._connection = connection
         self._linger_ms = linger_ms
         self._room = max_pending_bytes
@@ -59,6 +80,8 @@ class Appender:
         self._arrived = threading.Condition()
         name = f"{connection.settings.prefix}headrace-append-{uuid.uuid4()}"
         self._transactor = Transactor(connection, offsets, name, _TRANSACTION_S)
+        self._ids = ids
+        self._identified = None if ids is None else IdentifiedWriter(connection, offsets, ids)
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="headrace-kafka-append", daemon=True)
         self._thread.start()
@@ -92,7 +115,7 @@ class Appender:
                 self._finish(pending, translate(failure, "write", self._connection))
 
     def _take(self, pending: _Pending) -> None:
-        if pending.acks != "all" or pending.single:
+        if not pending.safe or (pending.single and not pending.identified):
             self._send(pending)
             return
         group, size = [pending], pending.bytes
@@ -102,7 +125,7 @@ class Appender:
             if following is None:
                 self._queue.put(None)
                 break
-            if following.acks == "all":
+            if following.safe:
                 group.append(following)
                 size += following.bytes
             else:
@@ -121,8 +144,7 @@ class Appender:
 
     def _send(self, pending: _Pending) -> None:
         """For one partition, or unsafe by wish."""
-        if pending.acks != "all":
-            pending.future.set_result([Appended(()) for _ in pending.batches])
+        _answer_early(pending)
         if not sum(map(len, pending.batches)):
             self._finish(pending, None)
             return
@@ -139,14 +161,27 @@ class Appender:
         with self._arrived:
             self._unsure -= 1
             self._arrived.notify_all()
+        if error is None:
+            self._note(pending.batches, delivery.appended(), marked=False)
         self._finish(pending, error, delivery.appended())
 
+    def _note(self, batches: list[Outgoing], appended: list[Appended], marked: bool) -> None:
+        if self._ids is not None:
+            self._ids.wrote(batches, appended, marked)
+
     def _transact(self, group: list[_Pending]) -> None:
+        for pending in group:
+            _answer_early(pending)
         with self._arrived:
             self._arrived.wait_for(lambda: self._unsure == 0)
         batches = [batch for pending in group for batch in pending.batches]
         try:
-            appended = self._transactor.run(lambda: batches, "write") or []
+            if any(pending.identified for pending in group):
+                assert self._identified is not None
+                appended = self._identified.write(batches)
+            else:
+                appended = self._transactor.run(lambda: batches, "write") or []
+                self._note(batches, appended, marked=True)
         except HeadraceError as error:
             if len(group) > 1 and not isinstance(error, OwnerLost):
                 # One of them may be to blame; the others must not pay for it. Nothing was stored.
@@ -182,3 +217,11 @@ class Appender:
             sender.producer.flush(self._connection.settings.delivery_seconds)
             poller.stop()
         self._transactor.close()
+        if self._identified is not None:
+            self._identified.close()
+
+
+def _answer_early(pending: _Pending) -> None:
+    """Who does not wait is told at once."""
+    if pending.acks != "all" and not pending.future.done():
+        pending.future.set_result([Appended(()) for _ in pending.batches])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -29,6 +29,7 @@ from headrace.log.writing.partitioning import partition_rows
 from headrace.log.writing.prepare import Preparer
 
 Headers: TypeAlias = list[tuple[str, bytes | None]]
+Digests: TypeAlias = list[bytes | None]
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -47,16 +48,35 @@ class Outgoing:
     headers: list[Headers | None] | None
     bytes: int
     largest: int
+    digests: Digests | None = None
+    """Of the event ids that have to be looked up; None if there are none."""
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def without(self, rows: Collection[int]) -> Outgoing:
+        """The same but for these rows."""
+        if not rows:
+            return self
+        kept = [row for row in range(len(self)) if row not in rows]
+        return replace(
+            self,
+            keys=[self.keys[row] for row in kept],
+            values=[self.values[row] for row in kept],
+            times=[self.times[row] for row in kept],
+            partitions=[self.partitions[row] for row in kept],
+            headers=self.headers and [self.headers[row] for row in kept],
+            digests=self.digests and [self.digests[row] for row in kept],
+        )
 
 
 class Encoder:
     """For one topic as it is defined now. Safe to use from several threads."""
 
-    def __init__(self, topic: Topic, kafka: str, clock: Clock, schemas: Schemas | None) -> None:
+    def __init__(self, topic: Topic, kafka: str, clock: Clock, schemas: Schemas | None, look_up: bool = False) -> None:
+        """`look_up`: whether event ids will be."""
         self.topic = topic
+        self._look_up = look_up and topic.spec.role == "events"
         self.preparer = Preparer(topic, clock)
         """Checks columns and types, fills in times."""
         self._kafka = kafka
@@ -68,7 +88,9 @@ class Encoder:
     def encode(self, batch: pa.RecordBatch, partition: int | None) -> Outgoing:
         """`UsageError` if the batch does not fit the topic, or a value its format."""
         # A partition is always named here: the preparer's own choice is for the local log.
-        return self.encode_ready(self.preparer.prepare(batch, partition or 0).batch, partition)
+        prepared = self.preparer.prepare(batch, partition or 0)
+        outgoing = self.encode_ready(prepared.batch, partition)
+        return replace(outgoing, digests=prepared.digests) if self._look_up and prepared.digests else outgoing
 
     def encode_ready(self, ready: pa.RecordBatch, partition: int | None) -> Outgoing:
         """A batch that has been prepared."""

@@ -1,7 +1,7 @@
 """`KafkaLog`: the contract of `log/base.py` over a Kafka cluster. Each part is a file; this one puts them together.
 
-What Kafka does not have, one order over all partitions (`arrival`) and event ids that are looked up (`event-ids`), is
-missing from the capabilities; docs/reference/logs.md says what that means.
+What Kafka does not have, such as one order over all partitions (`arrival`), is missing from the capabilities;
+docs/reference/logs.md says what that means.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -54,6 +55,7 @@ from headrace.log.kafka.errors import translate
 from headrace.log.kafka.fetch import Fetcher
 from headrace.log.kafka.formats import topic_codecs
 from headrace.log.kafka.groups import Groups
+from headrace.log.kafka.ids import KafkaIds
 from headrace.log.kafka.named_producer import NamedProducer
 from headrace.log.kafka.offsets import Offsets
 from headrace.log.kafka.producer import PlainProducer
@@ -71,7 +73,10 @@ _SMALLEST_LIMIT = 1000
 class KafkaLog(Log):
     capabilities: frozenset[Capability] = frozenset({"stage", "servers"})
 
-    def __init__(self, settings: LogSettings, clock: Clock, schemas: Schemas | None = None) -> None:
+    def __init__(
+        self, settings: LogSettings, clock: Clock, schemas: Schemas | None = None, ids: Path | None = None
+    ) -> None:
+        """`ids`: where an index of event ids can be kept; without it ids are stored, but not looked up."""
         self.settings = settings
         self.connection = Connection(settings.kafka)
         self._clock = clock
@@ -83,9 +88,15 @@ class KafkaLog(Log):
         self.offsets = Offsets(self.admin, self.connection)
         self._definitions = Table(f"{prefix}_headrace_topics", self.admin, self.fetcher, self.offsets)
         self._identities = Table(f"{prefix}_headrace_batches", self.admin, self.fetcher, self.offsets)
-        self._appender = Appender(self.connection, self.offsets, settings.linger_ms, settings.max_pending_bytes)
         retention = (int(settings.retention_hours * 3_600_000), settings.retention_bytes)
         self._topics = Topics(self.admin, self.connection, self._definitions, self._put_definition, retention)
+        self._ids: KafkaIds | None = None
+        if ids is not None:
+            self._ids = KafkaIds(ids, settings, self._topics, self.fetcher, self.offsets, clock)
+            self.capabilities = self.capabilities | {"event-ids"}
+        self._appender = Appender(
+            self.connection, self.offsets, settings.linger_ms, settings.max_pending_bytes, self._ids
+        )
         self._snapshots = Snapshots(self._topics, self.offsets)
         self._batches = Batches(self.connection, self.offsets, self._identities, clock)
         self._groups = Groups(self.admin, self.connection, self._ends)
@@ -121,6 +132,8 @@ class KafkaLog(Log):
         topic = self._topics.get(name, fresh=True)
         self._topics.delete(name, sum(partition.end for partition in self._snapshots.all_ends(topic)))
         self._encoders.pop(name, None)
+        if self._ids is not None:
+            self._ids.forget(name)
 
     def topic(self, name: str) -> Topic:
         return self._topics.get(name)
@@ -166,7 +179,9 @@ class KafkaLog(Log):
         topic = self._topics.get(name)
         encoder = self._encoders.get(name)
         if encoder is None or encoder.topic != topic:
-            encoder = self._encoders[name] = Encoder(topic, self.kafka_name(name), self._clock, self.schemas)
+            encoder = self._encoders[name] = Encoder(
+                topic, self.kafka_name(name), self._clock, self.schemas, look_up=self._ids is not None
+            )
         return encoder
 
     def _check_sizes(self, batch: Outgoing) -> None:
@@ -286,10 +301,10 @@ class KafkaLog(Log):
         transaction_timeout_s: float = 60.0,
     ) -> Producer:
         if name is None:
-            return PlainProducer(self.connection, self._encode_send, acks, linger_ms)
+            return PlainProducer(self.connection, self._encode_send, self._appender.append, acks, linger_ms)
         if acks != "all":
             raise UsageError("a producer with a name needs acks `all`", hint="leave the name or the acks out")
-        return NamedProducer(self.connection, self.offsets, self._encode_send, name, transaction_timeout_s)
+        return NamedProducer(self.connection, self.offsets, self._encode_send, self._ids, name, transaction_timeout_s)
 
     def _encode_send(self, topic: str, batch: pa.RecordBatch, partition: int | None) -> Outgoing:
         return self._encode(Append(topic, batch, partition))
@@ -337,6 +352,9 @@ class KafkaLog(Log):
 
     # Care
 
+    def places(self, topic: str, ids: Sequence[str]) -> list[tuple[int, int] | None]:
+        return super().places(topic, ids) if self._ids is None else self._ids.places(topic, ids)
+
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         ends = self._ends(TopicPartition(topic, partition))
         if before <= ends.start:
@@ -364,6 +382,8 @@ class KafkaLog(Log):
 
     def close(self) -> None:
         self._appender.close()
+        if self._ids is not None:
+            self._ids.close()
         self._batches.close()
         self._staging.close()
         self.fetcher.close()

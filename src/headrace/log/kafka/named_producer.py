@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -18,20 +19,41 @@ from headrace.errors import Fenced, HeadraceError, LogError, UsageError
 from headrace.log.base import Appended, Consumer, Producer, TopicPartition
 from headrace.log.kafka.client import Connection
 from headrace.log.kafka.delivery import Delivery
+from headrace.log.kafka.encode import Outgoing
 from headrace.log.kafka.errors import FENCED, error_of, is_lost_member, translate
+from headrace.log.kafka.ids import KafkaIds
 from headrace.log.kafka.offsets import Offsets
 from headrace.log.kafka.producer import Encode
 from headrace.log.kafka.transaction import Transactor
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    kafka: str
+    future: Future[Appended]
+    delivery: Delivery
+    known: tuple[int, ...]
+    """Rows that were not sent: their ids were there."""
+
+
 class NamedProducer(Producer):
-    def __init__(self, connection: Connection, offsets: Offsets, encode: Encode, name: str, timeout_s: float) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        offsets: Offsets,
+        encode: Encode,
+        ids: KafkaIds | None,
+        name: str,
+        timeout_s: float,
+    ) -> None:
         self.name = name
         self._connection = connection
         self._offsets = offsets
-        self._encode = encode
+        self._encode, self._ids = encode, ids
         self._transactor = Transactor(connection, offsets, connection.settings.prefix + name, timeout_s)
-        self._sent: list[tuple[str, Future[Appended], Delivery]] = []
+        self._sent: list[_Sent] = []
+        self._digests: dict[str, set[bytes]] = {}
+        """Of the ids that the transaction has, by topic."""
         self._state: Literal["", "open", "broken"] = ""
         self._why: HeadraceError | None = None
         self._fenced: Fenced | None = None
@@ -45,7 +67,7 @@ class NamedProducer(Producer):
         future: Future[Appended] = Future()
         try:
             self._check_fenced()
-            messages = self._encode(topic, batch, partition)
+            messages, known = self._without_known(self._encode(topic, batch, partition))
             if alone:
                 self.begin()
         except HeadraceError as error:
@@ -54,12 +76,21 @@ class NamedProducer(Producer):
             future.set_exception(error)
             return future
         delivery = Delivery([messages], lambda _: None)
-        self._sent.append((messages.kafka, future, delivery))
+        self._sent.append(_Sent(messages.kafka, future, delivery, known))
         self._sender.hand_over([messages], delivery)
         self._sender.producer.poll(0)
         if alone:
             self._commit_alone()
         return future
+
+    def _without_known(self, messages: Outgoing) -> tuple[Outgoing, tuple[int, ...]]:
+        """Rows whose id the topic or the transaction has are left out. Looked up as they are sent: a transaction has a
+        name of its own, so it cannot also have the turn of those who write ids (`identified`)."""
+        if self._ids is None or not messages.digests:
+            return messages, ()
+        [known] = self._ids.sift([messages], in_turn=False, sent=self._digests)
+        self._digests.setdefault(messages.topic, set()).update(filter(None, messages.digests))
+        return messages.without(set(known)), known
 
     def _commit_alone(self) -> None:
         """What went wrong is the send's to tell."""
@@ -110,24 +141,28 @@ class NamedProducer(Producer):
             raise self._why or LogError("the transaction is broken", hint="abort it")
         doing = f"commit a transaction of `{self.name}`"
         self.flush(self._connection.settings.delivery_seconds)
-        for topic, _, delivery in self._sent:
-            if delivery.cause is not None:
+        for one in self._sent:
+            if one.delivery.cause is not None:
                 self._state = "broken"
-                self._why = self._failure(KafkaException(delivery.cause), doing, topic)
+                self._why = self._failure(KafkaException(one.delivery.cause), doing, one.kafka)
                 raise self._why
         self._step(lambda: self._transactor.retry(self._sender.producer.commit_transaction, doing), doing)
         self._finish()
 
     def _finish(self) -> None:
-        sent, self._sent, self._state, self._why = self._sent, [], "", None
+        sent = self._end()
         ends: dict[TopicPartition, int] = {}
-        for kafka, _, delivery in sent:
-            for partition, _, last in delivery.appended()[0].positions:
-                at = TopicPartition(kafka, partition)
+        for one in sent:
+            for partition, _, last in one.delivery.appended()[0].positions:
+                at = TopicPartition(one.kafka, partition)
                 ends[at] = max(last + 1, ends.get(at, 0))
         self._offsets.wait_for(ends)
-        for _, future, delivery in sent:
-            future.set_result(delivery.appended()[0])
+        for one in sent:
+            one.future.set_result(replace(one.delivery.appended()[0], duplicates=one.known))
+
+    def _end(self) -> list[_Sent]:
+        sent, self._sent, self._digests, self._state, self._why = self._sent, [], {}, "", None
+        return sent
 
     def abort(self) -> None:
         if not self._state:
@@ -139,10 +174,9 @@ class NamedProducer(Producer):
             self._fail_all(LogError("the transaction was aborted"))
 
     def _fail_all(self, error: HeadraceError) -> None:
-        sent, self._sent, self._state, self._why = self._sent, [], "", None
-        for _, future, _ in sent:
-            if not future.done():
-                future.set_exception(error)
+        for one in self._end():
+            if not one.future.done():
+                one.future.set_exception(error)
 
     def _check_fenced(self) -> None:
         if self._fenced is not None:

@@ -43,10 +43,14 @@ class Offsets:
         """The last stable offsets: below them everything is committed or aborted."""
         return self._ask(partitions, OffsetSpec.latest())
 
+    def written(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The ends, with what is neither committed nor aborted."""
+        return self._ask(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
     def pending(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether something is written that is neither committed nor aborted, or not yet marked as such."""
         wanted = set(partitions)
-        written = self._ask(wanted, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        written = self.written(wanted)
         stable = self.ends(wanted)
         return any(stable.get(at, end) < end for at, end in written.items())
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import get_args
 
@@ -19,6 +20,8 @@ from headrace.log.kafka.errors import translate
 
 Encode = Callable[[str, pa.RecordBatch, int | None], Outgoing]
 """Topic, batch and partition → messages; raises what is wrong with them."""
+Identified = Callable[[Sequence[Outgoing], Acks], Future[list[Appended]]]
+"""Writes messages whose event ids have to be looked up."""
 
 
 def plain_conf(connection: Connection, acks: Acks, linger_ms: float) -> Conf:
@@ -37,10 +40,14 @@ def plain_conf(connection: Connection, acks: Acks, linger_ms: float) -> Conf:
 
 
 class PlainProducer(Producer):
-    def __init__(self, connection: Connection, encode: Encode, acks: Acks, linger_ms: float) -> None:
+    def __init__(
+        self, connection: Connection, encode: Encode, identified: Identified, acks: Acks, linger_ms: float
+    ) -> None:
         client = Client(plain_conf(connection, acks, linger_ms))
         self._connection = connection
-        self._encode = encode
+        self._encode, self._identified = encode, identified
+        self._waiting: deque[Future[list[Appended]]] = deque()
+        """What was sent with ids, and is not answered yet."""
         self._acks = acks
         self._sender = Sender(client, connection.settings.request_seconds)
         self._poller = Poller(client, "headrace-kafka-producer")
@@ -57,6 +64,10 @@ class PlainProducer(Producer):
             self._failed = self._failed or error
             future.set_exception(error)
             return future
+        if messages.digests:
+            return self._send_identified(messages)
+        # What went before it has to be there before it.
+        self._settle(time.monotonic() + self._connection.settings.delivery_seconds)
         delivery = Delivery([messages], lambda done: self._delivered(topic, future, done))
         if self._acks != "all":
             future.set_result(Appended(()))
@@ -64,6 +75,36 @@ class PlainProducer(Producer):
         if not len(messages):
             self._delivered(topic, future, delivery)
         return future
+
+    def _send_identified(self, messages: Outgoing) -> Future[Appended]:
+        """By the log's own writer, which looks ids up: in turns with what this producer sends itself."""
+        self._sender.producer.flush(self._connection.settings.delivery_seconds)
+        written = self._identified([messages], self._acks)
+        self._waiting.append(written)
+        while self._waiting and self._waiting[0].done() and self._waiting[0].exception() is None:
+            self._waiting.popleft()
+        future: Future[Appended] = Future()
+
+        def answered(done: Future[list[Appended]]) -> None:
+            error = done.exception()
+            if error is None:
+                future.set_result(done.result()[0])
+            else:
+                future.set_exception(error)
+
+        written.add_done_callback(answered)
+        return future
+
+    def _settle(self, deadline: float) -> None:
+        """Until all that was sent with ids is answered."""
+        while self._waiting:
+            try:
+                error = self._waiting[0].exception(max(0.0, deadline - time.monotonic()))
+            except TimeoutError:
+                raise DeadlineExceeded("not everything was acknowledged in time") from None
+            self._waiting.popleft()
+            if isinstance(error, HeadraceError):
+                self._failed = self._failed or error
 
     def _delivered(self, topic: str, future: Future[Appended], delivery: Delivery) -> None:
         if delivery.error is not None:
@@ -79,6 +120,7 @@ class PlainProducer(Producer):
         while self._sender.producer.flush(0.1):
             if time.monotonic() > deadline:
                 raise DeadlineExceeded(f"not everything was acknowledged within {timeout:.0f} s")
+        self._settle(deadline)
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed

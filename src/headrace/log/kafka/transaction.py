@@ -24,18 +24,28 @@ class Transactor:
     Opening one finishes what a former holder of the id left open: committed if that one had decided so, else aborted.
     """
 
-    def __init__(self, connection: Connection, offsets: Offsets, transactional_id: str, timeout_s: float) -> None:
+    def __init__(
+        self, connection: Connection, offsets: Offsets, transactional_id: str, timeout_s: float, shared: bool = False
+    ) -> None:
+        """`shared`: the id goes from one to another, and losing it is nothing to write into anybody's log."""
         self.id = transactional_id
+        self._shared = shared
         self._connection = connection
         self._offsets = offsets
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._sender: Sender | None = None
 
+    @property
+    def sender(self) -> Sender | None:
+        """The producer that has the id now, as far as is known; another one after each time it was taken anew."""
+        return self._sender
+
     def open(self) -> Sender:
         """The producer, ready to begin."""
         if self._sender is None:
             delivery_s = self._connection.settings.delivery_seconds
+            quiet = {"log_level": 0} if self._shared else {}
             producer = Producer(
                 self._connection.conf(
                     transactional_id=self.id,
@@ -44,6 +54,7 @@ class Transactor:
                     linger_ms=1,
                     compression_type="lz4",
                 )
+                | quiet
             )
             self.retry(producer.init_transactions, "begin with transactions")
             self._sender = Sender(producer, self._connection.settings.request_seconds)

@@ -84,7 +84,7 @@ class Maintenance:
             self._committer.control(lambda: self._seal(topic.name, Partition.is_old))
         moved = [self._retain(topic, number) for number in range(len(topic.partitions))]
         if topic.ids is not None:
-            topic.ids.window_ms = id_window(topic.state, self._log.settings)
+            topic.ids.window_ms = id_window(topic.state.topic, self._log.settings)
             topic.ids.flush_if_due()
             if any(moved):
                 topic.ids.purge(self._stopping.is_set)

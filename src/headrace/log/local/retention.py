@@ -6,6 +6,7 @@ import os
 
 from headrace.clock import Clock
 from headrace.config import LogSettings
+from headrace.log.base import Topic
 from headrace.log.local.segment import segment_path
 from headrace.log.local.state import TopicState
 from headrace.log.local.walk import PartitionFiles
@@ -21,11 +22,11 @@ def limits(topic: TopicState, settings: LogSettings) -> tuple[int, int]:
     return age, size
 
 
-def id_window(topic: TopicState, settings: LogSettings) -> int:
+def id_window(topic: Topic, settings: LogSettings) -> int:
     """Milliseconds for which an event id is known; 0 is as long as its record is kept. Headrace's own are always."""
-    if topic.topic.internal:
+    if topic.internal:
         return 0
-    return topic.topic.spec.config.id_window_ms or int(settings.id_window_hours * 3_600_000)
+    return topic.spec.config.id_window_ms or int(settings.id_window_hours * 3_600_000)
 
 
 def expired_start(
