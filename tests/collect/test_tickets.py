@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import threading
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,13 +19,16 @@ from headrace.clock import SystemClock
 from headrace.collect.base import Outcome, RawEvents
 from headrace.collect.decode import EventCollector
 from headrace.collect.gate import Arrival
+from headrace.collect.tickets import tickets
 from headrace.collect.tickets.callbacks import SIGNATURE, check_callback
 from headrace.collect.tickets.records import TICKETS_TOPIC, Wanted
 from headrace.collect.tickets.tickets import Tickets
 from headrace.config import CollectSettings
 from headrace.errors import DiskFull, HeadraceError, NotFound, Overloaded, Refused, UsageError
+from headrace.log.base import Log
 from headrace.log.dead_letters import create_dead_letters
-from headrace.log.local.open import LocalLog
+from headrace.log.kafka import KafkaLog
+from tests.kafka import kafka_settings
 from tests.log.support import PLAIN, numbers, open_owner, rows
 from tests.support import wait_for
 
@@ -39,9 +43,9 @@ def events(body: str, callback: str | None = None, key: str | None = None) -> tu
 class Desk:
     """A log, and tickets over it that can be let fall as by kill -9."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, log: Path | Log, **settings: Any) -> None:
         self.settings = CollectSettings(**settings)
-        self.log: LocalLog = open_owner(folder)
+        self.log: Log = open_owner(log) if isinstance(log, Path) else log
         self.log.create_topic(PLAIN)
         create_dead_letters(self.log)
         self.collector = EventCollector(self.log, SystemClock(), self.settings)
@@ -60,7 +64,7 @@ class Desk:
         return self.tickets.take(*events(*request)).result(20)
 
     def finished(self, ticket: str) -> Any:
-        self.tickets.watch(ticket).result(20)
+        self.tickets.ledger.watch(ticket).result(20)
         known, result = self.tickets.result(ticket)
         assert result is not None
         return known.state, result
@@ -70,9 +74,16 @@ class Desk:
         self.log.close()
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(tmp_path / "log", callback_hosts=["127.0.0.1"])
+def on_kafka(bootstrap: str, folder: Path, prefix: str) -> Log:
+    return KafkaLog(kafka_settings(bootstrap, prefix), SystemClock(), ids=folder)
+
+
+@pytest.fixture(params=["local", pytest.param("kafka", marks=pytest.mark.slow)])
+def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
+    log: Path | Log = tmp_path / "log"
+    if request.param == "kafka":
+        log = on_kafka(request.getfixturevalue("kafka"), tmp_path, f"t{uuid.uuid4().hex[:8]}.")
+    desk = Desk(log, callback_hosts=["127.0.0.1"])
     yield desk
     desk.close()
 
@@ -92,7 +103,7 @@ def test_sent_again_under_its_key_it_is_taken_once(desk: Desk) -> None:
 def test_requests_are_worked_off_in_the_order_they_came(desk: Desk) -> None:
     tickets = [desk.tickets.take(*events(f'{{"N": {number}}}')) for number in range(300)]
     for ticket in tickets:
-        desk.finished(ticket.result(20))
+        desk.tickets.ledger.watch(ticket.result(20)).result(60)
     assert numbers(desk.log, "plain", 0) == list(range(300))
 
 
@@ -136,6 +147,27 @@ def test_after_a_crash_what_was_taken_is_done_once(desk: Desk) -> None:
     assert numbers(desk.log, "plain", 0) == [1, 2]
 
 
+@pytest.mark.slow
+def test_any_server_knows_a_ticket_and_does_what_another_left_undone(
+    kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = f"t{uuid.uuid4().hex[:8]}."
+    one, two = (Desk(on_kafka(kafka, tmp_path / name, prefix)) for name in ("one", "two"))
+    try:
+        ticket = one.take('{"N": 1}')
+        assert two.finished(ticket)[1].accepted == 1
+        one.before = [DiskFull("full")] * 1000
+        left = one.take('{"N": 2}')
+        monkeypatch.setattr(tickets, "ADOPT_S", 0.5)
+        assert two.finished(left)[1].accepted == 1
+        one.before = []
+        assert one.finished(left)[1].accepted == 1
+        assert numbers(one.log, "plain", 0) == [1, 2]
+    finally:
+        one.close()
+        two.close()
+
+
 def test_tickets_are_bounded_and_expire(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "log", tickets=3)
     try:
@@ -145,9 +177,9 @@ def test_tickets_are_bounded_and_expire(tmp_path: Path) -> None:
             desk.finished(tickets[-1])
         desk.take('{"N": 6}')
         with pytest.raises(NotFound):
-            desk.tickets.state(tickets[0])
+            desk.tickets.ledger.state(tickets[0])
         with pytest.raises(NotFound):
-            desk.tickets.state("none")
+            desk.tickets.ledger.state("none")
     finally:
         desk.close()
 
@@ -199,7 +231,7 @@ def signature_is_right(body: bytes, header: str) -> bool:
 def test_a_result_is_posted_until_the_caller_takes_it(desk: Desk, receiver: Receiver) -> None:
     """It fails, then sends us elsewhere, which is not followed, then takes it."""
     ticket = desk.take('{"N": 1}', receiver.url)
-    wait_for(lambda: desk.tickets.state(ticket).state == "delivered", 20, "the callback")
+    wait_for(lambda: desk.tickets.ledger.state(ticket).state == "delivered", 20, "the callback")
     assert len(receiver.got) == 3
     assert all(signature_is_right(*got) for got in receiver.got)
     told = json.loads(receiver.got[-1][0])
@@ -216,11 +248,11 @@ def test_a_callback_that_was_not_over_is_made_after_a_restart(desk: Desk, receiv
     desk.tickets.close()
     receiver.answers = []
     desk.tickets = desk.open()
-    wait_for(lambda: desk.tickets.state(ticket).state == "delivered", 20, "the callback")
+    wait_for(lambda: desk.tickets.ledger.state(ticket).state == "delivered", 20, "the callback")
     desk.tickets.close()
     known = len(receiver.got)
     desk.tickets = desk.open()
-    assert desk.tickets.state(ticket).state == "delivered"
+    assert desk.tickets.ledger.state(ticket).state == "delivered"
     assert len(receiver.got) == known
 
 

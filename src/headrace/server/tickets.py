@@ -13,7 +13,8 @@ from starlette.responses import Response
 
 from headrace.collect.gate import Gate
 from headrace.collect.tickets import records
-from headrace.collect.tickets.tickets import Known, Tickets
+from headrace.collect.tickets.ledger import Known
+from headrace.collect.tickets.tickets import Tickets
 from headrace.deliver.base import FeedEvent
 from headrace.errors import Refused, UsageError
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint, Parameter
@@ -80,7 +81,7 @@ async def give(request: Request, services: Intake, wanted: records.Wanted, body:
 
 async def show_ticket(request: Request, services: Services) -> Response:
     tickets, ticket = _tickets(services), request.path_params["ticket"]
-    tickets.state(ticket)
+    await services.run(tickets.ledger.state, ticket)
     if EVENT_STREAM in request.headers.get("accept", ""):
         return stream(_follow(services, tickets, ticket), request, services, "ticket")
     wait = number(request, "wait", 0.0, 0.0, MAX_WAIT_S)
@@ -107,11 +108,11 @@ def _look(tickets: Tickets, ticket: str) -> TicketModel:
 
 async def _result_of(tickets: Tickets, ticket: str, seconds: float) -> None:
     """Until there is a result, or the time has passed."""
-    watching = tickets.watch(ticket)
+    watching = tickets.ledger.watch(ticket)
     try:
         await asyncio.wait([asyncio.wrap_future(watching)], timeout=seconds)
     finally:
-        tickets.unwatch(ticket, watching)
+        tickets.ledger.unwatch(ticket, watching)
 
 
 async def _follow(services: Services, tickets: Tickets, ticket: str) -> AsyncIterator[FeedEvent]:

@@ -5,7 +5,9 @@ The topic is the only truth. Whoever starts anew folds it, without looking at th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -14,12 +16,14 @@ import pyarrow as pa
 from headrace.collect.base import Form, RawEvents
 from headrace.collect.gate import Arrival
 from headrace.collect.http.bodies import opened
-from headrace.errors import Gone, OffsetOutOfRange
+from headrace.errors import Gone, HeadraceError, OffsetOutOfRange
 from headrace.log.base import TIME, Append, Log, TopicConfig, TopicSpec
 from headrace.types import BYTES, VARCHAR, Column
 
 TICKETS_TOPIC = "_tickets"
 State = Literal["waiting", "done", "failed", "delivered", "undelivered"]
+NEAR = 1000
+"""Requests that are not further apart are read together."""
 _COLUMNS = ("TICKET", "STATE", "REQUEST", "BODY", "RESULT", "CALLBACK")
 
 
@@ -135,20 +139,53 @@ def _append(rows: Sequence[tuple[str, State, str | None, bytes | None, str | Non
     )
 
 
-def read_entries(log: Log) -> list[Entry]:
-    """All that the topic still holds, in order."""
+def read_entries(log: Log, start: int = 0) -> tuple[list[Entry], int]:
+    """What the topic still holds from an offset on, in order; and where it ends."""
     ends = log.snapshot().ends.get(TICKETS_TOPIC)
     if not ends:
-        return []
-    return [
+        return [], start
+    first, columns = max(start, ends[0].start), [TIME, "TICKET", "STATE", "CALLBACK"]
+    entries = [
         Entry(row["TICKET"], row["STATE"], offset, row[TIME], row["CALLBACK"] is not None)
-        for records in log.read(TICKETS_TOPIC, 0, ends[0].start, ends[0].end, [TIME, "TICKET", "STATE", "CALLBACK"])
+        for records in log.read(TICKETS_TOPIC, 0, first, ends[0].end, columns)
         for offset, row in zip(records.each_offset(), records.batch.to_pylist(), strict=True)
     ]
+    return entries, ends[0].end
 
 
-def read_wanted(log: Log, offset: int) -> tuple[Wanted, bytes]:
-    row = _read(log, offset, ["REQUEST", "BODY"])
+def read_wanted(log: Log, offsets: Sequence[int]) -> Iterator[tuple[Wanted, bytes] | HeadraceError]:
+    """The requests at these offsets, one after the other, or why one cannot be read. Neighbours are read in one go."""
+    for stretch in _stretches(offsets):
+        left = deque(stretch)
+        with contextlib.suppress(OffsetOutOfRange):
+            for records in log.read(TICKETS_TOPIC, 0, stretch[0], stretch[-1] + 1, ["REQUEST", "BODY"]):
+                for row, offset in enumerate(records.each_offset()):
+                    if left and left[0] == offset:
+                        left.popleft()
+                        yield _wanted(records.batch.slice(row, 1).to_pylist()[0])
+        # Some may have expired, or all but some.
+        for offset in left:
+            try:
+                yield _wanted(_read(log, offset, ["REQUEST", "BODY"]))
+            except Gone as error:
+                yield error
+
+
+def _stretches(offsets: Sequence[int]) -> list[list[int]]:
+    """
+    >>> _stretches([7, 8, 11, 500, 3])
+    [[7, 8, 11], [500], [3]]
+    """
+    found: list[list[int]] = []
+    for offset in offsets:
+        if found and 0 < offset - found[-1][-1] <= NEAR:
+            found[-1].append(offset)
+        else:
+            found.append([offset])
+    return found
+
+
+def _wanted(row: dict[str, Any]) -> tuple[Wanted, bytes]:
     request = msgspec.json.decode(row["REQUEST"], type=_Request)
     raw = RawEvents(
         topic=request.topic,

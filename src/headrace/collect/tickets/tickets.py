@@ -2,6 +2,9 @@
 
 A ticket that was given out is a promise. The request is in the log before the ticket is given; events get ids from it,
 so that doing it again after a crash doubles nothing; the result is in the log before anybody is told.
+
+Where several servers share a log, each works off what it took, and any can be asked: what the others write about their
+tickets is read when it is needed. What one has left undone for long, the others do. The first result counts.
 """
 
 from __future__ import annotations
@@ -9,16 +12,16 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import NamedTuple
 
 import msgspec
 
 from headrace.clock import Clock
 from headrace.collect.base import Outcome
 from headrace.collect.tickets.callbacks import Callbacks, Delivery, check_callback
+from headrace.collect.tickets.ledger import Known, Ledger
 from headrace.collect.tickets.records import (
     Callback,
     Rejected,
@@ -26,7 +29,6 @@ from headrace.collect.tickets.records import (
     State,
     Wanted,
     finished,
-    read_entries,
     read_result,
     read_wanted,
     spec,
@@ -38,7 +40,6 @@ from headrace.errors import (
     DiskFull,
     HeadraceError,
     LogError,
-    NotFound,
     NotRunning,
     Overloaded,
     Refused,
@@ -54,6 +55,10 @@ MOST_BYTES = 64 * 1024 * 1024
 PAUSE_S = 0.5
 TOLD = 1000
 """How many rejections a result lists; it counts them all, and each is a dead letter."""
+LOOK_S = 0.5
+"""How often somebody who waits for another server's ticket has it looked for."""
+ADOPT_S = 60.0
+"""After so long, what another server has not done is done here; so often it is looked for."""
 PASSING = (Overloaded, DiskFull, NotRunning, LogError)
 """What may be better the next time: the request waits, and so do those behind it."""
 
@@ -61,22 +66,18 @@ Work = Callable[[Wanted, bytes], Future[Outcome]]
 """Collects a request: the very thing that a synchronous one goes through."""
 
 
-class Known(NamedTuple):
-    state: State
-    offset: int
-    """Of the record that says so."""
-    taken_ms: int
-
-
 class Tickets:
     """Takes requests, works them off in order in a thread of its own, and knows what became of each."""
 
     def __init__(self, log: Log, work: Work, clock: Clock, settings: CollectSettings, secret: bytes | None) -> None:
         self._log, self._work, self._clock, self._settings = log, work, clock, settings
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        self.ledger = Ledger(log, clock, settings)
         self._queue: deque[str] = deque()
+        self._mine: set[str] = set()
+        """What waits here, or is being worked on."""
         self._repeated: set[str] = set()
-        self._watching: dict[str, list[Future[None]]] = {}
+        self._shared = "servers" in log.capabilities
+        self._looked = clock.monotonic()
         self._lock = threading.Condition()
         self._stopping = False
         self._made = False
@@ -89,7 +90,7 @@ class Tickets:
 
     def take(self, wanted: Wanted, body: bytes) -> Future[str]:
         """The ticket, once the request is durable."""
-        self._forget()
+        self.ledger.forget()
         self._check(wanted)
         self._make_topic()
         ticket = secrets.token_urlsafe(18)
@@ -97,17 +98,19 @@ class Tickets:
         with self._lock:
             # Appended and queued in one order, so that events of one client keep theirs.
             appended = self._log.append([taken(ticket, wanted, body)])
-            self._known[ticket] = Known("waiting", -1, self._clock.now_ms())
+            self.ledger.add(ticket)
             self._queue.append(ticket)
+            self._mine.add(ticket)
 
         def stored(done: Future[list[Appended]]) -> None:
             error = done.exception()
             with self._lock:
                 if error is None:
                     [(_, offset, _)] = done.result()[0].positions
-                    self._known[ticket] = self._known[ticket]._replace(offset=offset)
+                    self.ledger.stored(ticket, offset)
                 else:
-                    self._known.pop(ticket, None)
+                    self.ledger.drop(ticket)
+                    self._mine.discard(ticket)
                 self._lock.notify_all()
             if error is None:
                 given.set_result(ticket)
@@ -124,7 +127,7 @@ class Tickets:
     def _check(self, wanted: Wanted) -> None:
         if not self.possible:
             raise Refused(
-                "tickets need a log that knows event ids: on Kafka, work that is done again after a crash would double",
+                "tickets need a log that knows event ids: work that is done again after a crash would double",
                 hint="send without `wait=ticket`",
             )
         if wanted.callback is not None:
@@ -156,49 +159,10 @@ class Tickets:
         """Results that are yet to be taken by their callers."""
         return 0 if self._callbacks is None else self._callbacks.waiting()
 
-    def state(self, ticket: str) -> Known:
-        self._forget()
-        known = self._known.get(ticket)
-        if known is None:
-            raise NotFound(
-                f"there is no ticket `{ticket[:40]}`",
-                hint=f"tickets are kept for {self._settings.ticket_hours:g} hours: [collect] ticket_hours",
-            )
-        return known
-
     def result(self, ticket: str) -> tuple[Known, Result | None]:
         """Reads the log once there is one."""
-        known = self.state(ticket)
+        known = self.ledger.state(ticket)
         return known, None if known.state == "waiting" else read_result(self._log, known.offset)
-
-    def watch(self, ticket: str) -> Future[None]:
-        """Done when there is a result."""
-        future: Future[None] = Future()
-        with self._lock:
-            if self.state(ticket).state != "waiting":
-                future.set_result(None)
-            else:
-                self._watching.setdefault(ticket, []).append(future)
-        return future
-
-    def unwatch(self, ticket: str, future: Future[None]) -> None:
-        with self._lock:
-            watching = self._watching.get(ticket, [])
-            if future in watching:
-                watching.remove(future)
-            if not watching:
-                self._watching.pop(ticket, None)
-
-    def _forget(self) -> None:
-        """The oldest first, which is the order they are in."""
-        before = self._clock.now_ms() - self._settings.ticket_hours * 3_600_000
-        with self._lock:
-            while self._known:
-                ticket, known = next(iter(self._known.items()))
-                kept = known.taken_ms >= before and len(self._known) <= self._settings.tickets
-                if kept or known.state == "waiting":
-                    return
-                del self._known[ticket]
 
     # Working
 
@@ -208,8 +172,10 @@ class Tickets:
             batch = self._next()
             if batch is None:
                 return
+            if self._shared:
+                self._look_around()
             try:
-                left = self._do(batch)
+                left = self._do(self._not_done(batch))
             except Exception:
                 logger.exception("cannot work on tickets now; trying again")
                 left = batch
@@ -223,32 +189,42 @@ class Tickets:
                 pause.wait(PAUSE_S)
 
     def _next(self) -> list[str] | None:
-        """Requests that are durable, in the order they came."""
+        """Requests that are durable, in the order they came. None where others work too, and it is time to look."""
         with self._lock:
             while not self._stopping:
                 batch: list[str] = []
                 while self._queue and len(batch) < AT_ONCE:
-                    known = self._known.get(self._queue[0])
+                    known = self.ledger.known.get(self._queue[0])
                     if known is not None and known.offset < 0:
                         break  # its record is being written
-                    ticket = self._queue.popleft()
-                    if known is not None:
-                        batch.append(ticket)
+                    batch.append(self._queue.popleft())
                 if batch:
                     return batch
-                self._lock.wait()
+                if not self._lock.wait(LOOK_S if self._shared else None):
+                    return []
         return None
+
+    def _not_done(self, batch: list[str]) -> list[str]:
+        """Those of a batch that nobody else has done meanwhile, and nobody has forgotten."""
+        waiting = [ticket for ticket in batch if (known := self.ledger.known.get(ticket)) and known.state == "waiting"]
+        with self._lock:
+            self._mine.difference_update(set(batch) - set(waiting))
+            self._repeated.difference_update(set(batch) - set(waiting))
+        return waiting
 
     def _do(self, batch: list[str]) -> list[str]:
         """Those that have to be done again."""
         started: list[tuple[str, Wanted | None, Future[Outcome] | HeadraceError]] = []
         size = 0
-        for ticket in batch:
+        requests = read_wanted(self._log, [self.ledger.known[ticket].offset for ticket in batch])
+        for ticket, request in zip(batch, requests, strict=True):
+            if isinstance(request, HeadraceError):
+                started.append((ticket, None, request))
+                continue
+            started.append((ticket, request[0], self._start(*request)))
+            size += len(request[1])
             if size > MOST_BYTES:
                 break
-            wanted, size_of, outcome = self._start(ticket)
-            started.append((ticket, wanted, outcome))
-            size += size_of
         results: list[tuple[str, State, Result]] = []
         again: list[str] = []
         for ticket, wanted, outcome in started:
@@ -261,16 +237,11 @@ class Tickets:
             self._write(results)
         return again + batch[len(started) :]
 
-    def _start(self, ticket: str) -> tuple[Wanted | None, int, Future[Outcome] | HeadraceError]:
-        """The request, how large it is, and what will become of it."""
+    def _start(self, wanted: Wanted, body: bytes) -> Future[Outcome] | HeadraceError:
         try:
-            wanted, body = read_wanted(self._log, self._known[ticket].offset)
+            return self._work(wanted, body)
         except HeadraceError as error:
-            return None, 0, error
-        try:
-            return wanted, len(body), self._work(wanted, body)
-        except HeadraceError as error:
-            return wanted, len(body), error
+            return error
 
     def _finish(
         self, ticket: str, wanted: Wanted | None, outcome: Future[Outcome] | HeadraceError
@@ -297,26 +268,20 @@ class Tickets:
 
     def _write(self, results: list[tuple[str, State, Result]]) -> None:
         [appended] = self._log.append([finished(results)]).result()
-        [(_, first, _)] = appended.positions
+        [(_, first, last)] = appended.positions
+        if last - first + 1 > len(results):
+            self.ledger.learn()  # another server's records lie between ours
         for offset, (ticket, state, result) in enumerate(results, first):
+            self._mine.discard(ticket)
             self._repeated.discard(ticket)
-            self._note(ticket, state, offset)
+            self.ledger.note(ticket, state, offset)
             if result.callback is not None:
                 self._call(ticket, state, result)
-
-    def _note(self, ticket: str, state: State, offset: int) -> None:
-        with self._lock:
-            if ticket in self._known:
-                self._known[ticket] = self._known[ticket]._replace(state=state, offset=offset)
-            watching = self._watching.pop(ticket, [])
-        for future in watching:
-            if future.set_running_or_notify_cancel():
-                future.set_result(None)
 
     # Telling
 
     def _call(self, ticket: str, state: State, result: Result) -> None:
-        known = self._known.get(ticket)
+        known = self.ledger.known.get(ticket)
         if known is None or self._callbacks is None or result.callback is None:
             return
         body = msgspec.json.encode(
@@ -332,24 +297,38 @@ class Tickets:
         state: State = "delivered" if was_taken else "undelivered"
         record = finished([(delivery.ticket, state, msgspec.structs.replace(result, callback=told))])
         [appended] = self._log.append([record]).result()
-        self._note(delivery.ticket, state, appended.positions[0][1])
+        self.ledger.note(delivery.ticket, state, appended.positions[0][1])
+
+    # What other servers do
+
+    def _look_around(self) -> None:
+        """For results that somebody here waits for, and for what nobody does."""
+        now = self._clock.monotonic()
+        due = now - self._looked > ADOPT_S
+        if not due and not self._repeated and self.ledger.watched() <= self._mine:
+            return
+        try:
+            self.ledger.learn()
+        except HeadraceError as error:
+            logger.warning("cannot look at other servers' tickets now: %s", error)
+            return
+        if due:
+            self._looked = now
+            self._adopt(self._clock.now_ms() - int(ADOPT_S * 1000))
+
+    def _adopt(self, before_ms: int) -> None:
+        with self._lock:
+            left = [ticket for ticket in self.ledger.waiting(before_ms) if ticket not in self._mine]
+            self._queue.extend(left)
+            self._mine.update(left)
+            self._repeated.update(left)
 
     # Starting and stopping
 
     def _recover(self) -> None:
-        to_tell: dict[str, None] = {}
-        for entry in read_entries(self._log):
-            if entry.state == "waiting":
-                self._known[entry.ticket] = Known("waiting", entry.offset, entry.time_ms)
-            elif entry.ticket in self._known:
-                self._known[entry.ticket] = self._known[entry.ticket]._replace(state=entry.state, offset=entry.offset)
-                if entry.callback and entry.state in ("done", "failed"):
-                    to_tell[entry.ticket] = None
-                else:
-                    to_tell.pop(entry.ticket, None)
-        self._queue.extend(ticket for ticket, known in self._known.items() if known.state == "waiting")
-        self._repeated.update(self._queue)
-        for ticket in to_tell:
+        self.ledger.learn()
+        self._adopt(self._clock.now_ms())
+        for ticket in self.ledger.untold():
             known, result = self.result(ticket)
             if result is not None:
                 self._call(ticket, known.state, result)
