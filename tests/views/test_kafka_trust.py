@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from headrace.coordinate.base import ViewDefinition
 from headrace.coordinate.deployments import Options
+from headrace.coordinate.including import Inclusion
 from headrace.coordinate.subjects import source_subject, view_subject
 from headrace.errors import UsageError
 from headrace.log.base import Append
@@ -91,6 +92,16 @@ def other_shop(project: Live) -> str:
     return next(shop for shop in "bcdefghij" if partition_of(shop) != own)
 
 
+def include(project: Live, name: str, event: dict[str, Any]) -> None:
+    """Send it, and wait for the view to have it."""
+    services = project.services
+    inclusion = Inclusion(services.log, services.catalog, lambda: services.followers.view(name), "sales")
+    inclusion.check()
+    project.send("sales", event)
+    inclusion.begin([])
+    wait_for(inclusion.is_complete, PATIENCE, f"{name} to include {event}")
+
+
 def test_rows_on_kafka_are_explained_checked_repaired_and_compared(
     tmp_path: Path, spark: SparkSession, kafka: str
 ) -> None:
@@ -138,6 +149,12 @@ def test_rows_on_kafka_are_explained_checked_repaired_and_compared(
         assert [(one.key, one.served) for one in check_all(project, "PER_MINUTE")] == [
             (f'{{"shop":"{other}"}}', '{"n":77,"total":77}')
         ]
+
+        # Sent with a question, an event is in the answer, through both queries of the chain.
+        [[counted]] = project.rows("SELECT n FROM last;")
+        for number in range(1, 4):
+            include(project, "LAST", sale("a", 3, 4 * MINUTE))
+            assert project.rows("SELECT n FROM last;") == [[counted + number]]
 
         # A change is compared at the same offsets of what the chain begins with, while events arrive.
         project.write(SALES + CHAIN.replace("amount > 0", "amount > 0 AND shop IS NOT NULL"))

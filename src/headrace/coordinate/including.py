@@ -6,16 +6,17 @@ is the moment that the next one has to have read, down to the view's own rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
-from headrace.coordinate.comparing import lag_of
-from headrace.errors import Conflict, Refused
+from headrace.coordinate.comparing import cut_of, lag_of
+from headrace.errors import Conflict
 from headrace.log.base import Log, Snapshot
 from headrace.store.arrivals import behind, has_arrivals
 from headrace.store.base import ViewStore
+from headrace.store.cuts import has_reached, places_now
 from headrace.types import display_name
 
 
@@ -39,15 +40,16 @@ class Inclusion:
             raise Conflict(
                 f"no event of topic `{self.topic}` comes to view `{name}`", hint="ask a view whose query reads it"
             )
-        if self.topic != target.topic and not has_arrivals(self.log):
-            raise Refused(
-                "this log gives no arrival numbers, so what a query has read cannot be said exactly",
-                hint="ask a table over the topic itself, or follow the view",
-            )
 
-    def begin(self) -> None:
-        """All that is in the topic now is to be included."""
-        self.moments[self.topic] = self.log.snapshot()
+    def begin(self, positions: Sequence[tuple[int, int, int]]) -> None:
+        """All that is in the topic now is to be included, and what was written at these positions, though on Kafka it
+        may not be readable yet."""
+        snapshot = self.log.snapshot()
+        ends = list(snapshot.ends.get(self.topic, ()))
+        for partition, _, last in positions:
+            if partition < len(ends):
+                ends[partition] = replace(ends[partition], end=max(ends[partition].end, last + 1))
+        self.moments[self.topic] = replace(snapshot, ends={**snapshot.ends, self.topic: tuple(ends)})
 
     def is_complete(self) -> bool:
         target = self.view().source.topic
@@ -60,6 +62,8 @@ class Inclusion:
         """Look at one more query that may be through; whether one was."""
         for query in self._queries():
             if query.id not in self.done and self._inputs_known(query) and self._is_through(query):
+                if not self.log.at_rest([query.sink_topic]):
+                    continue  # a part of what it wrote cannot be read yet
                 self.done.add(query.id)
                 # What it wrote about those records is below this.
                 self.moments[query.sink_topic] = self.log.snapshot()
@@ -77,8 +81,11 @@ class Inclusion:
         )
 
     def _is_through(self, query: QueryDefinition) -> bool:
-        until = max(self.moments[topic].arrival for topic in query.reads.values() if topic in self.moments)
-        return lag_of(self.log, query, until) == 0
+        known = {topic: self.moments[topic] for topic in query.reads.values() if topic in self.moments}
+        if has_arrivals(self.log):
+            return lag_of(self.log, query, max(moment.arrival for moment in known.values())) == 0
+        wanted = {topic: places_now(moment, [topic])[topic] for topic, moment in known.items()}
+        return has_reached(cut_of(self.log, query), wanted)
 
     def _leads_to(self, topic: str, target: str, seen: set[str]) -> bool:
         if topic == target:

@@ -81,7 +81,7 @@ def _keys(request: Request, columns: list[str]) -> list[tuple[str, str]]:
 
 async def answer(question: Question, taken: EventsAnswer) -> Response:
     services = question.services
-    included = await _wait(question)
+    included = await _wait(question, taken)
     plan = await question.request.app.state.plans.plan(question.sql, services)
     rows = None if isinstance(plan, PushQuery) or not included else await pull_plan(services, plan)
     body = msgspec.structs.replace(taken, view=ViewAnswer(included, rows))
@@ -89,8 +89,8 @@ async def answer(question: Question, taken: EventsAnswer) -> Response:
     return json_response(body, 422 if nothing_taken else 200)
 
 
-async def _wait(question: Question) -> bool:
-    question.inclusion.begin()
+async def _wait(question: Question, taken: EventsAnswer) -> bool:
+    await question.services.run(question.inclusion.begin, taken.positions)
     loop = asyncio.get_running_loop()
     end, pause = loop.time() + question.seconds, LOOK_S
     while True:
