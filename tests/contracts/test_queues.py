@@ -128,7 +128,7 @@ def test_what_was_delivered_too_often_is_a_dead_letter_with_its_bytes(log: Log, 
     assert queue.receive() == []
     [letter] = letters(log)
     assert letter["REASON"] == "delivered 2 times by queue `work` without being acknowledged: still none"
-    assert (letter["TOPIC"], letter["SOURCE"]) == ("jobs", "queue work 0:0")
+    assert (letter["TOPIC"], letter["SOURCE"], letter["ATTEMPTS"]) == ("jobs", "queue work 0:0", 2)
     assert letter["PAYLOAD"].startswith(b'{"k":"a","n":7,"$time":')
     assert (queue.stats().dead, queue.stats().ready) == (1, 0)
 

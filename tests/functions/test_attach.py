@@ -89,8 +89,9 @@ def test_what_a_decorator_cannot_be_told(decorator: str, problem: str) -> None:
 def test_a_batch_is_halved_around_what_a_function_fails_for(callers: dict[str, Caller]) -> None:
     worked = callers["picky"].work(sent(10), Event())
     assert [value for _, value, _ in worked.made] == [b"0", b"1", b"2", *(str(n).encode() for n in range(4, 10))]
-    [(record, reason)] = worked.rejected
+    [(record, reason, attempts)] = worked.rejected
     assert (record[1], reason) == (3, "ValueError: three (functions/a.py line 13)")
+    assert attempts == 5, "among all, among five, three and two, and alone"
     assert callers["copy"].work(sent(2), Event()).made == [(b"k", b"0", False), (b"k", b"1", False)]
 
 
@@ -98,5 +99,5 @@ def test_a_batch_is_halved_around_what_a_function_fails_for(callers: dict[str, C
     ("name", "reason"), [("talks", "says no topic"), ("hangs", "did not answer"), ("none", "one value for each")]
 )
 def test_a_call_that_cannot_be_is_a_failure(callers: dict[str, Caller], name: str, reason: str) -> None:
-    [(_, said)] = callers[name].work(sent(1), Event()).rejected
-    assert reason in said
+    [rejected] = callers[name].work(sent(1), Event()).rejected
+    assert reason in rejected.reason

@@ -54,7 +54,7 @@ def test_a_preview_changes_nothing_and_a_redrive_happens_once(server: Running, t
     assert [(who, n) for who, n, _ in values(server, topic)] == [("bob", 8), ("eve", 9)]
     assert counts(redrive(server, topic, **mend)) == (0, 0, 0, 0), "it was sent again once already"
     listed = server.http.get(f"/v1/topics/{topic}/dead-letters").json()["dead_letters"]
-    assert [letter.get("redriven", False) for letter in listed] == [True, False]
+    assert [(letter.get("redriven", False), letter["attempts"]) for letter in listed] == [(True, 2), (False, 1)]
 
 
 def test_what_does_not_fit_again_stays_a_letter(server: Running, topic: str) -> None:
@@ -62,6 +62,9 @@ def test_what_does_not_fit_again_stays_a_letter(server: Running, topic: str) -> 
     body = redrive(server, topic, set={"n": "CAST(LEN(n) AS DOUBLE) + 0.5"})
     assert counts(body) == (2, 0, 0, 2)
     assert "no JSON object" in next(sample["reason"] for sample in body["samples"] if sample["event"] is None)
+    listed = server.http.get(f"/v1/topics/{topic}/dead-letters").json()["dead_letters"]
+    assert [(letter.get("redriven", False), letter["attempts"]) for letter in listed] == [(False, 2), (False, 2)]
+    assert counts(redrive(server, topic, where="attempts < 2")) == (0, 0, 0, 0)
     whole = {"payload": '\'{"who": "x", "n": 1}\''}
     assert counts(redrive(server, topic, set=whole)) == (2, 2, 0, 0)
     assert [n for _, n, _ in values(server, topic)] == [1, 1], "two letters are two events, also when they are alike"
@@ -70,6 +73,7 @@ def test_what_does_not_fit_again_stays_a_letter(server: Running, topic: str) -> 
 def test_an_event_that_came_meanwhile_is_not_doubled(server: Running, topic: str) -> None:
     send(server, topic, {"$id": "e1", "who": "ann", "n": "7"})
     send(server, topic, {"$id": "e1", "who": "ann", "n": 7})
+    assert counts(redrive(server, topic, preview=True, set={"n": "CAST(n AS INT)"})) == (1, 0, 1, 0)
     assert counts(redrive(server, topic, set={"n": "CAST(n AS INT)"})) == (1, 0, 1, 0)
     assert len(values(server, topic)) == 1
 

@@ -38,8 +38,11 @@ def list_dead_letters(
         print_json({"dead_letters": letters[:limit], "total": total})
         return
     print_table(
-        ["letter", "time", "topic", "reason", "original"],
-        [[_number(x), local_time(x["time_ms"]), x["topic"], x["reason"], _original(x)] for x in letters[:limit]],
+        ["letter", "time", "topic", "attempts", "reason", "original"],
+        [
+            [_number(x), local_time(x["time_ms"]), x["topic"], x["attempts"], x["reason"], _original(x)]
+            for x in letters[:limit]
+        ],
         empty="no dead letters",
     )
     if any(letter.get("redriven") for letter in letters[:limit]):
@@ -64,6 +67,7 @@ def show_dead_letter(
         return
     print(f"letter {letter}, {local_time(body['time_ms'])}, to {body['topic']} from {body['source'] or 'nobody knows'}")
     print(f"  reason    {body['reason']}")
+    print(f"  attempts  {body['attempts']}")
     if body["id"]:
         print(f"  event id  {body['id']}")
     if body.get("redriven"):
@@ -81,7 +85,8 @@ def query_dead_letters(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask about dead letters in SQL. Columns: topic, reason, source, event_id, payload, ROWTIME, ROWOFFSET."""
+    """Ask about dead letters in SQL. Columns: topic, reason, source, event_id, payload, attempts, ROWTIME,
+    ROWOFFSET."""
     with open_api(project, url, key) as api:
         body = api.post("/v1/query", {"sql": sql if sql.rstrip().endswith(";") else sql + ";"})
     if as_json:
@@ -115,8 +120,8 @@ def redrive(
 ) -> None:
     """Send dead letters again, mended, each once and under its own id. What does not fit again stays a letter.
 
-    Conditions and values see the letter (reason, source, event_id, payload, ROWTIME) and each column of the topic, as
-    the text that its field had."""
+    Conditions and values see the letter (reason, source, event_id, payload, attempts, ROWTIME) and each column of the
+    topic, as the text that its field had."""
     order = {"where": where, "set": _assignments(values or []), "preview": preview, "limit": limit}
     with open_api(project, url, key) as api:
         body = api.post(f"/v1/topics/{topic}/dead-letters/redrive", order)

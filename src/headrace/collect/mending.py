@@ -1,8 +1,8 @@
 """What is to be done with a dead letter before it is sent again: which are meant, and what is put right in them.
 
-Conditions and values are SQL. They see the letter (`REASON`, `SOURCE`, `EVENT_ID`, `PAYLOAD` as text, `ROWTIME`, when
-it was refused, and `ROWOFFSET`) and the topic's columns, each as the text that the event had in its field: what did not
-fit its type is text still. A name that both have means the letter's.
+Conditions and values are SQL. They see the letter (`REASON`, `SOURCE`, `EVENT_ID`, `PAYLOAD` as text, `ATTEMPTS`,
+`ROWTIME`, when it was refused, and `ROWOFFSET`) and the topic's columns, each as the text that the event had in its
+field: what did not fit its type is text still. A name that both have means the letter's.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ OF_LETTER: dict[str, DataType] = {
     "SOURCE": VARCHAR,
     "EVENT_ID": VARCHAR,
     PAYLOAD: VARCHAR,
+    "ATTEMPTS": BIGINT,
     "ROWTIME": BIGINT,
     "ROWOFFSET": BIGINT,
 }
@@ -44,6 +45,7 @@ class Letter:
     source: str
     event_id: str | None
     payload: bytes
+    attempts: int = 1
 
 
 class Unmendable(Exception):
@@ -125,6 +127,7 @@ class Mending:
             "SOURCE": letter.source,
             "EVENT_ID": letter.event_id,
             PAYLOAD: letter.payload.decode("utf-8", "replace"),
+            "ATTEMPTS": letter.attempts,
             "ROWTIME": letter.time_ms,
             "ROWOFFSET": letter.offset,
         }

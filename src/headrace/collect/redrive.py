@@ -2,7 +2,7 @@
 
 A letter is marked in the same atomic append that brings its event into the topic, so whatever is killed whenever, it is
 either a letter still or an event, never both. An event that meanwhile came by itself, under the same id, is not doubled
-either. What does not fit again stays the letter it is.
+either. What does not fit again stays the letter it is, tried once more.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from headrace.collect.mending import Letter, Mending, Unmendable
 from headrace.collect.split import Limits, read_json
 from headrace.config import CollectSettings
 from headrace.errors import Conflict, Refused, UsageError
-from headrace.log.base import TIME, Append, Log, Topic
+from headrace.log.base import ID, TIME, Append, Log, Topic
 from headrace.log.codecs.json_codec import JsonCodec
-from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, REDRIVEN_SPEC, mark_redriven, redriven_letters
+from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, Mark, Redriven, create_redriven, write_marks
 from headrace.sql.functions.function import Function
 from headrace.store.arrivals import addressed
 
@@ -30,7 +30,7 @@ AT_ONCE = 500
 """Letters in one append."""
 ELSEWHERE = ("queue ", "function ")
 """Where letters come from whose records are in the topic already: nothing is to be sent again."""
-_COLUMNS = [TIME, "TOPIC", "REASON", "SOURCE", "EVENT_ID", "PAYLOAD"]
+_COLUMNS = [TIME, "TOPIC", "REASON", "SOURCE", "EVENT_ID", "PAYLOAD", "ATTEMPTS"]
 
 Misfit = Callable[[str, Topic, dict[str, Any]], str | None]
 """Source of a letter, its topic, its event → what is wrong with it still."""
@@ -101,16 +101,19 @@ class Redriver:
     def redrive(self, order: Order, functions: Mapping[str, Function]) -> Report:
         topic = self._topic(order.topic)
         mending, codec = Mending(topic, order.where, order.values, functions), JsonCodec(topic)
-        report, pending = Report(), list[_Ready]()
+        report, pending, refused = Report(), list[_Ready](), list[Letter]()
         with self._lock:
             for letter in self._meant(topic, mending, order.limit):
                 report.matched += 1
-                if (ready := self._prepare(letter, codec, mending, report)) is not None:
+                ready = self._prepare(letter, codec, mending, report)
+                if ready is None:
+                    refused.append(letter)
+                else:
                     pending.append(ready)
-                if len(pending) >= AT_ONCE:
-                    self._send(pending, order, report)
-                    pending = []
-            self._send(pending, order, report)
+                if len(pending) + len(refused) >= AT_ONCE:
+                    self._send(pending, refused, order, report)
+                    pending, refused = [], []
+            self._send(pending, refused, order, report)
         return report
 
     def _topic(self, name: str) -> Topic:
@@ -124,12 +127,13 @@ class Redriver:
         return topic
 
     def _meant(self, topic: Topic, mending: Mending, limit: int | None) -> Iterator[Letter]:
-        done = redriven_letters(self._log)
+        redriven = Redriven()
+        redriven.catch_up(self._log, self._log.snapshot())
         found = 0
-        for letter in letters_of(self._log, topic.name):
+        for letter in letters_of(self._log, topic.name, redriven):
             if found == limit:
                 return
-            if letter.offset not in done and not letter.source.startswith(ELSEWHERE) and mending.picks(letter):
+            if letter.offset not in redriven.sent and not letter.source.startswith(ELSEWHERE) and mending.picks(letter):
                 found += 1
                 yield letter
 
@@ -164,20 +168,31 @@ class Redriver:
             batch = batch.append_column(TIME, pa.array([letter.time_ms], pa.int64()))
         return _Ready(letter, event, batch)
 
-    def _send(self, pending: list[_Ready], order: Order, report: Report) -> None:
-        if order.preview or not pending:
-            for ready in pending:
-                report.take(Sample(ready.letter, ready.event, "accepted"))
-            return
-        self._log.create_topic(REDRIVEN_SPEC)
+    def _send(self, pending: list[_Ready], refused: list[Letter], order: Order, report: Report) -> None:
+        if order.preview:
+            for ready, known in zip(pending, self._known(order.topic, pending), strict=True):
+                report.take(Sample(ready.letter, ready.event, "duplicate" if known else "accepted"))
+        elif pending or refused:
+            self._write(pending, refused, order, report)
+
+    def _known(self, topic: str, pending: list[_Ready]) -> list[bool]:
+        """Which events have come meanwhile."""
+        if not pending or "event-ids" not in self._log.capabilities:
+            return [False] * len(pending)
+        ids = [ready.batch[ID][0].as_py() for ready in pending]
+        return [place is not None for place in self._log.places(topic, ids)]
+
+    def _write(self, pending: list[_Ready], refused: list[Letter], order: Order, report: Report) -> None:
+        create_redriven(self._log)
         appends = [Append(order.topic, ready.batch) for ready in pending]
-        marks = mark_redriven([ready.letter.offset for ready in pending], order.topic, order.who)
-        *appended, _ = self._log.append([*appends, marks]).result()
+        marks = [Mark(ready.letter.offset, order.topic, order.who) for ready in pending]
+        marks += [Mark(letter.offset, order.topic, order.who, refused=True) for letter in refused]
+        *appended, _ = self._log.append([*appends, write_marks(marks)]).result()
         for ready, result in zip(pending, appended, strict=True):
             report.take(Sample(ready.letter, ready.event, "duplicate" if result.duplicates else "accepted"))
 
 
-def letters_of(log: Log, topic: str) -> Iterator[Letter]:
+def letters_of(log: Log, topic: str, redriven: Redriven) -> Iterator[Letter]:
     """All there are, oldest first."""
     ends = log.snapshot().ends.get(DEAD_LETTERS_TOPIC)
     if not ends:
@@ -185,6 +200,6 @@ def letters_of(log: Log, topic: str) -> Iterator[Letter]:
     for records in log.read(DEAD_LETTERS_TOPIC, 0, ends[0].start, ends[0].end, _COLUMNS):
         for row in addressed(records).to_pylist():
             if row["TOPIC"] == topic:
-                yield Letter(
-                    row["$offset"], row[TIME], row["REASON"], row["SOURCE"], row["EVENT_ID"], row["PAYLOAD"] or b""
-                )
+                offset, attempts = row["$offset"], redriven.attempts(row["$offset"], row["ATTEMPTS"])
+                about = row["REASON"], row["SOURCE"], row["EVENT_ID"], row["PAYLOAD"] or b""
+                yield Letter(offset, row[TIME], *about, attempts)

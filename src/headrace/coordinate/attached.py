@@ -12,7 +12,7 @@ from headrace.clock import Clock
 from headrace.coordinate.attached_worker import AttachedStatus, Worker
 from headrace.errors import NotFound, UsageError
 from headrace.functions.attach import Attached
-from headrace.functions.batches import Caller, Made, Sent, sent_records
+from headrace.functions.batches import Caller, Made, Rejected, sent_records
 from headrace.functions.compiled import Limits
 from headrace.functions.files import FunctionFile
 from headrace.log.base import Log
@@ -97,7 +97,7 @@ class AttachedFunctions:
             f"there is no function `{name[:100]}` on a topic", hint="`headrace function list` shows those there are"
         )
 
-    def attempt(self, name: str, limit: int, oldest: bool = False) -> tuple[list[Made], list[tuple[Sent, str]]]:
+    def attempt(self, name: str, limit: int, oldest: bool = False) -> tuple[list[Made], list[Rejected]]:
         """Call it with some records of its topic and write nothing: what it would make, and what it fails for."""
         file, attached = self.find(name)
         if not attached.topic:
@@ -112,7 +112,7 @@ class AttachedFunctions:
             lambda: None,
         )
         made: list[Made] = []
-        rejected: list[tuple[Sent, str]] = []
+        rejected: list[Rejected] = []
         try:
             ends = self._log.snapshot().ends[topic.name]
             for number in numbers:

@@ -175,7 +175,7 @@ class Worker:
         offsets: Mapping[TopicPartition, int],
     ) -> None:
         """All of it, at once, or nothing."""
-        letters = [letter_of(self.attached, topic.name, sent, reason) for sent, reason in worked.rejected]
+        letters = [letter_of(self.attached, topic.name, *rejected) for rejected in worked.rejected]
         batch, misfits = None, list[DeadLetter]()
         if worked.made:
             batch, misfits = output_batch(
@@ -196,7 +196,7 @@ class Worker:
         self.counts.written += 0 if batch is None else batch.num_rows
         self.counts.rejected += len(letters) + len(misfits)
         if letters:
-            self.counts.error, self.counts.error_ms = worked.rejected[-1][1].partition("\n")[0], self.clock.now_ms()
+            self.counts.error, self.counts.error_ms = worked.rejected[-1].reason.partition("\n")[0], self.clock.now_ms()
 
     def status(self) -> AttachedStatus:
         attached, counts = self.attached, self.counts
@@ -229,7 +229,7 @@ def check_target(topic: Topic) -> None:
         raise Conflict(f"topic `{topic.name}` is written by a query", hint="let the function write to another")
 
 
-def letter_of(attached: Attached, topic: str, sent: Sent, reason: str) -> DeadLetter:
+def letter_of(attached: Attached, topic: str, sent: Sent, reason: str, attempts: int) -> DeadLetter:
     """Its source says `function …`, by which such letters are told from events that were rejected: their records are
     in the topic already."""
     partition, offset, _, id_, _, value, _ = sent
@@ -241,6 +241,7 @@ def letter_of(attached: Attached, topic: str, sent: Sent, reason: str) -> DeadLe
         id_,
         value or b"",
         f"{attached.name}/{place}",
+        attempts,
     )
 
 

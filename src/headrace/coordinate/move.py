@@ -9,8 +9,9 @@ was copied, so a query must have read all of that.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from headrace.errors import UsageError
 from headrace.log.base import TOMBSTONE, Append, Appended, BatchIdentity, Log, TopicPartition
 from headrace.log.copy.copier import Progress, copy_topics
 from headrace.log.copy.moves import MOVED_TOPIC, Moves, moved_rows
-from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, REDRIVEN_SPEC, mark_redriven, redriven_letters
+from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, create_redriven, read_marks, write_marks
 from headrace.log.kafka import KafkaLog
 from headrace.log.queues.state import QUEUES_SPEC, QUEUES_TOPIC, append_state
 from headrace.process.kafka.checkpoint import planned_batch
@@ -193,12 +194,11 @@ def _move_marks(source: Log, target: Log, moves: Moves) -> None:
     letters = moves.partitions.get((DEAD_LETTERS_TOPIC, 0))
     if letters is None:
         return
-    known = redriven_letters(target)
-    marks = {letters.offset(old): mark for old, mark in redriven_letters(source).items()}
-    appends = [mark_redriven([offset], *mark) for offset, mark in marks.items() if offset not in known]
-    if appends:
-        target.create_topic(REDRIVEN_SPEC)
-        target.append(appends).result()
+    marks = Counter(replace(mark, letter=letters.offset(mark.letter)) for mark in read_marks(source)[0])
+    new = list((marks - Counter(read_marks(target)[0])).elements())
+    if new:
+        create_redriven(target)
+        target.append([write_marks(new)]).result()
 
 
 def put_checkpoints_aside(project: Project, target: Log) -> None:

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from headrace.functions.attach import Attached, Record
 from headrace.functions.compiled import Limits
@@ -47,13 +47,21 @@ class Counts:
     failures: int = 0
 
 
+class Rejected(NamedTuple):
+    """A record that the function fails for, and how."""
+
+    sent: Sent
+    reason: str
+    attempts: int = 1
+    """How often it was called with the record, alone or among others."""
+
+
 @dataclass(slots=True)
 class Worked:
     """What became of some records."""
 
     made: list[Made] = field(default_factory=list)
-    rejected: list[tuple[Sent, str]] = field(default_factory=list)
-    """Records it fails for, and how."""
+    rejected: list[Rejected] = field(default_factory=list)
 
 
 class Works(Protocol):
@@ -82,22 +90,27 @@ class Caller:
 
     def work(self, records: Sequence[Sent], stop: Event) -> Worked:
         """All of them, whatever it takes. `Stopped` if there is no time for that."""
+        return self._work(records, stop, 0)
+
+    def _work(self, records: Sequence[Sent], stop: Event, tried: int) -> Worked:
+        """`tried`: how often it was called with these before."""
+        tried += self._attached.retries + 1
         try:
             return Worked(self._with_retries(records, stop))
         except Failed as failure:
             if len(records) == 1:
-                return Worked(rejected=[(records[0], str(failure))])
-        return self._halved(records, stop)
+                return Worked(rejected=[Rejected(records[0], str(failure), tried)])
+        return self._halved(records, stop, tried)
 
-    def _halved(self, records: Sequence[Sent], stop: Event) -> Worked:
+    def _halved(self, records: Sequence[Sent], stop: Event, tried: int) -> Worked:
         """One try for each half; only a record that is alone is tried again."""
         middle = len(records) // 2
         whole = Worked()
         for half in (records[:middle], records[middle:]):
             try:
-                part = self.work(half, stop) if len(half) == 1 else Worked(self._once(half))
+                part = self._work(half, stop, tried) if len(half) == 1 else Worked(self._once(half))
             except Failed:
-                part = self._halved(half, stop)
+                part = self._halved(half, stop, tried + 1)
             whole.made += part.made
             whole.rejected += part.rejected
         return whole

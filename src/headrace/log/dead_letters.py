@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from headrace.log.base import ID, Append, Appended, Log, TopicSpec
+from headrace.errors import NotFound
+from headrace.log.base import ID, Append, Appended, Log, Snapshot, TopicSpec
 from headrace.log.queues.base import Spent
-from headrace.types import BIGINT, BYTES, VARCHAR, Column
+from headrace.types import BIGINT, BOOLEAN, BYTES, VARCHAR, Column
 
 DEAD_LETTERS_TOPIC = "_dead_letters"
 
@@ -23,14 +25,23 @@ DEAD_LETTERS_SPEC = TopicSpec(
         Column("SOURCE", VARCHAR),
         Column("EVENT_ID", VARCHAR),
         Column("PAYLOAD", BYTES),
+        # Last, because older letters have none: they were tried once.
+        Column("ATTEMPTS", BIGINT),
     ),
 )
 
 REDRIVEN_TOPIC = "_redriven"
 
-# Written together with the mended events, so that a letter is sent again once.
+# Written together with the mended events, so that a letter is sent again once; and for each that did not fit again.
 REDRIVEN_SPEC = TopicSpec(
-    REDRIVEN_TOPIC, value=(Column("LETTER", BIGINT), Column("TOPIC", VARCHAR), Column("WHO", VARCHAR))
+    REDRIVEN_TOPIC,
+    value=(
+        Column("LETTER", BIGINT),
+        Column("TOPIC", VARCHAR),
+        Column("WHO", VARCHAR),
+        # Null, as older versions wrote it, means that it was sent.
+        Column("REFUSED", BOOLEAN),
+    ),
 )
 
 
@@ -43,11 +54,41 @@ class DeadLetter:
     payload: bytes
     written_once: str | None = None
     """What makes it the same letter when it is written again. Without this and without an id, each is its own."""
+    attempts: int = 1
+    """How often it was tried before it became one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """That somebody sent a letter again."""
+
+    letter: int
+    topic: str
+    who: str
+    refused: bool = False
+    """It did not fit this time either: it is a letter still, tried once more."""
 
 
 def create_dead_letters(log: Log) -> None:
     """Does nothing when the topic is there."""
-    log.create_topic(DEAD_LETTERS_SPEC)
+    _create(log, DEAD_LETTERS_SPEC)
+
+
+def create_redriven(log: Log) -> None:
+    _create(log, REDRIVEN_SPEC)
+
+
+def _create(log: Log, spec: TopicSpec) -> None:
+    """An older version may have made it with fewer columns."""
+    try:
+        known = log.topic(spec.name).spec
+    except NotFound:
+        log.create_topic(spec)
+        return
+    names = {column.name for column in known.value}
+    missing = tuple(column for column in spec.value if column.name not in names)
+    if missing:
+        log.alter_topic(replace(known, value=known.value + missing))
 
 
 def bury(letters: Sequence[DeadLetter]) -> Append:
@@ -59,6 +100,7 @@ def bury(letters: Sequence[DeadLetter]) -> Append:
         "SOURCE": pa.array([letter.source for letter in letters], pa.string()),
         "EVENT_ID": pa.array([letter.event_id for letter in letters], pa.string()),
         "PAYLOAD": pa.array([letter.payload for letter in letters], pa.binary()),
+        "ATTEMPTS": pa.array([letter.attempts for letter in letters], pa.int64()),
     }
     return Append(DEAD_LETTERS_TOPIC, pa.record_batch(columns))
 
@@ -73,6 +115,7 @@ def bury_spent(messages: Sequence[Spent]) -> Append:
                 f"queue {spent.queue} {spent.partition}:{spent.offset}",
                 spent.event_id,
                 spent.payload,
+                attempts=spent.deliveries,
             )
             for spent in messages
         ]
@@ -96,8 +139,10 @@ def offsets_of(appended: Appended, letters: int) -> list[int | None]:
     """Where each letter is; None for one that was there already."""
     if not appended.positions:
         return [None] * letters
-    [(_, offset, _)] = appended.positions
+    [(_, offset, last)] = appended.positions
     known = set(appended.duplicates)
+    if last - offset + 1 != letters - len(known):
+        return [None] * letters  # on Kafka others' letters may lie between
     found: list[int | None] = []
     for letter in range(letters):
         found.append(None if letter in known else offset)
@@ -105,23 +150,46 @@ def offsets_of(appended: Appended, letters: int) -> list[int | None]:
     return found
 
 
-def mark_redriven(offsets: Sequence[int], topic: str, who: str) -> Append:
-    """That these letters were sent again; belongs into the same call as their events."""
+def write_marks(marks: Sequence[Mark]) -> Append:
+    """Belongs into the same call as the events of the letters that were sent."""
     columns = {
-        "LETTER": pa.array(offsets, pa.int64()),
-        "TOPIC": pa.array([topic] * len(offsets), pa.string()),
-        "WHO": pa.array([who] * len(offsets), pa.string()),
+        "LETTER": pa.array([mark.letter for mark in marks], pa.int64()),
+        "TOPIC": pa.array([mark.topic for mark in marks], pa.string()),
+        "WHO": pa.array([mark.who for mark in marks], pa.string()),
+        "REFUSED": pa.array([mark.refused or None for mark in marks], pa.bool_()),
     }
     return Append(REDRIVEN_TOPIC, pa.record_batch(columns))
 
 
-def redriven_letters(log: Log) -> dict[int, tuple[str, str]]:
-    """Offset of each letter that was sent again → its topic, and who did it."""
-    ends = log.snapshot().ends.get(REDRIVEN_TOPIC)
-    if not ends:
-        return {}
-    return {
-        row["LETTER"]: (row["TOPIC"], row["WHO"])
-        for records in log.read(REDRIVEN_TOPIC, 0, ends[0].start, ends[0].end)
+def read_marks(log: Log, start: int = 0, now: Snapshot | None = None) -> tuple[list[Mark], int]:
+    """All from an offset on, and where they end."""
+    ends = (now or log.snapshot()).ends.get(REDRIVEN_TOPIC)
+    if not ends or ends[0].end <= start:
+        return [], start
+    has_refused = any(column.name == "REFUSED" for column in log.topic(REDRIVEN_TOPIC).spec.value)
+    columns = ["LETTER", "TOPIC", "WHO", *(["REFUSED"] if has_refused else [])]
+    marks = [
+        Mark(row["LETTER"], row["TOPIC"], row["WHO"], bool(row.get("REFUSED")))
+        for records in log.read(REDRIVEN_TOPIC, 0, max(start, ends[0].start), ends[0].end, columns)
         for row in records.batch.to_pylist()
-    }
+    ]
+    return marks, ends[0].end
+
+
+@dataclass(slots=True)
+class Redriven:
+    """What became of letters since they are letters."""
+
+    sent: set[int] = field(default_factory=set)
+    tried: Counter[int] = field(default_factory=Counter)
+    """How often each was sent again, with success or without."""
+    _read: int = 0
+
+    def catch_up(self, log: Log, now: Snapshot) -> None:
+        marks, self._read = read_marks(log, self._read, now)
+        self.tried.update(mark.letter for mark in marks)
+        self.sent.update(mark.letter for mark in marks if not mark.refused)
+
+    def attempts(self, letter: int, before: int | None) -> int:
+        """In all. `before`: until it became a letter; None if an older version wrote it."""
+        return (before or 1) + self.tried[letter]

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.errors import CorruptFrame, OffsetOutOfRange
 from headrace.log.base import TIME, Log
-from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, REDRIVEN_TOPIC, redriven_letters
+from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, Redriven
 
 logger = logging.getLogger("headrace.server")
 
@@ -26,8 +26,7 @@ class DeadLetterIndex:
         self._next = 0
         self._counts: Counter[str] = Counter()
         self._newest: dict[str, deque[int]] = {}
-        self._redriven: set[int] = set()
-        self._marks_end = 0
+        self._redriven = Redriven()
 
     def counts(self) -> Counter[str]:
         """Topic → how many there ever were."""
@@ -36,7 +35,8 @@ class DeadLetterIndex:
             return Counter(self._counts)
 
     def newest(self, topic: str, limit: int) -> list[dict[str, Any]]:
-        """The newest letters as rows, newest first, with their `offset` and whether they were `redriven`."""
+        """The newest letters as rows, newest first, with their `offset`, how often they were tried (`attempts`), and
+        whether they were `redriven`."""
         with self._lock:
             self._catch_up()
             offsets = list(self._newest.get(topic, ()))[-limit:] if limit else []
@@ -51,10 +51,15 @@ class DeadLetterIndex:
         return next(iter(self._read(offset)), None)
 
     def _read(self, offset: int) -> list[dict[str, Any]]:
-        columns = [TIME, "TOPIC", "REASON", "SOURCE", "EVENT_ID", "PAYLOAD"]
+        columns = [TIME, "TOPIC", "REASON", "SOURCE", "EVENT_ID", "PAYLOAD", "ATTEMPTS"]
         try:
             return [
-                row | {"offset": offset, "redriven": offset in self._redriven}
+                row
+                | {
+                    "offset": offset,
+                    "redriven": offset in self._redriven.sent,
+                    "attempts": self._redriven.attempts(offset, row["ATTEMPTS"]),
+                }
                 for records in self._log.read(DEAD_LETTERS_TOPIC, 0, offset, offset + 1, columns)
                 for row in records.batch.to_pylist()
             ]
@@ -62,10 +67,9 @@ class DeadLetterIndex:
             return []
 
     def _catch_up(self) -> None:
-        now = self._log.snapshot().ends
-        marks, ends = now.get(REDRIVEN_TOPIC), now.get(DEAD_LETTERS_TOPIC)
-        if marks and marks[0].end != self._marks_end:
-            self._redriven, self._marks_end = set(redriven_letters(self._log)), marks[0].end
+        now = self._log.snapshot()
+        self._redriven.catch_up(self._log, now)
+        ends = now.ends.get(DEAD_LETTERS_TOPIC)
         if not ends or ends[0].end <= self._next:
             return
         try:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from headrace.coordinate.attached_worker import AttachedStatus
 from headrace.errors import NotFound
-from headrace.functions.batches import Made, Sent
+from headrace.functions.batches import Made, Rejected
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import json_response
 from headrace.server.models import Model
@@ -73,7 +73,7 @@ async def try_function(request: Request, services: Services) -> Response:
     limit = max(1, min(wanted.limit, MOST_TRIED))
     name = request.path_params["function"]
     made, failed = await services.run(services.attached.attempt, name, limit, wanted.oldest)
-    return json_response(TriedFunction([_made(one) for one in made], [_failed(*one) for one in failed]))
+    return json_response(TriedFunction([_made(one) for one in made], [_failed(one) for one in failed]))
 
 
 def _made(made: Made) -> TriedRecord:
@@ -81,8 +81,8 @@ def _made(made: Made) -> TriedRecord:
     return TriedRecord(_text(key), _text(value), base64.b64encode(value or b"").decode())
 
 
-def _failed(sent: Sent, error: str) -> FailedRecord:
-    return FailedRecord(sent[0], sent[1], error)
+def _failed(one: Rejected) -> FailedRecord:
+    return FailedRecord(one.sent[0], one.sent[1], one.reason)
 
 
 def _text(value: bytes | None) -> Any:

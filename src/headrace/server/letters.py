@@ -74,12 +74,14 @@ def _of_letter(topic: str, letter: Letter, sent: bool) -> DeadLetterModel:
         id=letter.event_id,
         bytes=base64.b64encode(letter.payload).decode("ascii"),
         text=_text(letter.payload),
+        attempts=letter.attempts,
         redriven=sent,
     )
 
 
 def _of_row(row: dict[str, Any]) -> DeadLetterModel:
-    letter = Letter(row["offset"], row[TIME], row["REASON"], row["SOURCE"], row["EVENT_ID"], row["PAYLOAD"] or b"")
+    place, payload = (row["offset"], row[TIME]), row["PAYLOAD"] or b""
+    letter = Letter(*place, row["REASON"], row["SOURCE"], row["EVENT_ID"], payload, row["attempts"])
     return _of_letter(row["TOPIC"], letter, row["redriven"])
 
 

@@ -18,6 +18,8 @@ class DeadLetterModel(Optional, frozen=True, kw_only=True):
     id: str | None
     bytes: str
     text: str | None = None
+    attempts: Count
+    """How often it was tried: until it became a letter, and since then."""
     redriven: bool = False
 
 

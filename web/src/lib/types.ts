@@ -66,6 +66,7 @@ export interface DeadLetter {
   id: string | null;
   bytes: string;
   text?: string | null;
+  attempts: number;
   redriven?: boolean;
 }
 

@@ -25,7 +25,7 @@ from headrace.coordinate.firehose.writing import (
 )
 from headrace.errors import HeadraceError, NotFound, OffsetOutOfRange
 from headrace.functions.attach import Attached
-from headrace.functions.batches import Caller, Counts, Sent, Stopped, Worked, Works, sent_records
+from headrace.functions.batches import Caller, Counts, Rejected, Sent, Stopped, Worked, Works, sent_records
 from headrace.functions.compiled import Limits
 from headrace.functions.files import FunctionFile
 from headrace.log.base import Log, Topic
@@ -169,10 +169,10 @@ class FileDelivery:
     def _flush(self, topic: Topic, gathered: Gathered) -> None:
         kept, rejected = self._transformed(gathered.records)
         content, misfits = self._content([value for _, value in kept])
-        rejected += [(kept[number][0], reason) for number, reason in misfits.items()]
+        rejected += [Rejected(kept[number][0], reason) for number, reason in misfits.items()]
         if rejected:
             attached = Attached(f"delivery-{self.note.name}", "")
-            letters = [letter_of(attached, topic.name, sent, reason) for sent, reason in rejected]
+            letters = [letter_of(attached, topic.name, *one) for one in rejected]
             # The same letters, if this has to be done again, are there once.
             self.log.append([bury(letters)]).result()
         position = self._position
@@ -194,13 +194,13 @@ class FileDelivery:
         self.error = None
         self._trim(gathered)
 
-    def _transformed(self, records: Sequence[Sent]) -> tuple[list[tuple[Sent, bytes]], list[tuple[Sent, str]]]:
+    def _transformed(self, records: Sequence[Sent]) -> tuple[list[tuple[Sent, bytes]], list[Rejected]]:
         kept: list[tuple[Sent, bytes]] = []
-        rejected: list[tuple[Sent, str]] = []
+        rejected: list[Rejected] = []
         for first in range(0, len(records), AT_A_TIME):
             part = records[first : first + AT_A_TIME]
             worked = self.transforming.work(part, self.stop)
-            failed = {sent[:2] for sent, _ in worked.rejected}
+            failed = {one.sent[:2] for one in worked.rejected}
             survivors = [sent for sent in part if sent[:2] not in failed]
             rejected += worked.rejected
             kept += [(sent, made[1]) for sent, made in zip(survivors, worked.made, strict=True) if made[1] is not None]
