@@ -22,7 +22,7 @@ from headrace.log.kafka.encode import Outgoing
 from headrace.log.kafka.fetch import Fetcher
 from headrace.log.kafka.formats import ID_HEADER
 from headrace.log.kafka.offsets import Offsets
-from headrace.log.local.id_runs import Place
+from headrace.log.local.id_runs import pack
 from headrace.log.local.ids import IdIndex, delete_index
 from headrace.log.writing.prepare import DIGEST_SIZE
 
@@ -93,12 +93,14 @@ class TopicIds:
         start = max(self._known[partition], self._starts().get(partition, 0))
         for run in self._fetcher.messages(self._kafka, partition, start, end):
             last = run[-1].offset() or 0
-            found = {digest: (partition, message.offset() or 0) for message in run if (digest := digest_of(message))}
+            found = {
+                digest: pack(partition, message.offset() or 0) for message in run if (digest := digest_of(message))
+            }
             self._note(found, {partition: last + 1})
         self._note({}, {partition: end})
         self._marked.discard(partition)
 
-    def _note(self, places: dict[bytes, Place], ends: dict[int, int]) -> None:
+    def _note(self, places: dict[bytes, int], ends: dict[int, int]) -> None:
         self.index.remember(places, ends)
         self._known |= ends
 
@@ -160,15 +162,15 @@ def digest_of(message: Message) -> bytes | None:
     return None
 
 
-def _places(batch: Outgoing, nexts: dict[int, int]) -> tuple[dict[bytes, Place], dict[int, int]]:
+def _places(batch: Outgoing, nexts: dict[int, int]) -> tuple[dict[bytes, int], dict[int, int]]:
     """Where the ids of a batch are, given the first offset in each partition; and where the partitions end then."""
-    places: dict[bytes, Place] = {}
+    places: dict[bytes, int] = {}
     ends = dict(nexts)
     for row, partition in enumerate(batch.partitions):
         if partition in ends:
             digest = batch.digests[row] if batch.digests else None
             if digest is not None:
-                places[digest] = (partition, ends[partition])
+                places[digest] = pack(partition, ends[partition])
             ends[partition] += 1
     return places, ends
 
