@@ -10,15 +10,14 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from headrace.collect.files import FLUME, FOLDER, collector_files
 from headrace.collect.kinds import KINDS, Kind, load
 from headrace.collect.quota import QuotaSettings
 from headrace.collect.rules.settings import EnrichSettings, PrivacySettings, ValidateSettings
 from headrace.collect.shedding import ShedSettings
+from headrace.collect.toml_files import Problem, convert_settings, line_of, toml_error
 from headrace.config import Project, Settings
 from headrace.errors import ConfigError
 from headrace.sql.script import did_you_mean
@@ -100,21 +99,6 @@ class Definition:
         return self.settings
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong with a file."""
-
-    name: str
-    file: str
-    line: int
-    message: str
-    hint: str | None = None
-
-    def __str__(self) -> str:
-        text = f"{self.file}:{self.line}: {self.message}"
-        return f"{text}\n  {self.hint}" if self.hint else text
-
-
 def load_definitions(project: Project) -> tuple[list[Definition], list[Problem]]:
     """What can be read, and what is wrong with the rest."""
     found: list[Definition] = []
@@ -141,7 +125,7 @@ def read_definition(file: Path, text: str, keys_needed: bool = False) -> Definit
     try:
         raw = {"type": "agent", "conf": f"{FOLDER}/{file.name}"} if file.suffix == FLUME else tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        message, line = _toml_error(error, text)
+        message, line = toml_error(error, text)
         return Problem(file.stem, f"{FOLDER}/{file.name}", line, f"not valid TOML: {message}")
     if not _NAME.fullmatch(file.stem):
         return problem(f"`{file.stem}` is not a name for a collector", "letters, digits, `_`, `-` and `.`")
@@ -153,13 +137,8 @@ def read_definition(file: Path, text: str, keys_needed: bool = False) -> Definit
             return problem("a collector needs a `type`", types)
         return problem(f"`{name}` is not a type of collector", did_you_mean(str(name), KINDS, types), ("type",))
     try:
-        settings: CollectorSettings = msgspec.convert(raw, load(kind.settings))
+        settings: CollectorSettings = convert_settings(raw, load(kind.settings), HINT)
         settings.check()
-    except msgspec.ValidationError as error:
-        type_ = load(kind.settings)
-        message, path = _validation_error(error, raw, type_)
-        mistyped = path[0] if path and path[0] not in (known := _fields(type_)) else None
-        return problem(message, did_you_mean(mistyped, known, HINT) if mistyped else HINT, path)
     except ConfigError as error:
         return problem(error.message, error.hint, error.data.get("path", ()))
     if keys_needed and kind.keyed and not settings.keys and not settings.public:
@@ -182,77 +161,3 @@ def secret(value: str) -> str:
     if not found:
         raise ConfigError(f"the environment has no `{name}`", hint=f"export {name}=… before `headrace up`")
     return found
-
-
-def line_of(text: str, path: Sequence[str]) -> int:
-    """Where a setting stands: `("privacy", "drop")` is `drop = …` under `[privacy]`. The table's line if it is not
-    found, 1 if neither is.
-
-    >>> line_of('type = "http"\\n[privacy]\\ndrop = 3', ("privacy", "drop"))
-    3
-    """
-    table: tuple[str, ...] = ()
-    best = (0, 1)
-    for number, line in enumerate(text.splitlines(), 1):
-        stripped = line.strip()
-        if stripped.startswith("["):
-            table = tuple(part.strip(' "') for part in stripped.split("]")[0].strip("[ ").split("."))
-            place = table
-        else:
-            key = stripped.partition("=")[0].strip()
-            place = (*table, *(part.strip(' "') for part in key.split("."))) if key and "=" in stripped else ()
-        depth = _common(place, path)
-        if depth == len(place) and depth > best[0]:
-            best = (depth, number)
-    return best[1]
-
-
-def _common(left: Sequence[str], right: Sequence[str]) -> int:
-    depth = 0
-    while depth < min(len(left), len(right)) and left[depth] == right[depth]:
-        depth += 1
-    return depth
-
-
-def _toml_error(error: tomllib.TOMLDecodeError, text: str) -> tuple[str, int]:
-    found = re.search(r"^(.*) \(at (?:line (\d+), column \d+|end of document)\)$", str(error), re.DOTALL)
-    if found is None:
-        return str(error), 1
-    return found[1], int(found[2] or len(text.splitlines()))
-
-
-def _fields(type_: type) -> list[str]:
-    return [field.encode_name for field in msgspec.structs.fields(type_)]
-
-
-def _validation_error(error: msgspec.ValidationError, raw: dict[str, Any], type_: type) -> tuple[str, list[str]]:
-    """Its words, and the path of the setting: ``Expected `int`, got `str` - at `$.validate.fields[...].min` ``."""
-    message, _, place = str(error).partition(" - at `$")
-    path = [part for part in re.split(r"[.\[\]]+", place.replace("[...]", ".*").rstrip("`")) if not part.isdigit()]
-    path = _named(list(filter(None, path)), raw, type_)
-    unknown = re.search(r"unknown field `(\w+)`", message)
-    if unknown:
-        return f"there is no setting `{'.'.join([*path, unknown[1]])}`", [*path, unknown[1]]
-    if path:
-        message = f"`{'.'.join(path)}`: {message[:1].lower()}{message[1:]}"
-    return message, path
-
-
-def _named(path: list[str], raw: dict[str, Any], type_: type) -> list[str]:
-    """The path with the key of a table in the place of `*`: the error does not name it, but each can be tried alone."""
-    if "*" not in path:
-        return path
-    at = path.index("*")
-    table = raw
-    for part in path[:at]:
-        table = table[part]
-    for key, value in table.items():
-        alone: dict[str, Any] = {key: value}
-        for part in reversed(path[:at]):
-            alone = {part: alone}
-        try:
-            msgspec.convert({"type": raw["type"], **alone}, type_)
-        except msgspec.ValidationError as error:
-            if "[...]" in str(error):
-                return [*path[:at], key, *path[at + 1 :]]
-    return path

@@ -11,19 +11,19 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from headrace.clock import Clock
 from headrace.collect.base import Collector, Outcome, RawEvents
-from headrace.collect.definitions import Definition, Problem, load_definitions, secret
+from headrace.collect.definitions import Definition, load_definitions, secret
 from headrace.collect.files import FOLDER, collector_files
 from headrace.collect.gate import Arrival, Gate
 from headrace.collect.kinds import Where
 from headrace.collect.secrets import project_secret
 from headrace.collect.status import COLLECTORS_STATUS, Board, CollectorStatus, Report
+from headrace.collect.toml_files import Problem, Stamp, stamp_files
 from headrace.config import Project
 from headrace.errors import ConfigError, HeadraceError, NotFound, Unauthenticated, UsageError
 from headrace.log.base import Topic
@@ -33,8 +33,6 @@ REPORT_S = 1.0
 SILENT = "the process that runs it does not answer"
 
 logger = logging.getLogger("headrace.collectors")
-
-Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,14 +257,7 @@ async def report_statuses(gates: Gates, process: str, *where: Where, call: Calla
 
 def stamp_of(project: Project) -> Stamp:
     """Changes when a file of `collectors/` does."""
-    found = []
-    for file in collector_files(project):
-        try:
-            known = file.stat()
-        except OSError:
-            continue
-        found.append((Path(file).name, known.st_mtime_ns, known.st_size, known.st_ino))
-    return tuple(found)
+    return stamp_files(collector_files(project))
 
 
 def _digest(key: str) -> bytes:

@@ -11,13 +11,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.collect.base import Outcome, Sent
-from headrace.collect.definitions import Definition, Problem
+from headrace.collect.definitions import Definition
 from headrace.collect.gate import Arrival
 from headrace.collect.gates import all_statuses
 from headrace.collect.kinds import KINDS
 from headrace.collect.rules.fitting import misfit_of
 from headrace.collect.samples import example_text, shown_settings, trial_events
 from headrace.collect.status import CollectorStatus, waiting_for_topic
+from headrace.collect.toml_files import Problem
 from headrace.errors import Conflict, NotFound, UsageError
 from headrace.log.base import Topic
 from headrace.server.endpoint import Endpoint

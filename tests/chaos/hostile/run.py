@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headrace.collect.definitions import Problem, read_definition
+from headrace.collect.definitions import read_definition
 from headrace.collect.kinds import KINDS
+from headrace.collect.toml_files import Problem
 from tests.chaos.clients import Server
 from tests.chaos.hostile.cases import AMAZON, AMAZON_KEY, Case, case
 

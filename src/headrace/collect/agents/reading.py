@@ -10,7 +10,7 @@ from typing import Any
 from headrace.collect.agents.definition import AgentDefinition
 from headrace.collect.agents.properties import Property, read_properties, with_environment
 from headrace.collect.agents.topology import PARTS, read_agent, read_agents
-from headrace.collect.definitions import line_of
+from headrace.collect.toml_files import line_of
 from headrace.errors import ConfigError
 
 # Where Flume has a list of names and their properties below, TOML has a table.

@@ -1,0 +1,130 @@
+"""Files of a project, one TOML file for each thing: what is wrong with one is said with its file and line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from headrace.errors import ConfigError
+from headrace.sql.script import did_you_mean
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a file."""
+
+    name: str
+    file: str
+    line: int
+    message: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        text = f"{self.file}:{self.line}: {self.message}"
+        return f"{text}\n  {self.hint}" if self.hint else text
+
+
+Stamp = tuple[tuple[str, int, int, int], ...]
+
+
+def stamp_files(files: Iterable[Path]) -> Stamp:
+    """Changes when one of them does."""
+    found = []
+    for file in files:
+        try:
+            known = file.stat()
+        except OSError:
+            continue
+        found.append((file.name, known.st_mtime_ns, known.st_size, known.st_ino))
+    return tuple(found)
+
+
+def convert_settings(raw: dict[str, Any], type_: type[T], hint: str) -> T:
+    """`ConfigError` says what is wrong, with the setting's `path`."""
+    try:
+        return msgspec.convert(raw, type_)
+    except msgspec.ValidationError as error:
+        message, path = _validation_error(error, raw, type_)
+        known = [field.encode_name for field in msgspec.structs.fields(type_)]
+        mistyped = path[0] if path and path[0] not in known else None
+        said = did_you_mean(mistyped, known, hint) if mistyped else hint
+        raise ConfigError(message, hint=said, path=tuple(path)) from None
+
+
+def line_of(text: str, path: Sequence[str]) -> int:
+    """Where a setting stands: `("privacy", "drop")` is `drop = …` under `[privacy]`. The table's line if it is not
+    found, 1 if neither is.
+
+    >>> line_of('type = "http"\\n[privacy]\\ndrop = 3', ("privacy", "drop"))
+    3
+    """
+    table: tuple[str, ...] = ()
+    best = (0, 1)
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if stripped.startswith("["):
+            table = tuple(part.strip(' "') for part in stripped.split("]")[0].strip("[ ").split("."))
+            place = table
+        else:
+            key = stripped.partition("=")[0].strip()
+            place = (*table, *(part.strip(' "') for part in key.split("."))) if key and "=" in stripped else ()
+        depth = _common(place, path)
+        if depth == len(place) and depth > best[0]:
+            best = (depth, number)
+    return best[1]
+
+
+def _common(left: Sequence[str], right: Sequence[str]) -> int:
+    depth = 0
+    while depth < min(len(left), len(right)) and left[depth] == right[depth]:
+        depth += 1
+    return depth
+
+
+def toml_error(error: tomllib.TOMLDecodeError, text: str) -> tuple[str, int]:
+    found = re.search(r"^(.*) \(at (?:line (\d+), column \d+|end of document)\)$", str(error), re.DOTALL)
+    if found is None:
+        return str(error), 1
+    return found[1], int(found[2] or len(text.splitlines()))
+
+
+def _validation_error(error: msgspec.ValidationError, raw: dict[str, Any], type_: type) -> tuple[str, list[str]]:
+    """Its words, and the path of the setting: ``Expected `int`, got `str` - at `$.validate.fields[...].min` ``."""
+    message, _, place = str(error).partition(" - at `$")
+    path = [part for part in re.split(r"[.\[\]]+", place.replace("[...]", ".*").rstrip("`")) if not part.isdigit()]
+    path = _named(list(filter(None, path)), raw, type_)
+    unknown = re.search(r"unknown field `(\w+)`", message)
+    if unknown:
+        return f"there is no setting `{'.'.join([*path, unknown[1]])}`", [*path, unknown[1]]
+    if path:
+        message = f"`{'.'.join(path)}`: {message[:1].lower()}{message[1:]}"
+    return message, path
+
+
+def _named(path: list[str], raw: dict[str, Any], type_: type) -> list[str]:
+    """The path with the key of a table in the place of `*`: the error does not name it, but each can be tried alone."""
+    if "*" not in path:
+        return path
+    at = path.index("*")
+    table = raw
+    for part in path[:at]:
+        table = table[part]
+    plain = {name: value for name, value in raw.items() if not isinstance(value, dict)}
+    for key, value in table.items():
+        alone: dict[str, Any] = {key: value}
+        for part in reversed(path[:at]):
+            alone = {part: alone}
+        try:
+            msgspec.convert({**plain, **alone}, type_)
+        except msgspec.ValidationError as error:
+            if "[...]" in str(error):
+                return [*path[:at], key, *path[at + 1 :]]
+    return path
