@@ -14,7 +14,9 @@ import msgspec
 from headrace.errors import ConfigError
 from headrace.sql.script import did_you_mean
 
-T = TypeVar("T")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,17 @@ def convert_settings(raw: dict[str, Any], type_: type[T], hint: str) -> T:
         mistyped = path[0] if path and path[0] not in known else None
         said = did_you_mean(mistyped, known, hint) if mistyped else hint
         raise ConfigError(message, hint=said, path=tuple(path)) from None
+
+
+def seconds_of(text: str, where: str = "every") -> int:
+    """
+    >>> seconds_of("15m")
+    900
+    """
+    found = re.fullmatch(r"([1-9]\d{0,8})([smhd])", text)
+    if found is None:
+        raise ConfigError(f"{where}: `{text}` is not a length of time", hint="such as 30s, 15m, 1h or 1d")
+    return int(found[1]) * _UNITS[found[2]]
 
 
 def line_of(text: str, path: Sequence[str]) -> int:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
+from headrace.collect.toml_files import seconds_of
 from headrace.errors import ConfigError
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
 _MONTHS = {"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9}
 _MONTHS |= {"oct": 10, "nov": 11, "dec": 12}
@@ -109,14 +109,3 @@ def _number(text: str, names: dict[str, int], name: str, low: int, high: int, wh
     if not low <= value <= high:
         raise ConfigError(f"{where}: `{text[:40]}` is no {name}", hint=f"{low} to {high}")
     return value
-
-
-def seconds_of(text: str, where: str = "every") -> int:
-    """
-    >>> seconds_of("15m")
-    900
-    """
-    found = re.fullmatch(r"([1-9]\d{0,8})([smhd])", text)
-    if found is None:
-        raise ConfigError(f"{where}: `{text}` is not a time between runs", hint="such as 30s, 15m, 1h or 1d")
-    return int(found[1]) * _UNITS[found[2]]

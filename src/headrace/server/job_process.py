@@ -17,10 +17,10 @@ from typing import IO
 
 import msgspec
 
+from headrace.collect.toml_files import seconds_of
 from headrace.config import Project
 from headrace.coordinate.child import tail
 from headrace.coordinate.job_runner import Outcome
-from headrace.coordinate.job_schedule import seconds_of
 from headrace.coordinate.jobs import Job
 
 MODULE = "headrace.cli.job_work"

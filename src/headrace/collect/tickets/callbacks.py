@@ -40,7 +40,8 @@ MAX_URL = 2000
 @dataclass(order=True, slots=True)
 class Delivery:
     due: float
-    ticket: str = field(compare=False)
+    name: str = field(compare=False)
+    """What is told: a ticket's result, an alert's state."""
     url: str = field(compare=False)
     body: bytes = field(compare=False)
     expires_ms: int = field(compare=False)
@@ -85,6 +86,27 @@ def sign(secret: bytes, seconds: int, body: bytes) -> str:
     return f"t={seconds},v1={hmac.new(secret, b'%d.' % seconds + body, hashlib.sha256).hexdigest()}"
 
 
+def post_once(http: httpx.Client, url: str, body: bytes, secret: bytes | None, clock: Clock) -> str | None:
+    """What went wrong. Signed, if there is a secret to do it with."""
+    import httpx
+
+    headers = {"Content-Type": "application/json"}
+    if secret is not None:
+        headers[SIGNATURE] = sign(secret, clock.now_ms() // 1000, body)
+    try:
+        # Streamed, so that nobody can make us read an endless answer.
+        with http.stream("POST", url, content=body, headers=headers) as answer:
+            return None if answer.is_success else f"answered {answer.status_code}"
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        return f"{type(error).__name__}: {error}"[:200]
+
+
+def http_client(seconds: float) -> httpx.Client:
+    import httpx
+
+    return httpx.Client(follow_redirects=False, trust_env=False, timeout=seconds)
+
+
 def _host(delivery: Delivery) -> str:
     import httpx
 
@@ -94,7 +116,7 @@ def _host(delivery: Delivery) -> str:
 class Callbacks:
     """Posts until it is told to stop. What is not over by then is begun anew after the next start."""
 
-    def __init__(self, secret: bytes, seconds: float, clock: Clock, over: Over) -> None:
+    def __init__(self, secret: bytes | None, seconds: float, clock: Clock, over: Over) -> None:
         self._secret, self._clock, self._over = secret, clock, over
         self._seconds = seconds
         self._waiting: list[Delivery] = []
@@ -107,9 +129,7 @@ class Callbacks:
 
     @cached_property
     def _http(self) -> httpx.Client:
-        import httpx
-
-        return httpx.Client(follow_redirects=False, trust_env=False, timeout=self._seconds)
+        return http_client(self._seconds)
 
     def post(self, delivery: Delivery) -> None:
         with self._changed:
@@ -149,33 +169,21 @@ class Callbacks:
             return
         pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (delivery.attempts - 1))
         if self._clock.now_ms() + pause * 1000 >= delivery.expires_ms:
-            logger.warning("the result of ticket `%s` was never taken: %s", delivery.ticket, delivery.error)
+            logger.warning("what `%s` became was never taken: %s", delivery.name, delivery.error)
             self._finish(delivery, False)
             return
         delivery.due = self._clock.monotonic() + pause
         self.post(delivery)
 
     def _try(self, http: httpx.Client, delivery: Delivery) -> str | None:
-        """What went wrong."""
-        import httpx
-
-        headers = {
-            "Content-Type": "application/json",
-            SIGNATURE: sign(self._secret, self._clock.now_ms() // 1000, delivery.body),
-        }
-        try:
-            # Streamed, so that nobody can make us read an endless answer.
-            with http.stream("POST", delivery.url, content=delivery.body, headers=headers) as answer:
-                return None if answer.is_success else f"answered {answer.status_code}"
-        except (httpx.HTTPError, OSError) as error:
-            return f"{type(error).__name__}: {error}"[:200]
+        return post_once(http, delivery.url, delivery.body, self._secret, self._clock)
 
     def _finish(self, delivery: Delivery, taken: bool) -> None:
         try:
             self._over(delivery, taken)
         except Exception:
-            # Not written down: it is posted again after the next start, and the receiver knows the ticket.
-            logger.exception("cannot note that the callback of ticket `%s` is over", delivery.ticket)
+            # Not written down: it is posted again after the next start, and the receiver knows its name.
+            logger.exception("cannot note that the callback of `%s` is over", delivery.name)
 
     def close(self) -> None:
         with self._changed:

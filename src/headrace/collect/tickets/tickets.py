@@ -291,13 +291,13 @@ class Tickets:
         self._callbacks.post(Delivery(self._clock.monotonic(), ticket, result.callback.url, body, expires))
 
     def _called(self, delivery: Delivery, was_taken: bool) -> None:
-        _, result = self.result(delivery.ticket)
+        _, result = self.result(delivery.name)
         assert result is not None
         told = Callback(delivery.url, delivery.attempts, delivery.error)
         state: State = "delivered" if was_taken else "undelivered"
-        record = finished([(delivery.ticket, state, msgspec.structs.replace(result, callback=told))])
+        record = finished([(delivery.name, state, msgspec.structs.replace(result, callback=told))])
         [appended] = self._log.append([record]).result()
-        self.ledger.note(delivery.ticket, state, appended.positions[0][1])
+        self.ledger.note(delivery.name, state, appended.positions[0][1])
 
     # What other servers do
 
