@@ -84,6 +84,7 @@ def steps_of(block: str) -> Iterator[Step]:
 
 
 COLLECTING = [
+    "alerts",
     "back-pressure",
     "cloudevents",
     "collectors",
@@ -111,8 +112,9 @@ COLLECTING = [
     "webhooks",
 ]
 """Pages of docs/howto that are run from top to bottom against a server without Spark: SQL is stated, a TOML block that
-begins with `# collectors/NAME.toml` is that file, so are properties that begin with `# NAME` and a Python block that
-begins with `# functions/NAME.py`, console blocks are run, and other Python blocks are one program each."""
+begins with `# collectors/NAME.toml` or `# alerts/NAME.toml` is that file, so are properties that begin with `# NAME`
+and a Python block that begins with `# functions/NAME.py`, console blocks are run, and other Python blocks are one
+program each."""
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +167,11 @@ def run_page(text: str, folder: Path, server: Running) -> int:
             name = Path(named[1]).stem
             if server.services.gates.named(name).definition.kind.start:
                 wait_for_collector(server, name)
+        elif kind == "toml" and (named := re.match(r"# (alerts/[\w.-]+)\n", block)):
+            (folder / "alerts").mkdir(exist_ok=True)
+            (folder / named[1]).write_text(block)
+            server.services.alerts.look()
+            assert server.services.alerts.problems == ()
         elif kind == "properties" and (named := re.match(r"# ([\w.-]+)\n", block)):
             (folder / named[1]).write_text(block)
         elif kind == "python" and (named := re.match(r"# (functions/[\w.-]+)\n", block)):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,7 @@ from headrace.collect.base import Outcome, RawEvents
 from headrace.collect.decode import EventCollector
 from headrace.collect.gate import Arrival
 from headrace.collect.tickets import tickets
-from headrace.collect.tickets.callbacks import SIGNATURE, check_callback
+from headrace.collect.tickets.callbacks import check_callback
 from headrace.collect.tickets.records import TICKETS_TOPIC, Wanted
 from headrace.collect.tickets.tickets import Tickets
 from headrace.config import CollectSettings
@@ -28,6 +25,7 @@ from headrace.errors import DiskFull, HeadraceError, NotFound, Overloaded, Refus
 from headrace.log.base import Log
 from headrace.log.dead_letters import create_dead_letters
 from headrace.log.kafka import KafkaLog
+from tests.collect.receiver import Receiver, signature_is_right
 from tests.kafka import kafka_settings
 from tests.log.support import PLAIN, numbers, open_owner, rows
 from tests.support import wait_for
@@ -184,37 +182,6 @@ def test_tickets_are_bounded_and_expire(tmp_path: Path) -> None:
         desk.close()
 
 
-class Receiver:
-    """A caller's server: answers as told, and keeps what it got."""
-
-    def __init__(self, *answers: int) -> None:
-        self.answers = list(answers)
-        self.got: list[tuple[bytes, str]] = []
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                receiver.got.append((body, self.headers[SIGNATURE]))
-                self.send_response(receiver.answers.pop(0) if receiver.answers else 200)
-                self.send_header("Location", "http://127.0.0.1:1/elsewhere")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/results"
-        self.thread = threading.Thread(target=self.server.serve_forever)
-        self.thread.start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
-
-
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     receiver = Receiver(500, 302)
@@ -222,18 +189,12 @@ def receiver() -> Iterator[Receiver]:
     receiver.close()
 
 
-def signature_is_right(body: bytes, header: str) -> bool:
-    time, _, signed = header.partition(",v1=")
-    wanted = hmac.new(SECRET, time.removeprefix("t=").encode() + b"." + body, hashlib.sha256).hexdigest()
-    return hmac.compare_digest(wanted, signed)
-
-
 def test_a_result_is_posted_until_the_caller_takes_it(desk: Desk, receiver: Receiver) -> None:
     """It fails, then sends us elsewhere, which is not followed, then takes it."""
     ticket = desk.take('{"N": 1}', receiver.url)
     wait_for(lambda: desk.tickets.ledger.state(ticket).state == "delivered", 20, "the callback")
     assert len(receiver.got) == 3
-    assert all(signature_is_right(*got) for got in receiver.got)
+    assert all(signature_is_right(SECRET, *got) for got in receiver.got)
     told = json.loads(receiver.got[-1][0])
     assert (told["ticket"], told["state"], told["accepted"]) == (ticket, "done", 1)
     _, result = desk.tickets.result(ticket)

@@ -11,6 +11,7 @@ import pytest
 from starlette.routing import Route
 
 from headrace.server import (
+    alerts,
     collectors,
     deployments,
     functions,
@@ -184,6 +185,7 @@ ELSEWHERE = (
     | {("POST", "/v1/views/{view}/repair")}  # tests/views/test_repair.py
     | {("POST", "/v1/views/{view}/refresh")}  # test_deployments.py
     | {(endpoint.method, endpoint.path) for endpoint in jobs.ENDPOINTS if "{job}" in endpoint.path}  # test_jobs.py
+    | {(endpoint.method, endpoint.path) for endpoint in alerts.ENDPOINTS}  # test_alerts.py
     | {("POST", "/v1/functions/{function}/try")}  # test_attached.py
     # test_collectors_api.py
     | {(endpoint.method, endpoint.path) for endpoint in collectors.ENDPOINTS if "{collector}" in endpoint.path}

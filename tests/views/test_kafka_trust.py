@@ -17,7 +17,7 @@ from headrace.coordinate.subjects import source_subject, view_subject
 from headrace.errors import UsageError
 from headrace.log.base import Append
 from headrace.server.why import why_model
-from headrace.views.check import Drift
+from headrace.views.drift import Drift
 from headrace.views.subject import reading_of
 from headrace.views.why import Why, why
 from tests.kafka import kafka_settings

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.cli.conftest import Headrace, headrace  # noqa: F401
+from tests.collect.receiver import Receiver, signature_is_right
+from tests.server.running import running_server
 from tests.server.streams import follow
+from tests.support import wait_for
 from tests.views.trusted import MINUTE, Trusted, trusted
 
 pytestmark = pytest.mark.spark
@@ -120,12 +125,23 @@ def test_a_late_visit_joins_its_session_once_that_is_closed(tmp_path: Path, spar
         assert repair(project, "visits")["revised"] == 0
 
 
-def test_a_planted_error_is_found_and_so_is_its_end(
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
+    yield receiver
+    receiver.close()
+
+
+def test_a_planted_error_is_found_told_and_so_is_its_end(
     tmp_path: Path,
     spark: SparkSession,
     headrace: Headrace,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    receiver: Receiver,
 ) -> None:
+    monkeypatch.setenv("HEADRACE_CALLBACK_SECRET", "between us")
     with trusted(tmp_path / "project", spark, SALES) as project:
+        write_alert(project, receiver)
         project.send("sales", *(sale("abc"[n % 3], n, n * 2000) for n in range(60)), sale("a", 1, 9 * MINUTE))
         project.compute()
         check = project.server.http.post
@@ -151,6 +167,9 @@ def test_a_planted_error_is_found_and_so_is_its_end(
         metrics = project.server.http.get("/metrics").text
         assert 'headrace_view_drift_rows{view="PER_MINUTE"} 2.0' in metrics
         assert len(project.server.events("_drift")) == 3
+        told = wait_for_notices(receiver, 2)
+        assert {(one["subject"], one["state"]) for one in told} == {("per_minute", "firing"), ("by_shop", "firing")}
+        assert all(signature_is_right(b"between us", *got) for got in receiver.got)
         url = f"http://127.0.0.1:{project.server.port}"
         said = headrace("view", "check", "by_shop", "--url", url)
         assert said.code == 1
@@ -159,3 +178,23 @@ def test_a_planted_error_is_found_and_so_is_its_end(
         project.plant("BY_SHOP", {"SHOP": "c", "N": 20, "$time": 5, "$tombstone": False})
         assert check("/v1/views/by_shop/check").json()["drifted"] == 0
         assert headrace("view", "check", "by_shop", "--url", url).code == 0
+        over = wait_for_notices(receiver, 3)[2]
+        assert (over["alert"], over["subject"], over["state"]) == ("drift", "by_shop", "resolved")
+        assert "drift  firing" in headrace("alert", "list", "--url", url).out
+    # The next server knows what differed, and tells nobody again.
+    with running_server(tmp_path / "project", sql=SALES) as server:
+        wait_for(lambda: server.http.get("/v1/alerts/drift").json()["subjects"][0]["value"] == 2.0, 30, "a look")
+        assert server.http.get("/v1/views/per_minute/check").json()["drifted"] == 2
+        assert server.http.get("/v1/alerts/drift").json()["state"] == "firing"
+        assert len(receiver.got) == 3
+
+
+def write_alert(project: Trusted, receiver: Receiver) -> None:
+    (project.folder / "alerts").mkdir()
+    text = f'watch = "drift"\n[[to]]\nwebhook = "{receiver.url}"\n'
+    (project.folder / "alerts" / "drift.toml").write_text(text)
+
+
+def wait_for_notices(receiver: Receiver, count: int) -> list[dict[str, Any]]:
+    wait_for(lambda: len(receiver.got) >= count, 30, f"{count} notices")
+    return [json.loads(body) for body, _ in receiver.got]

@@ -43,7 +43,16 @@ def project_checks(folder: Path) -> list[Check]:
         project = load_project(folder)
     except HeadraceError as error:
         return [Check("project", "wrong", error.message, error.hint)]
-    checks: tuple[Callable[[Project], Check], ...] = (_project, _pipelines, _collectors, _disk, _sync, _binding, _port)
+    checks: tuple[Callable[[Project], Check], ...] = (
+        _project,
+        _pipelines,
+        _collectors,
+        _alerts,
+        _disk,
+        _sync,
+        _binding,
+        _port,
+    )
     if project.settings.log.backend == "kafka":
         checks += (_kafka_client, _kafka_jars, _brokers)
     return [check(project) for check in checks]
@@ -146,6 +155,16 @@ def _collectors(project: Project) -> Check:
         first = problems[0]
         return Check("collectors", "wrong", f"{first.file}:{first.line}: {first.message}", first.hint)
     return Check("collectors", "ok", f"{len(found)} in collectors/")
+
+
+def _alerts(project: Project) -> Check:
+    from headrace.deliver.alerts.definitions import load_alerts
+
+    found, problems = load_alerts(project)
+    if problems:
+        first = problems[0]
+        return Check("alerts", "wrong", f"{first.file}:{first.line}: {first.message}", first.hint)
+    return Check("alerts", "ok", f"{len(found)} in alerts/")
 
 
 def _disk(project: Project) -> Check:

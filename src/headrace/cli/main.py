@@ -11,6 +11,7 @@ import typer
 from headrace import __version__
 from headrace.cli import (
     agent,
+    alert,
     bench,
     collector,
     deploy,
@@ -50,7 +51,7 @@ app = typer.Typer(
 for module in (init, up, sql, plan, deploy, test, doctor, bench, import_files, run_jobs):
     module.register(app)
 trust.register(view.app)
-for commands in (topic, collector, function, group, queue, log, schema, query, view, dlq, agent):
+for commands in (topic, collector, alert, function, group, queue, log, schema, query, view, dlq, agent):
     app.add_typer(commands.app)
 
 

@@ -18,7 +18,8 @@ from headrace.log.base import Log
 from headrace.store.base import ViewStore
 from headrace.store.revisions import Revisions
 from headrace.types import display_name
-from headrace.views.check import DRIFT_SPEC, Checked, Drift, append_drift, check_round
+from headrace.views.check import Checked, check_round
+from headrace.views.drift import DRIFT_SPEC, Drift, append_drift, read_drift
 from headrace.views.repair import Repaired, repair
 from headrace.views.subject import is_ordered
 from headrace.views.traced import Bounds
@@ -31,8 +32,8 @@ MOST_EFFORT = 3
 
 
 class ViewCare:
-    """One thread. What it knows of a view is by name and version; it is news, not state: a check begins anew with the
-    server, a repair goes by what the log says."""
+    """One thread. What it knows of a view is by name and version. A check begins anew with the server, but for what
+    differed when the last one ended; a repair goes by what the log says."""
 
     def __init__(
         self, log: Log, catalog: Catalog, store_of: Callable[[str], ViewStore], clock: Clock, settings: ViewsSettings
@@ -40,7 +41,7 @@ class ViewCare:
         self._log, self._catalog, self._store_of = log, catalog, store_of
         self._clock, self._settings = clock, settings
         self.revisions = Revisions(log)
-        self.checked: dict[tuple[str, int], Checked] = {}
+        self.checked = {version: Checked(drift=drift) for version, drift in read_drift(log).items() if drift}
         self._repairing = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-care", daemon=True)

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headrace.coordinate.describe import check_unused
 from headrace.log.codecs.json_encode import to_json
 from headrace.server import (
+    alerts,
     collectors,
     console,
     deployments,
@@ -84,6 +85,7 @@ API: tuple[Endpoint, ...] = (
     *why.ENDPOINTS,
     *trust.ENDPOINTS,
     *jobs.ENDPOINTS,
+    *alerts.ENDPOINTS,
     *functions.ENDPOINTS,
     *kinesis.ENDPOINTS,
     *registry.ENDPOINTS,

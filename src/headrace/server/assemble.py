@@ -33,6 +33,8 @@ from headrace.coordinate.project import apply_project
 from headrace.coordinate.reports import REPORT_FILE, ReportReader
 from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.status import ENGINE_STATUS, EngineStatus
+from headrace.coordinate.watching import Watching
+from headrace.deliver.alerts.alerts import Alerts
 from headrace.deliver.base import Delivery
 from headrace.functions.compiled import Limits
 from headrace.functions.host import FunctionHost
@@ -149,6 +151,10 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         metrics = Metrics()
         tickets = open_tickets(project, log, clock, gates, metrics)
         closing.callback(tickets.close)
+        letters = DeadLetterIndex(log)
+        watching = Watching(log, catalog, clock, engine, care, jobs, letters.counts)
+        alerts = Alerts(project, log, clock, collector, callback_secret(project), watching.measures())
+        closing.callback(alerts.close)
         yield Services(
             project=project,
             clock=clock,
@@ -162,6 +168,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             delivery=delivery,
             care=care,
             jobs=jobs,
+            alerts=alerts,
             attached=attached,
             deliveries=deliveries,
             collector=collector,
@@ -172,7 +179,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             rates=Rates(log, clock, lambda: received(gates, board)),
             board=board,
             counts=counts,
-            dead_letters=DeadLetterIndex(log),
+            dead_letters=letters,
             redriver=Redriver(log, clock, settings.collect, gates.misfit),
             budget=BodyBudget(max(settings.log.max_pending_bytes, settings.server.max_body_bytes)),
             answers=BodyBudget(max(settings.log.max_pending_bytes, 4 * MAX_PAGE_BYTES)),
@@ -189,7 +196,6 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
 def open_tickets(project: Project, log: Log, clock: Clock, gates: Gates, metrics: Metrics) -> Tickets:
     """What a ticket's events go through is what they would have gone through at once."""
     settings = project.settings
-    secret = os.environ.get(settings.collect.callback_secret_env, "").encode()
 
     def work(wanted: Wanted, body: bytes) -> Future[Outcome]:
         events = wanted.read(body, settings.server.max_body_bytes)
@@ -200,7 +206,12 @@ def open_tickets(project: Project, log: Log, clock: Clock, gates: Gates, metrics
 
         return then(gates.collect(events, wanted.arrived), count)
 
-    return Tickets(log, work, clock, settings.collect, secret or None)
+    return Tickets(log, work, clock, settings.collect, callback_secret(project))
+
+
+def callback_secret(project: Project) -> bytes | None:
+    """What is posted to others is signed with it."""
+    return os.environ.get(project.settings.collect.callback_secret_env, "").encode() or None
 
 
 def follow_catalog(catalog: Catalog, followers: Followers) -> None:

@@ -103,6 +103,7 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
         services.attached.start()
         await services.run(services.deliveries.start)
         await services.run(services.jobs.start, JobProcess(services.project, own_address(host, port)))
+        services.alerts.start()
         await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
         failed = serving.done()
         await _stop(services, server, serving)

@@ -104,6 +104,7 @@ class State(Collector):
         yield from self._queries()
         yield from self._views()
         yield from self._jobs()
+        yield from self._alerts()
         yield from self._tickets()
         yield from self._collectors()
         yield from self._functions()
@@ -170,9 +171,11 @@ class State(Collector):
         drift = GaugeMetricFamily(
             "headrace_view_drift_rows", "Rows known not to be what the log says; should be 0.", labels=["view"]
         )
-        for (name, _), known in sorted(self._services.care.checked.items()):
-            checked.add_metric([name], known.rows)
-            drift.add_metric([name], len(known.drift))
+        for view in self._services.catalog.views():
+            known = self._services.care.checked.get((view.name, view.version))
+            if known is not None:
+                checked.add_metric([view.name], known.rows)
+                drift.add_metric([view.name], len(known.drift))
         yield from (lag, checked, drift)
 
     def _tickets(self) -> Iterable[Metric]:
@@ -198,6 +201,16 @@ class State(Collector):
             if done:
                 succeeded.add_metric([job.name], done[0] / 1000)
         yield from (failed, succeeded)
+
+    def _alerts(self) -> Iterable[Metric]:
+        firing = GaugeMetricFamily("headrace_alert_firing", "Subjects of an alert that fire.", labels=["alert"])
+        waiting = GaugeMetricFamily(
+            "headrace_alert_notices_waiting", "Notices of an alert that are yet to be taken.", labels=["alert"]
+        )
+        for status in self._services.alerts.statuses():
+            firing.add_metric([status.definition.name], sum(one.state == "firing" for one in status.instances))
+            waiting.add_metric([status.definition.name], sum(one.waiting for one in status.destinations))
+        yield from (firing, waiting)
 
     def _collectors(self) -> Iterable[Metric]:
         events = CounterMetricFamily(

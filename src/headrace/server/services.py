@@ -27,6 +27,7 @@ from headrace.coordinate.firehose.manager import Deliveries
 from headrace.coordinate.job_runner import JobRunner
 from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.status import EngineStatus
+from headrace.deliver.alerts.alerts import Alerts
 from headrace.deliver.base import Delivery
 from headrace.errors import Overloaded
 from headrace.log.base import Log
@@ -93,6 +94,7 @@ class Services(Intake):
     care: ViewCare
     """Repairs views and checks that they are right."""
     jobs: JobRunner
+    alerts: Alerts
     attached: AttachedFunctions
     """Functions on topics."""
     deliveries: Deliveries

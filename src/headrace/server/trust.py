@@ -28,7 +28,8 @@ from headrace.server.views import find_view
 from headrace.server.why import bounds_model, revision_model
 from headrace.store.revisions import parse_row
 from headrace.types import display_name
-from headrace.views.check import Checked, Drift
+from headrace.views.check import Checked
+from headrace.views.drift import Drift
 from headrace.views.ledger import ledger_end
 from headrace.views.traced import Bounds
 

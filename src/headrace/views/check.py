@@ -7,64 +7,31 @@ end to end, and in between look at what closed last. What differs is drift; ther
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
 from headrace.errors import DeadlineExceeded, UsageError
-from headrace.log.base import NO_STREAM_TIME, TIME, Append, Log, TopicSpec
-from headrace.log.schema import arrow_type
+from headrace.log.base import NO_STREAM_TIME, Log
 from headrace.sql.expressions import ColumnRef, Comparison, Expression, Literal
 from headrace.sql.functions.arrays import hashable
 from headrace.sql.plan import scanned
 from headrace.store.arrivals import has_arrivals
 from headrace.store.base import ViewStore
 from headrace.store.cuts import Cut
+from headrace.store.expiry import has_expired
 from headrace.store.revisions import Revisions, row_text
-from headrace.types import BIGINT, BOOLEAN, VARCHAR, Column
+from headrace.types import BIGINT, BOOLEAN, Column
 from headrace.views.compare import differences
+from headrace.views.drift import Drift, RowId, key_values
 from headrace.views.evaluate import Evaluation, Question, answer
 from headrace.views.late import admitted_late, margins, row_reader, row_revision
 from headrace.views.subject import Served, Subject, row_predicate, served_rows
 from headrace.views.traced import Bounds, Traced
 
-DRIFT_TOPIC = "_drift"
-DRIFT_COLUMNS = (
-    Column("VIEW", VARCHAR),
-    Column("VERSION", BIGINT),
-    Column("KEY", VARCHAR),
-    Column("WINDOW_START", BIGINT),
-    Column("WINDOW_END", BIGINT),
-    Column("SERVED", VARCHAR),
-    Column("RECOMPUTED", VARCHAR),
-    Column("RIGHT", BOOLEAN),
-)
-DRIFT_SPEC = TopicSpec(DRIFT_TOPIC, value=DRIFT_COLUMNS, role="derived")
-
 MOST_IN_WINDOW = 2000
 KAFKA_ROWS_PER_SECOND = 100_000
 """About as many can be looked at."""
-
-RowId = tuple[str, Bounds | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Drift:
-    """A row that is not what the log says. `right`: it was, and is no more."""
-
-    view: str
-    version: int
-    key: str
-    window: Bounds | None
-    served: str | None
-    recomputed: str | None
-    time_ms: int
-    right: bool = False
-
-    @property
-    def row(self) -> RowId:
-        return self.key, self.window
 
 
 @dataclass(slots=True)
@@ -98,8 +65,8 @@ def check_round(
     """One round. Returns what is new: drift that was found, and rows that are right again."""
     newest = known.rounds % 2 == 1
     known.rounds, known.last_ms = known.rounds + 1, now_ms
+    news = _check_known(log, subject, store, revisions, known, now_ms, rows, deadline)
     served = _sample(log, subject, store, known, rows, newest)
-    news: list[Drift] = []
     by_window: dict[Bounds | None, list[dict[str, Any]]] = {}
     for row in served.rows:
         window = (row["WINDOWSTART"], row["WINDOWEND"]) if subject.source.window else None
@@ -128,6 +95,40 @@ def check_round(
                 news += _compare(subject, None, missing, window, known, now_ms)
         if whole:
             break
+    return news
+
+
+def _check_known(
+    log: Log,
+    subject: Subject,
+    store: ViewStore,
+    revisions: Revisions,
+    known: Checked,
+    now_ms: int,
+    most: int,
+    deadline: float,
+) -> list[Drift]:
+    """What is known to differ is looked at first: that it is right again should not wait for its turn."""
+    news: list[Drift] = []
+    for drift in list(known.drift.values())[:most]:
+        key = key_values(subject.source, drift.key)
+        if key is None or time.monotonic() > deadline:
+            continue
+        # Behind the others for the next round, whatever comes of it.
+        known.drift[drift.row] = known.drift.pop(drift.row)
+        served = served_rows(log, subject, store, row_predicate(subject.source, key, drift.window))
+        try:
+            again = _recomputed(log, subject, revisions, served, served.rows, drift.window, deadline, False, key)
+        except (DeadlineExceeded, UsageError):
+            again = None
+        if again is None:
+            known.skipped += 1
+            continue
+        row = served.rows[0] if served.rows else None
+        found = again.get(_key(subject, key))
+        if row is None and found and has_expired(subject.source, store.horizon(), found.time, found.window):
+            found = None
+        news += _compare(subject, row, found, drift.window, known, now_ms, drift.key)
     return news
 
 
@@ -175,15 +176,17 @@ def _recomputed(
     window: Bounds | None,
     deadline: float,
     whole: bool,
+    key: Mapping[str, Any] | None = None,
 ) -> dict[tuple[Any, ...], Traced] | None:
-    """The rows again, by key; None if the log no longer holds what they are made of."""
+    """The rows again, and that of the key, by key; None if the log no longer holds what they are made of."""
     late: dict[tuple[str, int], set[int]] = {}
-    for row in rows:
+    wanted: list[Mapping[str, Any]] = [*rows, *([] if key is None else [key])]
+    for row in wanted:
         revision = row_revision(revisions, subject, row, window)
         for at, offsets in admitted_late(log, subject, revision).items():
             late.setdefault(at, set()).update(offsets)
     admitted = {at: sorted(offsets) for at, offsets in late.items()}
-    keys = frozenset(_key(subject, row) for row in rows)
+    keys = frozenset(_key(subject, row) for row in wanted)
     if _is_too_much(subject, served.cut, deadline):
         return None
     question = Question(subject.query, window=window, keys=None if whole else keys)
@@ -224,10 +227,12 @@ def _compare(
     window: Bounds | None,
     known: Checked,
     now_ms: int,
+    key: str | None = None,
 ) -> list[Drift]:
+    """What is new. The key is given where neither row may be there."""
     source = subject.source
     values = again.values if again is not None else None
-    key = row_text(source.key, row or values or {})
+    key = row_text(source.key, row or values or {}) if key is None else key
     before = known.drift.get((key, window))
     served_text = None if row is None else row_text(source.value, row)
     if not differences(subject.query, row, values):
@@ -239,26 +244,3 @@ def _compare(
     found = Drift(source.name, subject.version, key, window, served_text, text, now_ms)
     known.drift[found.row] = found
     return [] if before is not None and (before.served, before.recomputed) == (served_text, text) else [found]
-
-
-def append_drift(drift: list[Drift]) -> Append:
-    """As records that can be queried, followed and alerted on."""
-    rows = [
-        (
-            one.view,
-            one.version,
-            one.key,
-            one.window[0] if one.window else None,
-            one.window[1] if one.window else None,
-            one.served,
-            one.recomputed,
-            one.right,
-        )
-        for one in drift
-    ]
-    columns = {
-        column.name: pa.array([row[place] for row in rows], arrow_type(column.type))
-        for place, column in enumerate(DRIFT_COLUMNS)
-    }
-    columns[TIME] = pa.array([one.time_ms for one in drift], pa.int64())
-    return Append(DRIFT_TOPIC, pa.record_batch(columns))
