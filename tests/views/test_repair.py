@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.cli.conftest import Headrace, headrace  # noqa: F401
 from tests.collect.receiver import Receiver, signature_is_right
-from tests.server.running import running_server
+from tests.server.running import Running, running_server
 from tests.server.streams import follow
 from tests.support import wait_for
 from tests.views.trusted import MINUTE, Trusted, trusted
@@ -183,10 +183,14 @@ def test_a_planted_error_is_found_told_and_so_is_its_end(
         assert "drift  firing" in headrace("alert", "list", "--url", url).out
     # The next server knows what differed, and tells nobody again.
     with running_server(tmp_path / "project", sql=SALES) as server:
-        wait_for(lambda: server.http.get("/v1/alerts/drift").json()["subjects"][0]["value"] == 2.0, 30, "a look")
+        wait_for(lambda: {"per_minute": 2.0, "by_shop": 0.0} == drift_now(server), 30, "a look")
         assert server.http.get("/v1/views/per_minute/check").json()["drifted"] == 2
         assert server.http.get("/v1/alerts/drift").json()["state"] == "firing"
         assert len(receiver.got) == 3
+
+
+def drift_now(server: Running) -> dict[str, float | None]:
+    return {one["subject"]: one["value"] for one in server.http.get("/v1/alerts/drift").json()["subjects"]}
 
 
 def write_alert(project: Trusted, receiver: Receiver) -> None:

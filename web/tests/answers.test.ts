@@ -17,7 +17,7 @@ const topic = (more: Partial<Topic> = {}): Topic => ({
 });
 const node = (more: Partial<TopologyNode> = {}): TopologyNode => ({ id: "query:q", kind: "query", name: "q", rate: 1, state: "ok", message: null, ...more });
 const overview = (nodes: TopologyNode[], more: Partial<Overview> = {}): Overview => ({
-  project: "p", version: "1", uptime_s: 1, nodes, edges: [], totals: { events: 1, rate: 5, dead_letters: 0, late_rows: 0, bytes: 1 },
+  project: "p", version: "1", uptime_s: 1, nodes, edges: [], totals: { events: 1, rate: 5, dead_letters: 0, late_rows: 0, bytes: 1, alerts: 0 },
   engine: { state: "running", pid: 1 }, ...more,
 });
 

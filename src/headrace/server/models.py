@@ -447,6 +447,8 @@ class Totals(Model, frozen=True):
     dead_letters: Count
     late_rows: Count
     bytes: Count
+    alerts: Count
+    """Those that fire."""
 
 
 class EngineModel(Model, frozen=True):

@@ -77,6 +77,7 @@ class _Drawing:
             dead_letters=sum(self._letters.values()),
             late_rows=sum(status.late_rows for status in self._statuses.values()),
             bytes=sum(stats.bytes for stats in self._stats.values()),
+            alerts=sum(status.state == "firing" for status in self._services.alerts.statuses()),
         )
 
     def _collector(self) -> Node:

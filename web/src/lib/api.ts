@@ -1,6 +1,7 @@
 /** The public HTTP API, typed. Everything the console knows comes through here. */
 
 import { session } from "./session.svelte";
+import type { Alerts, AlertTrial } from "./types-alerts";
 import type {
   Answer,
   CareHistory,
@@ -182,6 +183,8 @@ export const api = {
   job: (name: string) => call<Job & { runs: JobRun[] }>(`/v1/jobs/${part(name)}`),
   runJobs: (names: string[]) => call<{ runs: { job: string; number: number }[] }>("/v1/jobs", post({ jobs: names })),
   cancelJob: (name: string) => call<Job>(`/v1/jobs/${part(name)}/cancel`, post({})),
+  alerts: () => call<Alerts>("/v1/alerts"),
+  testAlert: (name: string) => call<{ told: AlertTrial[] }>(`/v1/alerts/${part(name)}/test`, post({})).then((answer) => answer.told),
   plan: () => call<{ changes: PlannedChange[] }>("/v1/plan", post({})).then((answer) => answer.changes),
   sources: () => call<{ sources: Source[] }>("/v1/sources").then((answer) => answer.sources),
   pull: (sql: string) => call<Answer>("/v1/query", post({ sql })),

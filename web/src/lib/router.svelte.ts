@@ -1,6 +1,6 @@
 /** Which room is open: the part of the address after `#`, so that any server, prefix or proxy will do. */
 
-export const ROOMS = ["overview", "collect", "log", "queries", "views", "deliver", "jobs", "sql"] as const;
+export const ROOMS = ["overview", "collect", "log", "queries", "views", "deliver", "jobs", "alerts", "sql"] as const;
 export type Room = (typeof ROOMS)[number];
 
 export interface Route {

@@ -300,7 +300,7 @@ export interface Overview {
   uptime_s: number;
   nodes: TopologyNode[];
   edges: TopologyEdge[];
-  totals: { events: number; rate: number; dead_letters: number; late_rows: number; bytes: number };
+  totals: { events: number; rate: number; dead_letters: number; late_rows: number; bytes: number; alerts: number };
   engine: { state: string; pid: number | null };
 }
 
