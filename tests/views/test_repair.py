@@ -183,7 +183,7 @@ def test_a_planted_error_is_found_told_and_so_is_its_end(
         assert "drift  firing" in headrace("alert", "list", "--url", url).out
     # The next server knows what differed, and tells nobody again.
     with running_server(tmp_path / "project", sql=SALES) as server:
-        wait_for(lambda: {"per_minute": 2.0, "by_shop": 0.0} == drift_now(server), 30, "a look")
+        wait_for(lambda: drift_now(server) == {"per_minute": 2.0, "by_shop": 0.0}, 30, "a look")
         assert server.http.get("/v1/views/per_minute/check").json()["drifted"] == 2
         assert server.http.get("/v1/alerts/drift").json()["state"] == "firing"
         assert len(receiver.got) == 3
