@@ -145,7 +145,7 @@ class Maker:
     def aggregates(self, alias: str) -> str:
         return (
             f"COUNT(*) AS c, COUNT(DISTINCT {alias}.S) AS d, MIN({alias}.B) AS low, MAX({alias}.S) AS high, "
-            f"COUNT({alias}.B) AS b, AVG({alias}.A) AS mean"
+            f"COUNT({alias}.B) AS b, IFNULL(AVG({alias}.A), CAST(0 AS DOUBLE)) AS mean"
         )
 
 

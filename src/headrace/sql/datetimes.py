@@ -4,8 +4,9 @@ Java's DateTimeFormatter, as in KSQL and Spark. Moments are milliseconds since 1
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -221,8 +222,25 @@ _FORMATTERS: dict[str, Callable[[datetime, int], str]] = {
 }
 
 
-def parse_with(text: str, pattern: str, zone: str = "UTC", *, whole: bool = True) -> int:
-    """Unless `whole`, what follows does not count.
+DATE_FIELDS, TIME_FIELDS = "GyuDMLdQE", "ahKkHmsSAnVzXxZ"
+
+
+def refuse_fields(pattern: str, letters: str) -> None:
+    for letter, _, _ in _pieces(pattern):
+        if letter and letter in letters:
+            raise ValueError(f"there is no `{letter}` of what is written as `{pattern}`")
+
+
+def require_fields(pattern: str, *choices: tuple[str, ...]) -> None:
+    """One of the `choices`: one letter of each of its texts."""
+    there = {letter for letter, _, _ in _pieces(pattern)}
+    if not any(all(there & set(letters) for letters in choice) for choice in choices):
+        raise ValueError(f"`{pattern}` does not say all that is needed")
+
+
+def parse_with(text: str, pattern: str, zone: str = "UTC", *, whole: bool = True, lenient: bool = False) -> int:
+    """Unless `whole`, what follows does not count. A day that the month does not have is its last one; `lenient`: it is
+    one of the next month, as a month beyond December is one of the next year.
 
     >>> parse_with("1970-01-01T00:00:01Z", "yyyy-MM-dd'T'HH:mm:ssX")
     1000
@@ -231,7 +249,8 @@ def parse_with(text: str, pattern: str, zone: str = "UTC", *, whole: bool = True
     found = (parser.fullmatch if whole else parser.match)(text) if len(text) <= _LONGEST_TEXT else None
     if found is None:
         raise ValueError(f"`{text}` does not look like `{pattern}`")
-    return _assemble({name: value for name, value in found.groupdict().items() if value is not None}, zone)
+    fields = {name: value for name, value in found.groupdict().items() if value is not None}
+    return _assemble(fields, zone, lenient)
 
 
 @lru_cache(maxsize=256)
@@ -275,22 +294,25 @@ _OFFSET = r"Z|[+-]\d{2}(?::?\d{2})?"
 _REGION = r"[A-Za-z][A-Za-z0-9_/+-]*"
 
 
-def _assemble(fields: dict[str, str], zone: str) -> int:
+def _assemble(fields: dict[str, str], zone: str, lenient: bool) -> int:
     year = fields.get("y") or fields.get("u") or "1970"
     full_year = int(year) + 2000 if len(year) == 2 else int(year)
     offset = next((fields[letter] for letter in "XxZzV" if letter in fields), None)
-    at = datetime(
-        full_year,
-        _month(fields),
-        int(fields.get("d", 1)),
-        _hour(fields),
-        int(fields.get("m", 0)),
-        int(fields.get("s", 0)),
-        tzinfo=zone_of(offset or zone),
-    )
+    day = _day(full_year, _month(fields), int(fields.get("d", 1)), lenient)
+    clock = time(_hour(fields), int(fields.get("m", 0)), int(fields.get("s", 0)))
+    at = datetime.combine(day, clock, tzinfo=zone_of(offset or zone))
     if "D" in fields:
         at = at.replace(month=1, day=1) + timedelta(days=int(fields["D"]) - 1)
     return milliseconds(at) + _fraction_ms(fields.get("S")) + int(fields.get("A", 0))
+
+
+def _day(year: int, month: int, day: int, lenient: bool) -> date:
+    if lenient:
+        years, month = divmod(month - 1, 12)
+        return date(year + years, month + 1, 1) + timedelta(days=day - 1)
+    if day > 31:
+        raise ValueError(f"there is no day {day}")
+    return date(year, month, min(day, monthrange(year, month)[1]))
 
 
 def _month(fields: dict[str, str]) -> int:

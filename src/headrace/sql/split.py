@@ -105,8 +105,8 @@ def _average(call: Call) -> Split:
     count = Call("COUNT", (argument,), type=BIGINT)
     total = Call("SUM", (_as(argument, wide),), type=wide)
 
-    def result(counted: int, summed: Any) -> float | None:
-        return float(summed) / counted if counted else None
+    def result(counted: int, summed: Any) -> float:
+        return float(summed) / counted if counted else 0.0
 
     return Split((count, total), _each(_plus(BIGINT), _plus(wide)), result)
 

@@ -184,7 +184,7 @@ def regroup(chance: random.Random, relation: Relation) -> RandomQuery:
     if not whole:
         sql += f" HAVING {having.ours};"
         return RandomQuery(sql, True, ("KEY0", *_names(aggregates)), lambda c: c.execute(grouped).fetchall())
-    zeros = ", ".join(f"coalesce(a{place}, {_empty(one)})" for place, one in enumerate(aggregates))
+    zeros = ", ".join(f"coalesce(a{place}, 0)" for place in range(len(aggregates)))
     duck = f"""WITH log AS (SELECT *, CASE WHEN tomb THEN NULL ELSE {group.duck} END AS came,
         lag(came) OVER (PARTITION BY {relation.key[1]} ORDER BY ar) AS went FROM {rows.history}),
       seen AS (SELECT grp, max(tm) AS tm FROM (SELECT came AS grp, tm FROM log UNION ALL SELECT went, tm FROM log)
@@ -194,17 +194,13 @@ def regroup(chance: random.Random, relation: Relation) -> RandomQuery:
     return RandomQuery(f"{sql};", True, names, lambda connection: connection.execute(duck).fetchall())
 
 
-def _empty(aggregate: Item) -> str:
-    return "NULL" if aggregate.ours.startswith("AVG") else "0"
-
-
 def random_sum(chance: random.Random, relation: Relation) -> Item:
     number = chance.choice(relation.numbers)
     return chance.choice(
         (
             Item(f"COUNT({number})", f"count({number})"),
             Item(f"SUM({number})", f"coalesce(sum({number}), 0)::BIGINT"),
-            Item(f"AVG({number})", f"avg({number})"),
+            Item(f"AVG({number})", f"coalesce(avg({number}), 0)"),
         )
     )
 

@@ -76,7 +76,7 @@ class Mean(Fold):
         self._total, self._count = sum(values, self._total), self._count + len(values)
 
     def result(self) -> Any:
-        return float(self._total) / self._count if self._count else None
+        return float(self._total) / self._count if self._count else 0.0
 
 
 class Extreme(Fold):

@@ -50,7 +50,8 @@ def lower_average(of: Aggregated) -> Decomposed:
 
 
 def _mean(total: Column, count: Column) -> Column:
-    return F.when(count > 0, total / count)
+    """Of nothing 0, as in KSQL."""
+    return F.when(count > 0, total / count).otherwise(F.lit(0.0))
 
 
 def lower_extreme(kind: Literal["min", "max"]) -> Callable[[Aggregated], Decomposed]:
@@ -86,8 +87,7 @@ def lower_correlation(of: Aggregated) -> Decomposed:
 
     def result(n: Column, x: Column, y: Column, xx: Column, yy: Column, xy: Column) -> Column:
         spread = (n * xx - x * x) * (n * yy - y * y)
-        found = F.when(spread > 0, (n * xy - x * y) / F.sqrt(spread)).otherwise(F.lit(float("nan")))
-        return F.when(n > 0, found)
+        return F.when(spread > 0, (n * xy - x * y) / F.sqrt(spread)).otherwise(F.lit(float("nan")))
 
     return Decomposed(tuple(Partial("sum", of.signed(F.when(both, value))) for value in values), result)
 

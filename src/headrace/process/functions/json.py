@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import re
+from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import Column
-from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
 
 from headrace.process.functions.arguments import Arguments, Lowering
-
-# Names and places only: Spark's paths also know wildcards. A name at the end: of a place that holds null Spark says
-# `null`, as it does of one that holds that word.
-PLAIN_PATH = re.compile(r"\$(?:\.[A-Za-z_]\w*|\[\d{1,9}\])*\.[A-Za-z_]\w*")
+from headrace.sql.functions.json_fields import path_steps
 
 
 def _extract(of: Arguments) -> Column | None:
+    """By `JsonField.java`: Spark's own changes how numbers are written, and knows no difference between a null and
+    nothing."""
     path = of.literal(1)
-    if not isinstance(path, str) or not PLAIN_PATH.fullmatch(path):
+    steps = path_steps(path) if isinstance(path, str) else None
+    if steps is None:
         return None
-    return F.get_json_object(of[0], path)
+    context: Any = SparkContext._active_spark_context
+    names = context._gateway.new_array(context._jvm.java.lang.String, len(steps))
+    for place, step in enumerate(steps):
+        names[place] = step
+    text: Any = of[0]
+    made: Column = ClassicColumn(context._jvm.dev.headrace.spark.JsonField.of(text._jc, names))
+    return made
 
 
 LOWERINGS: dict[str, Lowering] = {"EXTRACTJSONFIELD": _extract}

@@ -45,7 +45,7 @@ def _split(of: Arguments) -> Column | None:
     if not isinstance(delimiter, str):
         return None
     if delimiter == "":
-        return F.when(of[0] == "", F.array().cast("array<string>")).otherwise(F.split(of[0], ""))
+        return F.when(of[0] == "", F.array(F.lit(""))).otherwise(F.split(of[0], ""))
     return F.split(of[0], _quoted(delimiter))
 
 
@@ -55,8 +55,10 @@ def _quoted(text: str) -> str:
 
 
 def _instr(of: Arguments) -> Column | None:
-    # Of a null there is nothing anywhere.
-    return F.coalesce(F.call_function("instr", of[0], of[1]), F.lit(0)) if len(of) == 2 else None
+    if len(of) != 2:
+        return None
+    # Of a null there is nothing anywhere, and nothing at all is in no empty text.
+    return F.when(of[0] == "", F.lit(0)).otherwise(F.coalesce(F.call_function("instr", of[0], of[1]), F.lit(0)))
 
 
 def _pad(pad: str) -> Lowering:

@@ -12,6 +12,7 @@ from headrace.sql.functions.times import UNITS_MS
 
 # Fields that are complete and of fixed width, text in quotes, and what separates them.
 USUAL = re.compile(r"(?:yyyy|MM|dd|HH|mm|ss|SSS|'[^']*'|[-: ./,_])+")
+DATES = re.compile(r"(?:yyyy|MM|dd|'[^']*'|[-: ./,_])+")
 # What Python's dates hold. Spark's go further, but then no reader of the log could show them.
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
@@ -30,6 +31,12 @@ def _format_milliseconds(of: Arguments) -> Column | None:
 def _format_timestamp(of: Arguments) -> Column | None:
     pattern = _usual(of)
     return None if pattern is None else F.date_format(of[0], pattern)
+
+
+def _format_date(of: Arguments) -> Column | None:
+    """A date has no time of day, which Spark would show as midnight."""
+    pattern = _usual(of)
+    return F.date_format(of[0], pattern) if pattern is not None and DATES.fullmatch(pattern) else None
 
 
 def moment(milliseconds: Column) -> Column:
@@ -54,7 +61,7 @@ def _unix_timestamp(of: Arguments) -> Column:
 LOWERINGS: dict[str, Lowering] = {
     "TIMESTAMPTOSTRING": _format_milliseconds,
     "FORMAT_TIMESTAMP": _format_timestamp,
-    "FORMAT_DATE": _format_timestamp,
+    "FORMAT_DATE": _format_date,
     "FROM_UNIXTIME": lambda of: moment(of[0]),
     "UNIX_TIMESTAMP": _unix_timestamp,
     "TIMESTAMPADD": _move(1),

@@ -66,7 +66,7 @@ _AVERAGE = Steps(
     add=lambda state, value: (state[0] + value, state[1] + 1),
     undo=lambda state, value: (state[0] - value, state[1] - 1),
     merge=lambda left, right: (left[0] + right[0], left[1] + right[1]),
-    result=lambda state: float(state[0]) / state[1] if state[1] else None,
+    result=lambda state: float(state[0]) / state[1] if state[1] else 0.0,
 )
 
 
@@ -128,10 +128,8 @@ def _add_sums(left: Sums, right: Sums) -> Sums:
     return tuple(a + b for a, b in zip(left, right, strict=True))
 
 
-def _correlation(state: Sums) -> float | None:
+def _correlation(state: Sums) -> float:
     count, x, y, xx, yy, xy = state
-    if not count:
-        return None
     spread = (count * xx - x * x) * (count * yy - y * y)
     return (count * xy - x * y) / math.sqrt(spread) if spread > 0 else math.nan
 
@@ -214,7 +212,7 @@ FUNCTIONS = (
     aggregate(
         "SUM_LIST", "(ARRAY<N>) -> N", _SUM_LIST, "The sum of all elements of all arrays.", "SUM_LIST(ARRAY[amount])"
     ),
-    aggregate("AVG", "(N) -> DOUBLE", _AVERAGE, "The mean.", "AVG(amount)"),
+    aggregate("AVG", "(N) -> DOUBLE", _AVERAGE, "The mean; 0 of nothing.", "AVG(amount)"),
     aggregate("MIN", "(C) -> C", _extreme(min), "The smallest.", "MIN(amount)"),
     aggregate("MAX", "(C) -> C", _extreme(max), "The largest.", "MAX(amount)"),
     aggregate(

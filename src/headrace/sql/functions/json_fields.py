@@ -2,56 +2,78 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
-from urllib.parse import SplitResult, quote_plus, unquote_plus, urlsplit
+from urllib.parse import SplitResult, quote_plus, unquote, unquote_plus, urlsplit
 
 from headrace.sql.functions.function import scalar
-from headrace.sql.text import value_text
+from headrace.sql.functions.json_values import field_text, parse_json
 
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
+_NO_URL = re.compile(r"[\s\x00-\x20\x7f\"<>\\^`{|}]|%(?![0-9A-Fa-f]{2})")
+_NO_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
-def extract_json_field(text: str, path: str) -> str | None:
-    """The text of a field; an object or an array as JSON. What follows the first JSON value is not looked at."""
+def path_steps(path: str) -> tuple[str, ...] | None:
+    """Names and places on the way from the root, `$`; None if it is no path.
+
+    >>> path_steps("$.a[0]['b c']")
+    ('a', '0', 'b c')
+    """
     if not path.startswith("$"):
         return None
-    value, _ = json.JSONDecoder().raw_decode(text.lstrip())
-    position = 1
+    found, position = [], 1
     while position < len(path):
         step = _STEP.match(path, position)
         if step is None:
             return None
-        value, position = _step(value, step), step.end()
-        if value is None:
+        found.append(next(part for part in step.groups() if part is not None))
+        position = step.end()
+    return tuple(found)
+
+
+def extract_json_field(text: str, path: str) -> str | None:
+    """The text of a field; what is not text as JSON, null too."""
+    steps = path_steps(path)
+    if steps is None:
+        return None
+    value = parse_json(text)
+    for step in steps:
+        if isinstance(value, list) and step.isdigit() and int(step) < len(value):
+            value = value[int(step)]
+        elif isinstance(value, dict) and step in value:
+            value = value[step]
+        else:
             return None
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False) if _is_nested(value) else value_text(value)
-
-
-def _step(value: Any, step: re.Match[str]) -> Any:
-    index = step[2]
-    if index is not None:
-        return value[int(index)] if isinstance(value, list) and int(index) < len(value) else None
-    return value.get(step[1] or step[3] or step[4]) if isinstance(value, dict) else None
-
-
-def _is_nested(value: Any) -> bool:
-    return isinstance(value, dict | list)
+    return field_text(value)
 
 
 def _url(text: str) -> SplitResult:
-    if any(character.isspace() for character in text):
-        raise ValueError("a URL has no white space")
+    if _NO_URL.search(text):
+        raise ValueError("not a URL")
     return urlsplit(text)
 
 
+def _query(text: str) -> str | None:
+    """As it is meant: escapes are read. A plus sign is one."""
+    return unquote(_url(text).query) if "?" in text.partition("#")[0] else None
+
+
+def _fragment(text: str) -> str | None:
+    return unquote(_url(text).fragment) if "#" in text else None
+
+
 def _parameter(text: str, name: str) -> str | None:
-    for part in _url(text).query.split("&"):
+    for part in (_query(text) or "").split("&"):
         key, _, value = part.partition("=")
-        if unquote_plus(key) == name:
-            return unquote_plus(value)
+        if key == name:
+            return value
     return None
+
+
+def _decode(text: str) -> str:
+    if _NO_ESCAPE.search(text):
+        raise ValueError("`%` is followed by two digits")
+    return unquote_plus(text)
 
 
 def _encode(text: str) -> str:
@@ -77,7 +99,7 @@ FUNCTIONS = (
     scalar(
         "URL_EXTRACT_PATH",
         "(VARCHAR) -> VARCHAR",
-        lambda text: _url(text).path,
+        lambda text: unquote(_url(text).path),
         "The path.",
         "URL_EXTRACT_PATH('https://example.com/a/b?q=1')",
     ),
@@ -98,14 +120,14 @@ FUNCTIONS = (
     scalar(
         "URL_EXTRACT_QUERY",
         "(VARCHAR) -> VARCHAR",
-        lambda text: _url(text).query or None,
+        _query,
         "What follows the question mark.",
         "URL_EXTRACT_QUERY('https://example.com/?q=1&r=2')",
     ),
     scalar(
         "URL_EXTRACT_FRAGMENT",
         "(VARCHAR) -> VARCHAR",
-        lambda text: _url(text).fragment or None,
+        _fragment,
         "What follows the hash sign.",
         "URL_EXTRACT_FRAGMENT('https://example.com/#top')",
     ),
@@ -126,7 +148,7 @@ FUNCTIONS = (
     scalar(
         "URL_DECODE_PARAM",
         "(VARCHAR) -> VARCHAR",
-        unquote_plus,
+        _decode,
         "The text of a parameter's value in a URL.",
         "URL_DECODE_PARAM('a+b')",
     ),

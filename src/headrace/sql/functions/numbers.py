@@ -33,8 +33,6 @@ def _towards(rounding: str, of_double: Any) -> Any:
 def _rescale(value: Number, places: int, rounding: str) -> Number:
     """The value at a number of places, which may be negative; a decimal keeps its scale."""
     if isinstance(value, float):
-        if not math.isfinite(value):
-            return value
         return float(_quantize(Decimal(repr(value)), places, rounding))
     if isinstance(value, int):
         return wrap_bigint(int(_quantize(Decimal(value), places, rounding)))
@@ -43,6 +41,8 @@ def _rescale(value: Number, places: int, rounding: str) -> Number:
 
 
 def _quantize(value: Decimal, places: int, rounding: str) -> Decimal:
+    if not value.is_finite():
+        raise ValueError("what is not a number has no decimal places")
     places = max(min(places, 60), -60)
     return value.quantize(Decimal(1).scaleb(-places), rounding, EXACT)
 

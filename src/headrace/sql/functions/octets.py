@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import re
 import struct
 import uuid
 from typing import Any
@@ -21,7 +23,8 @@ def to_bytes(text: str, encoding: str) -> bytes:
         case "ascii":
             return text.encode("ascii", "replace")
         case "base64":
-            return base64.b64decode(text, validate=True)
+            # What fills up the end may be missing.
+            return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
         case _:
             raise ValueError(f"unknown encoding `{encoding}`")
 
@@ -41,16 +44,26 @@ def from_bytes(value: bytes, encoding: str) -> str:
 
 
 def _from_hex(text: str) -> bytes:
-    """`0x1AB`, `X'1A'` or plain digits; an odd number of them gets a zero in front."""
-    digits = text
-    if digits[:2] in ("0x", "0X"):
-        digits = digits[2:]
-    elif digits[:2] in ("x'", "X'") and digits.endswith("'"):
-        digits = digits[2:-1]
-    return bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2))
+    if any(character.isspace() for character in text):
+        raise ValueError("hexadecimal digits have nothing between them")
+    return bytes.fromhex(text)
+
+
+def _hex_digits(text: str) -> str:
+    """Of `0x1AB`, which gets a zero in front if it needs one, `X'1A'`, or the text itself."""
+    if text.startswith("0x"):
+        return text[2:].zfill(len(text) - 2 + len(text) % 2)
+    return text[2:-1] if text[:2] in ("x'", "X'") and text.endswith("'") and len(text) > 2 else text
 
 
 def encode(text: str, source: str, target: str) -> str:
+    if source.lower() == target.lower():
+        raise ValueError("two different encodings are needed")
+    if source.lower() == "hex":
+        text = _hex_digits(text)
+    elif source.lower() == "base64":
+        # Of two alphabets, and whatever is of neither does not count.
+        text = re.sub(r"[^A-Za-z0-9+/]", "", text.replace("-", "+").replace("_", "/"))
     found = from_bytes(to_bytes(text, source), target)
     return found.lower() if target.lower() == "hex" else found
 
@@ -112,6 +125,14 @@ FUNCTIONS = (
         _number("d", 8),
         "Eight bytes as a double, the same way.",
         "DOUBLE_FROM_BYTES(X'4045000000000000')",
+    ),
+    scalar("INT_FROM_BOOLEAN", "(BOOLEAN) -> INTEGER", int, "1 if it is true, 0 if not.", "INT_FROM_BOOLEAN(1 < 2)"),
+    scalar(
+        "MD5",
+        "(VARCHAR) -> VARCHAR",
+        lambda text: hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(),
+        "The text's MD5 hash, as hexadecimal digits.",
+        "MD5('headrace')",
     ),
     scalar(
         "UUID",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -35,15 +36,21 @@ def regexp_replace(text: str, pattern: str, replacement: str) -> str:
 
 
 def regexp_split(text: str, pattern: str) -> list[str]:
-    """What lies between the matches; every character for an empty pattern."""
-    if not pattern:
-        return list(text)
+    """What lies between the matches. A pattern that matches nothing at all splits between characters, and then what is
+    empty at the end does not count."""
+    compiled = _compiled(pattern)
+    between = compiled.fullmatch("") is not None
     parts: list[str] = []
     start = 0
-    for found in _compiled(pattern).finditer(text):
+    for found in compiled.finditer(text):
+        if between and found.end() == 0:
+            continue
         parts.append(text[start : found.start()])
         start = found.end()
-    return [*parts, text[start:]]
+    parts.append(text[start:])
+    while between and len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts
 
 
 def split_to_map(text: str, between: str, inside: str) -> dict[str, str] | None:
@@ -60,16 +67,11 @@ _MASKS = ("X", "x", "n", "-")
 
 
 def _masked(text: str, masks: tuple[str | None, ...]) -> str:
+    if any(mask is not None and len(mask) != 1 for mask in masks):
+        raise ValueError("a mask is a single character")
     upper, lower, digit, other = masks if len(masks) == len(_MASKS) else _MASKS
-
-    def mask(character: str) -> str:
-        if character.isupper():
-            return upper or character
-        if character.islower():
-            return lower or character
-        return (digit if character.isdigit() else other) or character
-
-    return "".join(map(mask, text))
+    known = {"Lu": upper, "Ll": lower, "Nd": digit}
+    return "".join(known.get(unicodedata.category(character), other) or character for character in text)
 
 
 def _mask(text: str | None, *masks: str | None) -> str | None:

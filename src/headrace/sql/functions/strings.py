@@ -10,7 +10,8 @@ from headrace.sql.functions.function import scalar
 # What Java's String.trim removes.
 _BLANK = "".join(map(chr, range(33)))
 _LONGEST = 2**24
-_ESCAPES = re.compile(r"(\\u[0-9a-fA-F]{4})+")
+_ESCAPE = re.compile(r"\\(?:u+([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 def substring(text: Any, position: int, length: int | None = None) -> Any:
@@ -29,7 +30,7 @@ def concat_ws(separator: Any, *parts: Any) -> Any:
 
 
 def split(text: Any, delimiter: Any) -> list[Any]:
-    return text.split(delimiter) if delimiter else [text[at : at + 1] for at in range(len(text))]
+    return text.split(delimiter) if delimiter else [text[at : at + 1] for at in range(len(text))] or [text]
 
 
 def instr(text: str | None, wanted: str | None, position: int | None = 1, occurrence: int | None = 1) -> int | None:
@@ -37,26 +38,23 @@ def instr(text: str | None, wanted: str | None, position: int | None = 1, occurr
     is none of a null."""
     if position is None or occurrence is None:
         return None
-    if text is None or wanted is None or occurrence < 1 or position == 0:
+    if text is None or wanted is None or occurrence < 1 or position == 0 or abs(position) > len(text):
         return 0
     backwards = position < 0
-    at = len(text) + position if backwards else position - 1
+    # Backwards: where it has to end.
+    at = len(text) + position + 1 if backwards else position - 1
     for _ in range(occurrence):
-        if at < 0:
-            return 0
-        found = text.rfind(wanted, 0, at + len(wanted)) if backwards else text.find(wanted, at)
+        found = text.rfind(wanted, 0, max(at, 0)) if backwards else text.find(wanted, at)
         if found < 0:
             return 0
-        at = found - 1 if backwards else found + 1
+        at = found + len(wanted) - 1 if backwards else found + 1
     return found + 1
 
 
 def initcap(text: str) -> str:
-    result, start = [], True
-    for character in text:
-        result.append(character.upper() if start else character.lower())
-        start = character.isspace()
-    return "".join(result)
+    """As in KSQL, white space before the first word is gone."""
+    words = re.findall(r"[^ \t\n\x0b\f\r]+[ \t\n\x0b\f\r]*", text.lower())
+    return "".join(word[:1].upper() + word[1:] for word in words)
 
 
 def _padding(text: Any, length: int, padding: Any) -> Any:
@@ -77,14 +75,20 @@ def rpad(text: Any, length: int, padding: Any) -> Any:
 
 
 def character(code: Any) -> str | None:
-    """The character of a code point, or of an escape such as `\\u597d`."""
+    """The character of a code point, or text that begins with an escape such as `\\u597d`, with all escapes read."""
     if not isinstance(code, str):
         return chr(code)
-    if not _ESCAPES.fullmatch(code):
+    if len(code) < 6 or not code.startswith("\\u"):
         return None
+    text = _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else _unescaped(found[2]), code)
     # Two escapes may be the two halves of one character.
-    halves = "".join(chr(int(escape, 16)) for escape in code.split("\\u")[1:])
-    return halves.encode("utf-16", "surrogatepass").decode("utf-16")
+    return text.encode("utf-16", "surrogatepass").decode("utf-16")
+
+
+def _unescaped(letter: str) -> str:
+    if letter == "u":
+        raise ValueError("`\\u` is followed by four digits")
+    return _ESCAPED.get(letter, letter)
 
 
 FUNCTIONS = (

@@ -7,9 +7,13 @@ from typing import Any
 
 from headrace.sql.functions.function import table
 
+_WIDEST_CUBE = 20
+
 
 def cube(values: list[Any]) -> list[list[Any]]:
     """Every way to replace elements by null, each once, those with more nulls in front first."""
+    if len(values) > _WIDEST_CUBE:
+        raise ValueError(f"there are too many ways to choose from more than {_WIDEST_CUBE} elements")
     choices = [(None,) if value is None else (None, value) for value in values]
     return [list(row) for row in product(*choices)]
 

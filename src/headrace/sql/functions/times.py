@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, date, timedelta
+from datetime import date, timedelta
 
 from headrace.sql.datetimes import (
+    DATE_FIELDS,
     DAY_MS,
+    TIME_FIELDS,
     date_moment,
     format_moment,
-    milliseconds,
     moment,
     moment_date,
     parse_with,
+    refuse_fields,
+    require_fields,
     zone_of,
 )
 from headrace.sql.functions.function import scalar
+from headrace.sql.numeric import divide_integers
 
 EPOCH = date(1970, 1, 1)
 UNITS_MS = {
@@ -28,20 +32,40 @@ UNITS_MS = {
 
 
 def _format_date(value: date, pattern: str) -> str:
+    refuse_fields(pattern, TIME_FIELDS)
     return format_moment(date_moment(value), pattern)
 
 
+def _format_time(value: int, pattern: str) -> str:
+    refuse_fields(pattern, DATE_FIELDS)
+    return format_moment(value, pattern)
+
+
 def _parse_date(text: str, pattern: str) -> date:
-    return moment_date(parse_with(text, pattern, whole=False))
+    """What follows the date does not count; a time of day is no part of one."""
+    found = parse_with(text, pattern, whole=False, lenient=True)
+    if found % DAY_MS:
+        raise ValueError("a date has no time of day")
+    return moment_date(found)
+
+
+def _parse_days(text: str, pattern: str) -> int:
+    require_fields(pattern, ("yu", "ML", "d"), ("yu", "D"))
+    return (moment_date(parse_with(text, pattern)) - EPOCH).days
+
+
+def _parse_time(text: str, pattern: str) -> int:
+    refuse_fields(pattern, DATE_FIELDS)
+    require_fields(pattern, ("Hk",), ("hK", "a"), ("A",))
+    return parse_with(text, pattern) % DAY_MS
 
 
 def _add_days(sign: int) -> Callable[[str, int, date], date]:
-    """Units shorter than a day count only in whole days."""
+    """What is not a whole day at the end is cut off, towards 1970."""
 
     def apply(unit: str, amount: int, value: date) -> date:
-        milliseconds = UNITS_MS[unit] * amount
-        days = abs(milliseconds) // DAY_MS
-        return value + timedelta(days=sign * (days if milliseconds >= 0 else -days))
+        moved = date_moment(value) + sign * UNITS_MS[unit] * amount
+        return EPOCH + timedelta(days=divide_integers(moved, DAY_MS))
 
     return apply
 
@@ -52,9 +76,11 @@ def _add_time(sign: int) -> Callable[[str, int, int], int]:
 
 
 def _convert_zone(value: int, source: str, target: str) -> int:
-    """What a clock in `target` shows when one in `source` shows the given time."""
-    local = moment(value).replace(tzinfo=zone_of(source))
-    return milliseconds(local.astimezone(zone_of(target)).replace(tzinfo=UTC))
+    """What a clock in `target` shows when one in `source` shows the given time. The clocks differ by what they do at
+    that time in UTC."""
+    apart = moment(value, zone_of(target)).utcoffset(), moment(value, zone_of(source)).utcoffset()
+    there, here = (offset or timedelta() for offset in apart)
+    return value + (there - here) // timedelta(milliseconds=1)
 
 
 def _unix_date(now: int, value: date | None = None) -> int:
@@ -70,7 +96,7 @@ FUNCTIONS = (
         "DATEADD",
         "(UNIT, INTEGER, DATE) -> DATE",
         _add_days(1),
-        "A date moved forward; units shorter than a day count in whole days.",
+        "A date moved forward; of the result only the day is kept.",
         "DATEADD(DAYS, 10, FROM_DAYS(0))",
     ),
     scalar(
@@ -104,14 +130,14 @@ FUNCTIONS = (
     scalar(
         "FORMAT_TIME",
         "(TIME, VARCHAR) -> VARCHAR",
-        lambda value, pattern: format_moment(value, pattern),
+        _format_time,
         "A time of day as text by a pattern.",
         "FORMAT_TIME(PARSE_TIME('1402', 'HHmm'), 'HH:mm:ss')",
     ),
     scalar(
         "PARSE_TIME",
         "(VARCHAR, VARCHAR) -> TIME",
-        lambda text, pattern: parse_with(text, pattern) % DAY_MS,
+        _parse_time,
         "Text by a pattern as a time of day.",
         "PARSE_TIME('14.02', 'HH.mm')",
     ),
@@ -134,7 +160,7 @@ FUNCTIONS = (
     scalar(
         "STRINGTODATE",
         "(VARCHAR, VARCHAR) -> INTEGER",
-        lambda text, pattern: (_parse_date(text, pattern) - EPOCH).days,
+        _parse_days,
         "Text by a pattern as days since 1970-01-01.",
         "STRINGTODATE('2026-11-15', 'yyyy-MM-dd')",
     ),

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from headrace.sql.functions.function import Function, scalar
 
-_RADIUS = {"KM": 6371.0, "MI": 3959.0}
+_KILOMETERS = ("", "km", "kilometer", "kilometers", "kilometre", "kilometres")
+_RADIUS = dict.fromkeys(_KILOMETERS, 6371.0) | dict.fromkeys(("mi", "mile", "miles"), 3959.0)
 
 
 def _or_nan(compute: Callable[[float], float]) -> Callable[[float], float]:
@@ -37,14 +38,18 @@ def _cube_root(value: float) -> float:
     return whole if whole**3 == value else root
 
 
-def geo_distance(lat1: float, lon1: float, lat2: float, lon2: float, unit: str = "KM") -> float:
-    """By the haversine formula on a sphere. The unit is a word beginning with KM or MI."""
+def geo_distance(
+    lat1: float | None, lon1: float | None, lat2: float | None, lon2: float | None, unit: str | None = None
+) -> float | None:
+    """By the haversine formula on a sphere, in kilometers unless another unit is given."""
+    if lat1 is None or lon1 is None or lat2 is None or lon2 is None:
+        return None
     if not (-90 <= lat1 <= 90 and -90 <= lat2 <= 90 and -180 <= lon1 <= 180 and -180 <= lon2 <= 180):
         raise ValueError("latitudes go from -90 to 90, longitudes from -180 to 180")
     north, east = math.radians(lat2 - lat1), math.radians(lon2 - lon1)
     chord = math.sin(north / 2) ** 2
     chord += math.sin(east / 2) ** 2 * math.cos(math.radians(lat1)) * math.cos(math.radians(lat2))
-    return _RADIUS[unit.upper()[:2]] * 2 * math.asin(min(math.sqrt(chord), 1.0))
+    return _RADIUS[(unit or "").strip().lower()] * 2 * math.asin(min(math.sqrt(chord), 1.0))
 
 
 def _of_angle(name: str, compute: Callable[[float], float], summary: str, argument: str = "1") -> Function:
@@ -76,5 +81,6 @@ FUNCTIONS = (
         geo_distance,
         "How far apart two points on earth are, each as latitude and longitude, in 'KM' or 'MILES'.",
         "GEO_DISTANCE(0, 0, 0, 90)",
+        nulls=True,
     ),
 )
