@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.functions.arrow_values import to_values
-from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START, TopicSpec
+from headrace.log.base import HEADERS, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, TopicSpec
 from headrace.sql.numeric import double_text
 from headrace.types import (
     Array,
@@ -144,6 +144,11 @@ class TopicFormat:
         if self.spec.windowed:
             kind = "SESSION" if self.spec.windowed == "session" else "TIME"
             found["window"] = {"start": row[WINDOW_START], "end": row[WINDOW_END], "type": kind}
+        if row.get(HEADERS):
+            pairs = (
+                (name, None if value is None else base64.b64encode(value).decode()) for name, value in row[HEADERS]
+            )
+            found["headers"] = [{"KEY": name, "VALUE": value} for name, value in pairs]
         return found
 
 

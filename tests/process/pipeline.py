@@ -115,5 +115,6 @@ def batch_of(topic: Topic, rows: Iterable[Row]) -> pa.RecordBatch:
     rows = list(rows)
     types = {column.name: arrow_type(column.type) for column in topic.spec.key + topic.spec.value}
     types |= {"$time": pa.int64(), "$tombstone": pa.bool_(), "$id": pa.string(), "$rest": pa.string()}
+    types["$headers"] = pa.map_(pa.string(), pa.binary())
     names = [name for name in types if any(name in row for row in rows)]
     return pa.record_batch({name: pa.array([row.get(name) for row in rows], types[name]) for name in names})

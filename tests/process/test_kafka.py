@@ -60,7 +60,15 @@ def test_a_stream_of_every_kind_of_column(spark: SparkSession, kafka: str, tmp_p
         pipeline.put(
             "views",
             [
-                {"USERID": "ü", "PAGEID": "/a", "PRICE": Decimal("1.50"), "$time": 5, "TAGS": ["x", None]},
+                {
+                    "USERID": "ü",
+                    "PAGEID": "/a",
+                    "PRICE": Decimal("1.50"),
+                    "$time": 5,
+                    "$id": "e1",
+                    "$headers": {"trace": b"7"},
+                    "TAGS": ["x", None],
+                },
                 {"USERID": "u", "PAGEID": None, "PRICE": Decimal("0.5"), "$time": 6},
                 {"USERID": None, "PAGEID": "/b", "PRICE": Decimal("9.99"), "AT": 1_700_000_000_123_000, "$time": 7},
             ],
@@ -68,6 +76,8 @@ def test_a_stream_of_every_kind_of_column(spark: SparkSession, kafka: str, tmp_p
         pipeline.run(spark, "dear")
         records = pipeline.records("DEAR")
         assert shown(records, "PAGEID", "$time") == [("/a", 5), ("/b", 7)]
+        # Those of the record, without Headrace's own: the event's id is not the derived record's.
+        assert [row["$headers"] for row in sorted(records, key=lambda row: row["$time"])] == [{"trace": b"7"}, None]
         by_page = {row["PAGEID"]: row for row in records}
         assert (by_page["/a"]["USERID"], by_page["/a"]["TAGS"], str(by_page["/a"]["TWICE"])) == (
             "ü",

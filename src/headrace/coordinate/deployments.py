@@ -39,7 +39,7 @@ from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.topics import ensure_sink, late_spec
 from headrace.errors import Conflict, NotFound, Refused
 from headrace.log.base import Log
-from headrace.sql.plan import may_be_late
+from headrace.sql.plan import keeps_headers, may_be_late
 from headrace.sql.statements import CreateAsSelect
 from headrace.types import display_name
 from headrace.views.change import Change, Plan
@@ -182,7 +182,8 @@ class Deployments:
             id_ = new_query_id(prefix, change.name, last)
             sink = replace(change.query.sink, query=id_, statement=change.statement)
             register_schemas(self._log, self._catalog, sink)
-            ensure_sink(self._log, partial_sink(change.query) if change.strategy == "lambda" else sink)
+            written = partial_sink(change.query) if change.strategy == "lambda" else sink
+            ensure_sink(self._log, written, keeps_headers(change.query.root))
             if may_be_late(change.query.root):
                 self._log.create_topic(late_spec(id_))
             inputs = {source.name: source.topic for source in change.query.inputs}

@@ -61,7 +61,7 @@ from headrace.sql.api import (
     source_from,
 )
 from headrace.sql.ask_plan import AskQuery
-from headrace.sql.plan import PersistentQuery, PushQuery, may_be_late
+from headrace.sql.plan import PersistentQuery, PushQuery, keeps_headers, may_be_late
 from headrace.sql.source import Source
 from headrace.sql.statements import (
     AlterSource,
@@ -189,7 +189,7 @@ class StatementExecutor:
         query_id = self._next_id("CSAS" if statement.kind == "stream" else "CTAS", plan.sink.name)
         self._refuse_shared_topic(plan.sink)
         register_schemas(self._log, self._catalog, plan.sink)
-        ensure_sink(self._log, plan.sink)
+        ensure_sink(self._log, plan.sink, keeps_headers(plan.root))
         self._make_ledger(plan, query_id)
         self._catalog.append(created(plan, query_id, statement.text, self._catalog, self._clock.now_ms()))
         message = f"{statement.kind} `{display_name(plan.sink.name)}` is kept up to date by query {query_id}"

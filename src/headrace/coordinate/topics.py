@@ -32,8 +32,9 @@ def declared_spec(source: Source) -> TopicSpec:
     )
 
 
-def sink_spec(sink: Source) -> TopicSpec:
-    """The topic that a query writes: a stream's records or a table's changes."""
+def sink_spec(sink: Source, headers: bool = False) -> TopicSpec:
+    """The topic that a query writes: a stream's records or a table's changes; with the headers of the records that
+    they were made of, or without."""
     return TopicSpec(
         name=sink.topic,
         key=sink.key,
@@ -46,6 +47,7 @@ def sink_spec(sink: Source) -> TopicSpec:
         config=TopicConfig(retention_ms=sink.retention_ms or 0),
         key_options=source_options(sink, "key"),
         value_options=source_options(sink, "value"),
+        headers=headers,
     )
 
 
@@ -119,11 +121,11 @@ def check_timestamp(source: Source, topic: TopicSpec) -> None:
     )
 
 
-def ensure_sink(log: Log, sink: Source) -> Topic:
-    """A query's own topic, new or left over empty from a statement that was cut short."""
+def ensure_sink(log: Log, sink: Source, headers: bool) -> Topic:
+    """A query's own topic, new or left over empty from a statement that was cut short. `headers` as in `sink_spec`."""
     _refuse_internal(sink.topic)
     existing = find_topic(log, sink.topic)
-    wanted = sink_spec(sink)
+    wanted = sink_spec(sink, headers)
     if existing is None:
         return log.create_topic(wanted)
     if existing.spec.role != "derived":

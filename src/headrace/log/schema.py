@@ -127,9 +127,11 @@ def system_fields(spec: TopicSpec) -> list[pa.Field]:
         pa.field(TOMBSTONE, pa.bool_(), nullable=False),
     ]
     if spec.role == "events":
-        fields += [pa.field(ID, pa.utf8()), pa.field(HEADERS, pa.map_(pa.utf8(), pa.binary()))]
-        if spec.kind == "typed":
-            fields.append(pa.field(REST, pa.utf8()))
+        fields.append(pa.field(ID, pa.utf8()))
+    if spec.has_headers:
+        fields.append(pa.field(HEADERS, pa.map_(pa.utf8(), pa.binary())))
+    if spec.role == "events" and spec.kind == "typed":
+        fields.append(pa.field(REST, pa.utf8()))
     if spec.windowed:
         fields += [pa.field(WINDOW_START, pa.int64(), nullable=False), pa.field(WINDOW_END, pa.int64(), nullable=False)]
     return fields
@@ -190,7 +192,7 @@ def check_config(name: str, config: TopicConfig) -> None:
 def check_alteration(topic: Topic, spec: TopicSpec) -> None:
     """Only value columns may be added and the configuration changed."""
     old = topic.spec
-    for what in ("partitions", "kind", "role", "windowed", "key_format", "key_hash", "key"):
+    for what in ("partitions", "kind", "role", "windowed", "key_format", "key_hash", "headers", "key"):
         if getattr(old, what) != getattr(spec, what):
             raise UsageError(f"topic `{old.name}`: `{what}` cannot be changed", hint="make a new topic")
     if spec.value[: len(old.value)] != old.value:
@@ -226,6 +228,7 @@ def spec_to_json(spec: TopicSpec) -> dict[str, Any]:
         "value_options": asdict(spec.value_options),
         # Only where it is not what every topic was before there was a choice.
         **({"key_hash": spec.key_hash} if spec.key_hash != "murmur2" else {}),
+        **({"headers": True} if spec.headers else {}),
         "schemas": [{"version": 1, "key": _columns_to_json(spec.key), "value": _columns_to_json(spec.value)}],
     }
 
@@ -250,6 +253,7 @@ def spec_from_json(body: dict[str, Any]) -> TopicSpec:
             key_options=_options_from_json(body.get("key_options") or {}),
             value_options=_options_from_json(body.get("value_options") or {}),
             key_hash=body.get("key_hash", "murmur2"),
+            headers=body.get("headers", False),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError("not a topic's definition", detail=f"{type(error).__name__}: {error}") from error

@@ -80,6 +80,12 @@ class TopicSpec:
     value_options: FormatOptions = FormatOptions()
     key_hash: Literal["murmur2", "md5"] = "murmur2"
     """How keys find their partition: as Kafka's producers do it, or as Kinesis does. Only a raw topic may be `md5`."""
+    headers: bool = False
+    """A topic of role `derived` whose records have headers, too: those of the records they were made of."""
+
+    @property
+    def has_headers(self) -> bool:
+        return self.role == "events" or self.headers
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The stateful operators that Spark lacks, which are Java (`jvm/…/operators`), as functions over DataFrames.
 
 All take and give rows of the same columns: `key` (a struct), `$side` (0 left, 1 right), `$arrival`, `$stream_time`,
-`$time`, `$tombstone`, `$left` and `$right` (structs of the plan's columns). Each gets the rows of a key in the order
-they arrived, whatever partitions and batches they came in.
+`$time`, `$tombstone`, `$left` and `$right` (structs of the plan's columns), and maybe more, which a row gives to those
+that it causes. Each gets the rows of a key in the order they arrived, whatever partitions and batches they came in.
 """
 
 from __future__ import annotations
@@ -29,7 +29,13 @@ _PACKAGE = "dev.headrace.spark.operators"
 
 
 def as_changes(
-    frame: DataFrame, key: Column, side: int, left: Column, right: Column, tombstone: Column | None = None
+    frame: DataFrame,
+    key: Column,
+    side: int,
+    left: Column,
+    right: Column,
+    tombstone: Column | None = None,
+    more: Sequence[Column] = (),
 ) -> DataFrame:
     """Rows with system columns → rows as operators take them."""
     place = column(PLACE) if PLACE in frame.columns else F.lit(0)
@@ -44,6 +50,7 @@ def as_changes(
         left.alias(LEFT),
         right.alias(RIGHT),
         place.alias(PLACE),
+        *more,
     )
 
 

@@ -125,7 +125,8 @@ def _lowered(
         inputs = StreamInputs(
             session, log, topics, spec.id, max_rows(settings, spec), spec.starts, until, spec.known_until
         )
-        return to_local_log(lower_query(spec.plan, inputs, spec.late_topic), log, spec)
+        sink = topics(spec.plan.sink.topic)
+        return to_local_log(lower_query(spec.plan, inputs, spec.late_topic, sink), log, spec)
     # Only those who use Kafka have its packages.
     from headrace.process.kafka.streaming import to_kafka
 

@@ -313,6 +313,12 @@ def may_be_late(node: PlanNode) -> bool:
     )
 
 
+def keeps_headers(node: PlanNode) -> bool:
+    """Whether each of its rows has the headers of the record that caused it. What an aggregate gives has none: it is
+    made of many records."""
+    return not any(isinstance(below, Aggregate) for below in walk(node))
+
+
 def is_table(node: PlanNode) -> bool:
     """Whether the node's rows are changes by a primary key."""
     match node:

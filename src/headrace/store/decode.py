@@ -72,7 +72,7 @@ class SourceDecoder:
         names = list(dict.fromkeys([ARRIVAL, TIME, TOMBSTONE, *self._also]))
         if self.source.window:
             names += [WINDOW_START, WINDOW_END]
-        if self.source.headers and spec.role == "events":
+        if self.source.headers and spec.has_headers:
             names.append(HEADERS)
         if self._raw:
             return [*names, RAW_KEY.name, RAW_VALUE.name]

@@ -47,6 +47,6 @@ def to_kafka(
         letters.box,
         None if spec.until is None or isinstance(spec.until, int) else spec.until,
     )
-    lowered = lower_query(spec.plan, inputs, spec.late_topic)
+    lowered = lower_query(spec.plan, inputs, spec.late_topic, topics(spec.plan.sink.topic))
     write = write_batches(place.log, spec, lowered.routes, stops, letters)
     return lowered.frame.writeStream.outputMode(lowered.output_mode).foreachBatch(write)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headrace.log.base import ARRIVAL, STREAM_TIME, TIME, TOMBSTONE
+from headrace.log.base import ARRIVAL, HEADERS, STREAM_TIME, TIME, TOMBSTONE
 from headrace.process.lower.rows import Rows, column
 from headrace.process.operators import FROM_RIGHT, LEFT, RIGHT, as_changes, group_key, table_changes
 from headrace.sql.plan import Aggregate, PlanNode, primary_key
@@ -32,7 +32,7 @@ def before_and_after(node: PlanNode, rows: Rows, more: Mapping[str, Column] | No
     computed = [value.alias(name) for name, value in (more or {}).items()]
     whole = F.struct(*(column(name) for name in plan_columns(frame)), *computed)
     nothing = F.lit(None).cast(frame.select(whole.alias("row")).schema["row"].dataType)
-    return table_changes(as_changes(frame, key, FROM_RIGHT, nothing, whole))
+    return table_changes(as_changes(frame, key, FROM_RIGHT, nothing, whole, more=rows.carried(HEADERS)))
 
 
 def signed_changes(node: Aggregate, rows: Rows) -> Rows:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headrace.log.base import ARRIVAL, OFFSET, PARTITION, STREAM_TIME, TIME, TOMBSTONE, WINDOW_END, WINDOW_START
+from headrace.log.base import (
+    ARRIVAL,
+    HEADERS,
+    OFFSET,
+    PARTITION,
+    STREAM_TIME,
+    TIME,
+    TOMBSTONE,
+    WINDOW_END,
+    WINDOW_START,
+)
 from headrace.process.expressions import lower_expression
 from headrace.process.lower.changes import before_and_after, plan_columns
 from headrace.process.lower.late import late_struct
@@ -123,6 +133,7 @@ def _foreign_key(node: Join, left: Rows, right: Rows) -> Rows:
         column(ARRIVAL),
         column(STREAM_TIME),
         column(TIME),
+        *([column(HEADERS)] if HEADERS in keyed.columns else []),
         F.posexplode(F.filter(steps, lambda step: step.isNotNull())).alias(PLACE, "$step"),
     )
     step = column("$step")
@@ -142,6 +153,7 @@ def _foreign_key(node: Join, left: Rows, right: Rows) -> Rows:
         subscription.alias(LEFT),
         F.lit(None).alias(RIGHT),
         column(PLACE),
+        *([column(HEADERS)] if HEADERS in exploded.columns else []),
     )
     right_side = _side(node, right, FROM_RIGHT, node.right_key)
     joined = foreign_key_join(_unioned(left_side, right_side), keep_left)
@@ -174,12 +186,17 @@ def _side(
     whole = F.struct(*(column(name) for name in plan_columns(frame)), *where)
     nothing = F.lit(None)
     parts = (whole, nothing) if side == FROM_LEFT else (nothing, whole)
-    return as_changes(frame, F.struct(_group_key(key).alias(JOIN_KEY), *window), side, *parts)
+    by = F.struct(_group_key(key).alias(JOIN_KEY), *window)
+    return as_changes(frame, by, side, *parts, more=rows.carried(HEADERS))
 
 
 def _unioned(left: DataFrame, right: DataFrame) -> DataFrame:
-    """Each side has nulls for the other's part."""
+    """Each side has nulls for the other's part, and no headers if only the other's rows have them."""
     left_type, right_type = left.schema[LEFT].dataType, right.schema[RIGHT].dataType
+    if HEADERS in left.columns and HEADERS not in right.columns:
+        right = right.withColumn(HEADERS, F.lit(None).cast(left.schema[HEADERS].dataType))
+    elif HEADERS in right.columns and HEADERS not in left.columns:
+        left = left.withColumn(HEADERS, F.lit(None).cast(right.schema[HEADERS].dataType))
     return left.withColumn(RIGHT, column(RIGHT).cast(right_type)).unionAll(
         right.withColumn(LEFT, column(LEFT).cast(left_type))
     )
@@ -205,6 +222,8 @@ def _joined(
     system = [column(name) for name in (ARRIVAL, STREAM_TIME, TIME, TOMBSTONE)]
     if late:
         system.append(column(LATE_ROW))
+    if HEADERS in frame.columns:
+        system.append(column(HEADERS))
     if where:
         system += [column(LEFT).getField(name).alias(name) for name in (PARTITION, OFFSET)]
     return Rows(frame.select(*found, *system), changelog=changelog, tombstones=changelog, late=late)

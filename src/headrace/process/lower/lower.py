@@ -8,7 +8,7 @@ from typing import Literal
 
 from pyspark.sql import DataFrame
 
-from headrace.log.base import TIME, Route
+from headrace.log.base import TIME, Route, TopicSpec
 from headrace.process.lower.aggregate import lower_aggregate_node, takes_part
 from headrace.process.lower.filter import lower_filter
 from headrace.process.lower.flat_map import lower_flat_map
@@ -34,6 +34,7 @@ from headrace.sql.plan import (
     Rename,
     Scan,
     is_table,
+    keeps_headers,
     primary_key,
     scanned,
     walk,
@@ -48,10 +49,14 @@ class Lowered:
     output_mode: Literal["append", "update"]
 
 
-def lower_query(query: PersistentQuery, inputs: Inputs, late_topic: str | None = None) -> Lowered:
-    """Without `late_topic`, late records are not counted and nobody is told: for batches that only want the table."""
+def lower_query(
+    query: PersistentQuery, inputs: Inputs, late_topic: str | None = None, sink: TopicSpec | None = None
+) -> Lowered:
+    """Without `late_topic`, late records are not counted and nobody is told: for batches that only want the table.
+    `sink` is the topic that is written: it may take headers."""
     final = query.emit == "final"
-    rows = Lowering(inputs, final).lower(query.root, used_columns(query.root))
+    headers = sink is not None and sink.has_headers and keeps_headers(query.root)
+    rows = Lowering(inputs, final, headers=headers).lower(query.root, used_columns(query.root))
     late = lower_late_branch(query.root, inputs) if late_topic is not None else None
     routed = route_rows(query, rows, late, late_topic)
     return Lowered(routed.frame, routed.routes, _output_mode(query))
@@ -83,18 +88,19 @@ def lower_node(node: PlanNode, inputs: Inputs, final: bool = False) -> Rows:
 @dataclass(frozen=True, slots=True)
 class Lowering:
     """`min_lag`: read only what may lag behind stream time by more than that. `clock`: topics whose stream time is to
-    be the rows'."""
+    be the rows'. `headers`: rows keep those of the record that caused them."""
 
     inputs: Inputs
     final: bool = False
     min_lag: int | None = None
     clock: tuple[str, ...] = ()
+    headers: bool = False
 
     def lower(self, node: PlanNode, needed: frozenset[str]) -> Rows:
         """`needed` are the names of columns, as they are above the node, that expressions anywhere use."""
         match node:
             case Scan():
-                return lower_scan(node, self.inputs, needed, self.min_lag, self.clock)
+                return lower_scan(node, self.inputs, needed, self.min_lag, self.clock, self.headers)
             case Filter():
                 return lower_filter(node, self.lower(node.input, needed))
             case Rename():
@@ -108,7 +114,11 @@ class Lowering:
             case Join():
                 topics = self._clock_of(node)
                 lowering = replace(self, clock=topics) if topics else self
-                left, right = (lowering.lower(side, needed | _key_of(side)) for side in (node.left, node.right))
+                left = lowering.lower(node.left, needed | _key_of(node.left))
+                if node.form == "stream-table":
+                    # A change of the table causes no row.
+                    lowering = replace(lowering, headers=False)
+                right = lowering.lower(node.right, needed | _key_of(node.right))
                 return lower_join(node, left, right, clocked=bool(topics))
             case Aggregate():
                 below = self.lower(node.input, needed | _key_of(node.input))

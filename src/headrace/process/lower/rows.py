@@ -16,7 +16,7 @@ LATE_ROW = "$late"
 class Rows:
     """A DataFrame with the plan node's columns by their names and, beside them, system columns: always `$time` and
     `$tombstone`; until an aggregate also `$stream_time`, `$arrival`, `$partition` and `$offset`; where the key has a
-    window, `$window_start` and `$window_end`."""
+    window, `$window_start` and `$window_end`; where they are to be written, `$headers`."""
 
     frame: DataFrame
     changelog: bool = False

@@ -66,9 +66,15 @@ class Inputs(Protocol):
 
 
 def lower_scan(
-    node: Scan, inputs: Inputs, needed: Collection[str], min_lag: int | None = None, clock: Collection[str] = ()
+    node: Scan,
+    inputs: Inputs,
+    needed: Collection[str],
+    min_lag: int | None = None,
+    clock: Collection[str] = (),
+    keep_headers: bool = False,
 ) -> Rows:
-    """Of the source's columns only the `needed` ones: what is not read need not be mapped, copied or planned for."""
+    """Of the source's columns only the `needed` ones: what is not read need not be mapped, copied or planned for. With
+    `keep_headers`, and `$headers`."""
     source = node.source
     topic = inputs.topic(source.topic)
     if topic.kind == "raw":
@@ -77,7 +83,7 @@ def lower_scan(
     declared = [column_ for column_ in source.key + source.value if column_.name in needed or column_ in keys]
     bounds = (WINDOW_START, WINDOW_END) if source.window is not None else ()
     wanted = [header for header in source.headers if header.name in needed]
-    headers = (HEADERS,) if wanted and topic.role == "events" else ()
+    headers = (HEADERS,) if (wanted or keep_headers) and topic.has_headers else ()
     others = sorted({other for other in clock if other != topic.name}) if source.kind == "stream" else []
     # Of a table that a stream meets, every row counts.
     least = min_lag if source.kind == "stream" else None
@@ -97,7 +103,7 @@ def lower_scan(
         for key in source.key:
             frame = frame.filter(_find(topic, source, key).isNotNull())
     return Rows(
-        frame.select(*found, *(column(name) for name in (*SYSTEM, *bounds))),
+        frame.select(*found, *(column(name) for name in (*SYSTEM, *bounds, *(headers if keep_headers else ())))),
         changelog=source.kind == "table",
         tombstones=True,
     )
@@ -133,7 +139,7 @@ def _find(topic: TopicSpec, source: Source, declared: Column) -> SparkColumn:
 
 
 def _header(header: Header, kept: bool) -> SparkColumn:
-    """All headers, none if there are none; or the last one of that name. What a query writes has no headers."""
+    """All headers, none if there are none; or the last one of that name. `kept`: whether the topic has any."""
     if not kept:
         return (F.array() if header.key is None else F.lit(None)).cast(spark_type(header.column.type))
     entries = F.coalesce(F.map_entries(column(HEADERS)), F.array())

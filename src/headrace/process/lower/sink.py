@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headrace.errors import UsageError
-from headrace.log.base import ROUTE, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Route
+from headrace.log.base import HEADERS, ROUTE, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Route
 from headrace.process.base import LATE_COLUMNS
 from headrace.process.lower.rows import LATE_ROW, Rows, column
 from headrace.process.moments import parse_moments
@@ -31,6 +31,7 @@ def route_rows(query: PersistentQuery, rows: Rows, late: DataFrame | None, late_
     names = [column_.name for column_ in query.sink.key + query.sink.value]
     projected = [named.name for named in query.root.key + query.root.value]
     system = [TIME, TOMBSTONE, *([WINDOW_START, WINDOW_END] if query.sink.window else [])]
+    system += [HEADERS] if rows.has(HEADERS) else []
     if rows.late and late_topic is None:
         rows = replace(rows, frame=rows.frame.filter(column(LATE_ROW).isNull()), late=False)
     main = rows.frame.select(

@@ -21,6 +21,8 @@ import org.apache.spark.sql.types.StructType;
  * The rows that operators take and give: a record of the left or of the right input, or both joined. Python makes them
  * in this order of columns ({@code process/operators.py}) and takes them apart again.
  *
+ * <p>Further columns behind these (headers) belong to a row and to those that it causes.
+ *
  * <p>An operator gets the rows of one key in the order they arrived: Python sorts each partition by key and arrival,
  * which is more than the order by key that Spark wants.
  */
@@ -90,10 +92,29 @@ final class Change {
     return new StructType().add("time", DataTypes.LongType, false).add("row", columns);
   }
 
-  /** The row with another time, deletion and parts. */
+  /** The row with another time, deletion and parts. What it has beyond them it keeps. */
   static Row with(Row row, long time, boolean tombstone, Row left, Row right) {
-    return RowFactory.create(
-        row.get(KEY), row.get(SIDE), row.get(ARRIVAL), row.get(STREAM_TIME), time, tombstone, left, right);
+    Object[] values = values(row);
+    values[TIME] = time;
+    values[TOMBSTONE] = tombstone;
+    values[LEFT] = left;
+    values[RIGHT] = right;
+    return RowFactory.create(values);
+  }
+
+  /** The row with another stream time. */
+  static Row at(Row row, long streamTime) {
+    Object[] values = values(row);
+    values[STREAM_TIME] = streamTime;
+    return RowFactory.create(values);
+  }
+
+  private static Object[] values(Row row) {
+    Object[] values = new Object[row.size()];
+    for (int place = 0; place < values.length; place++) {
+      values[place] = row.get(place);
+    }
+    return values;
   }
 
   /** Keep what a key holds now, if that is not what it held before. */

@@ -3,7 +3,6 @@ package dev.headrace.spark.operators;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
-import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TTLConfig;
@@ -52,16 +51,7 @@ public final class StreamClock extends StatefulProcessor<Row, Row, Row> {
       public Row next() {
         Row row = rows.next();
         now = Math.max(now, row.getLong(Change.STREAM_TIME));
-        Row stamped =
-            RowFactory.create(
-                row.get(Change.KEY),
-                row.get(Change.SIDE),
-                row.get(Change.ARRIVAL),
-                now,
-                row.get(Change.TIME),
-                row.get(Change.TOMBSTONE),
-                row.get(Change.LEFT),
-                row.get(Change.RIGHT));
+        Row stamped = Change.at(row, now);
         now = Math.max(now, row.getLong(Change.TIME));
         return stamped;
       }

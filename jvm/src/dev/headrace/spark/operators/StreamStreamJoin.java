@@ -44,6 +44,7 @@ public final class StreamStreamJoin extends StatefulProcessor<Row, Row, Row> {
   private final StructType leftColumns;
   private final StructType rightColumns;
   private final DataType arrival;
+  private final int width;
   private transient TimedRows left;
   private transient TimedRows right;
 
@@ -66,6 +67,7 @@ public final class StreamStreamJoin extends StatefulProcessor<Row, Row, Row> {
     this.leftColumns = Change.part(rows, Change.LEFT);
     this.rightColumns = Change.part(rows, Change.RIGHT);
     this.arrival = rows.schema().fields()[Change.ARRIVAL].dataType();
+    this.width = rows.schema().size();
   }
 
   public static Dataset<Row> join(
@@ -85,9 +87,9 @@ public final class StreamStreamJoin extends StatefulProcessor<Row, Row, Row> {
 
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
-    long width = Math.max(1, before + after);
-    left = new TimedRows(getHandle(), "left", arrival, leftColumns, width);
-    right = new TimedRows(getHandle(), "right", arrival, rightColumns, width);
+    long reach = Math.max(1, before + after);
+    left = new TimedRows(getHandle(), "left", arrival, leftColumns, reach);
+    right = new TimedRows(getHandle(), "right", arrival, rightColumns, reach);
   }
 
   @Override
@@ -156,16 +158,17 @@ public final class StreamStreamJoin extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
+  /** No record has caused it, so it has no more than these columns. */
   private Row padded(Row row, boolean isLeft, TimedRow alone) {
-    return RowFactory.create(
-        row.get(Change.KEY),
-        isLeft ? Change.FROM_LEFT : Change.FROM_RIGHT,
-        alone.arrival(),
-        closes(isLeft, alone.time()) + 1,
-        alone.time(),
-        false,
-        isLeft ? alone.row() : null,
-        isLeft ? null : alone.row());
+    Object[] values = new Object[width];
+    values[Change.KEY] = row.get(Change.KEY);
+    values[Change.SIDE] = isLeft ? Change.FROM_LEFT : Change.FROM_RIGHT;
+    values[Change.ARRIVAL] = alone.arrival();
+    values[Change.STREAM_TIME] = closes(isLeft, alone.time()) + 1;
+    values[Change.TIME] = alone.time();
+    values[Change.TOMBSTONE] = false;
+    values[isLeft ? Change.LEFT : Change.RIGHT] = alone.row();
+    return RowFactory.create(values);
   }
 
   private static Row pair(Row row, long time, Row left, Row right) {
