@@ -103,6 +103,16 @@ def test_a_raw_topic_holds_bytes(log: Log) -> None:
     ]
 
 
+def test_a_derived_topic_has_headers_if_it_says_so(place: Place) -> None:
+    for name, headers in (("with", True), ("without", False)):
+        place.log.create_topic(replace(PLAIN, name=name, role="derived", headers=headers))
+    put(place.log, "with", N=[1, 2], headers_=[[("h", b"1")], None])
+    put(place.log, "without", N=[1])
+    place.reopen()
+    assert [(row["N"], row["$headers"]) for row in rows(place.log, "with")] == [(1, {"h": b"1"}), (2, None)]
+    assert "$headers" not in rows(place.log, "without")[0]
+
+
 CHANGED = TopicConfig(
     retention_ms=60_000,
     retention_bytes=10_000_000,
