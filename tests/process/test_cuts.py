@@ -80,7 +80,7 @@ def summary(rows: list[Row]) -> Row:
     return {
         "VIEWS": len(rows),
         "TOTAL": (total + 2**63) % 2**64 - 2**63,
-        "MEAN": total / len(prices) if prices else None,
+        "MEAN": total / len(prices) if prices else 0.0,
         "LAST": max(row["USERID"] for row in rows),
         "PEOPLE": len({row["USERID"] for row in rows}),
         "$time": max(row["$time"] for row in rows),
