@@ -219,7 +219,7 @@ ROW = {"ARR": [10, 20, None], "MAPPED": {"a": 1}, "S": {"X": 1, "Y": {"Z": "deep
         ("ARRAY[i, 3]", [2, 3]),
         ("MAP('k' := i, 'l' := 2.5)", {"k": Decimal("2.0"), "l": Decimal("2.5")}),
         ("STRUCT(a := i, b := 'x')", {"A": 2, "B": "x"}),
-        ("TRANSFORM(arr, x => x + i)", [12, 22, None]),
+        ("TRANSFORM(arr, x => COALESCE(x, 0) + i)", [12, 22, 2]),
         ("FILTER(arr, x => x > 10)", [20]),
         ("FILTER(mapped, (k, v) => v > 1)", {}),
         ("REDUCE(ARRAY[1, 2, 3], 10, (sum, x) => sum + x)", 16),

@@ -4,7 +4,7 @@ the reference that the Spark implementations are compared with.
 Values: BOOLEAN bool, INTEGER and BIGINT int, DOUBLE float, DECIMAL decimal.Decimal, VARCHAR str, BYTES bytes, DATE
 datetime.date, TIME int (milliseconds of the day), TIMESTAMP int (milliseconds since 1970), ARRAY list, MAP dict, STRUCT
 dict. Null is None; logic has three values; what cannot be computed (division by zero, a failing cast, a function that
-raises) is null.
+raises) is null; in a lambda, arithmetic that has no value makes the whole call null that the lambda is given to.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ Row: TypeAlias = Mapping[str, Any]
 Compiled: TypeAlias = Callable[[Row], Any]
 Now: TypeAlias = Callable[[], int]
 
+_PARAMETER = "\0"
+
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "<>": operator.ne,
@@ -89,13 +91,27 @@ def _arithmetic(node: Arithmetic, now: Now) -> Compiled:
     def evaluate(row: Row) -> Any:
         a, b = left(row), right(row)
         if a is None or b is None:
-            return None
+            return _no_value(row)
         try:
-            return compute(a, b)
+            found = compute(a, b)
         except ArithmeticError:
-            return None
+            return _no_value(row)
+        return _no_value(row) if found is None else found
 
     return evaluate
+
+
+class NoValue(Exception):
+    """Arithmetic in a lambda has none: then the call that the lambda is given to has none."""
+
+
+def _no_value(row: Row) -> None:
+    if _in_lambda(row):
+        raise NoValue
+
+
+def _in_lambda(row: Row) -> bool:
+    return any(name.startswith(_PARAMETER) for name in row)
 
 
 @_compile.register
@@ -106,7 +122,9 @@ def _negate(node: Negate, now: Now) -> Compiled:
     def evaluate(row: Row) -> Any:
         value = operand(row)
         # Minus the smallest integer is itself: it wraps.
-        return None if value is None else -value if isinstance(value, float) else compute(value, -1)
+        if value is None:
+            return _no_value(row)
+        return -value if isinstance(value, float) else compute(value, -1)
 
     return evaluate
 
@@ -305,7 +323,7 @@ def _lambda_variable(node: LambdaVariable, now: Now) -> Compiled:
 
 def _variable(name: str) -> str:
     """The parameter's key in the row, which no column can have."""
-    return "\0" + name
+    return _PARAMETER + name
 
 
 @_compile.register
@@ -332,6 +350,10 @@ def _call(node: Call, now: Now) -> Compiled:
             return apply(now(), *values) if clock else apply(*values)
         except DeadlineExceeded:
             raise
+        except NoValue:
+            if _in_lambda(row):
+                raise
+            return None
         except Exception:
             # Whatever a function raises over a value it was not made for, the rule is the same: null.
             return None

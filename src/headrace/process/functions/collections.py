@@ -7,8 +7,10 @@ from pyspark.sql import functions as F
 
 from headrace.process.comparable import comparable, has_map
 from headrace.process.functions.arguments import Arguments, Lowering
+from headrace.process.functions.failing import elements_fail, fails_with, may_fail
 from headrace.process.spark_types import spark_type
 from headrace.process.texts import text_of
+from headrace.sql.expressions import Lambda
 from headrace.types import Array, BigInt, Boolean, Date, Decimal, Double, Integer, Map, Varchar
 
 # Elements whose text does not depend on more than the value.
@@ -66,29 +68,42 @@ def _transform(of: Arguments) -> Column:
             ),
         )
         # A map has no null key: such an entry makes the whole null, as it makes Python's result no map of the log.
-        return F.when(~F.exists(changed, lambda entry: entry.getField("key").isNull()), F.map_from_entries(changed))
-    return F.transform(of[0], of.function(1))
+        whole = F.when(~F.exists(changed, lambda entry: entry.getField("key").isNull()), F.map_from_entries(changed))
+        return _unless_one_fails(of, whole)
+    return _unless_one_fails(of, F.transform(of[0], of.function(1)))
 
 
 def _filter(of: Arguments) -> Column:
     keep = of.function(1)
-    return F.map_filter(of[0], keep) if isinstance(of.type(0), Map) else F.filter(of[0], keep)
+    return _unless_one_fails(of, F.map_filter(of[0], keep) if isinstance(of.type(0), Map) else F.filter(of[0], keep))
+
+
+def _unless_one_fails(of: Arguments, result: Column) -> Column:
+    fails = elements_fail(of.call, of.scope, of.lower)
+    return result if fails is None else F.when(~fails, result)
 
 
 def _reduce(of: Arguments) -> Column:
-    """Over nothing, or null, the initial value; a null initial value stays null."""
-    combine = of.function(2)
-    initial = of[1].cast(spark_type(of.result))
-    if isinstance(of.type(0), Map):
-        reduced = F.aggregate(
-            F.map_entries(of[0]),
-            initial,
-            lambda so_far, entry: combine(so_far, entry.getField("key"), entry.getField("value")).cast(
-                spark_type(of.result)
-            ),
+    """Over nothing, or null, the initial value; a null initial value stays null. Beside the value goes whether
+    computing it has failed."""
+    combine, function, type_ = of.function(2), of.call.arguments[2], spark_type(of.result)
+    assert isinstance(function, Lambda)
+    initial = of[1].cast(type_)
+    of_map = isinstance(of.type(0), Map)
+
+    def step(so_far: Column, part: Column) -> Column:
+        parts = (part.getField("key"), part.getField("value")) if of_map else (part,)
+        given = (so_far.getField("value"), *parts)
+        failed = fails_with(function, given, of.scope, of.lower) if may_fail(function) else F.lit(False)
+        return F.struct(
+            combine(*given).cast(type_).alias("value"), (so_far.getField("failed") | failed).alias("failed")
         )
-    else:
-        reduced = F.aggregate(of[0], initial, lambda so_far, value: combine(so_far, value).cast(spark_type(of.result)))
+
+    start = F.struct(initial.alias("value"), F.lit(False).alias("failed"))
+    parts = F.map_entries(of[0]) if of_map else of[0]
+    reduced = F.aggregate(
+        parts, start, step, lambda end: F.when(~end.getField("failed"), end.getField("value")).cast(type_)
+    )
     return F.when(of[1].isNotNull(), F.when(of[0].isNotNull(), reduced).otherwise(initial))
 
 
