@@ -136,6 +136,15 @@ def test_aggregates_take_expressions_and_widths_of_ksql() -> None:
     assert [str(column) for column in query.sink.value] == ["S DECIMAL(21, 2)", "A DOUBLE", "M DATE", "W DOUBLE"]
 
 
+def test_an_aggregate_of_no_column_is_of_the_rows_times() -> None:
+    query = plan(
+        "CREATE TABLE t AS SELECT customer, MAX(*) AS m, AVG() AS a, COUNT(*) AS n FROM orders GROUP BY customer;"
+    )
+    assert outline(query.root)[1].endswith(
+        "| MAX(ROWTIME) AS KSQL_AGG_0, AVG(ROWTIME) AS KSQL_AGG_1, COUNT(*) AS KSQL_AGG_2"
+    )
+
+
 def test_stars_expand_to_columns_without_system_columns() -> None:
     query = plan("CREATE STREAM copy AS SELECT p.*, ROWTIME AS at FROM pageviews p;")
     assert [column.name for column in query.sink.columns] == ["USERID", "PAGEID", "VIEWTIME", "SECONDS", "AT"]

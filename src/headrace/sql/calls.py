@@ -87,6 +87,9 @@ def resolve_call(call: Call, resolver: Resolver) -> Call:
             hint = "filter groups with HAVING" if resolver.aggregates == "WHERE" else None
             raise resolver.error(f"the aggregate {call.name} cannot stand in {resolver.aggregates}", call, hint)
         resolver = resolver.inside(resolver.scope, "another aggregate")
+        if not call.arguments and not any(not signature.parameters for signature in function.signatures):
+            # As in KSQL: of no column, or of `*`, an aggregate is that of the rows' times.
+            call = replace(call, arguments=(Name("ROWTIME", span=call.span),))
     if function.kind == "table" and resolver.aggregates is not None:
         place = "an aggregate" if resolver.aggregates == "another aggregate" else resolver.aggregates
         hint = "first CREATE STREAM … AS SELECT the rows it gives"

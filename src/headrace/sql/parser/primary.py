@@ -71,13 +71,18 @@ def _parse_name(cursor: Cursor) -> Expression:
     return Name(column, name, span=cursor.span_since(first))
 
 
+TAKE_ALL = frozenset({"AVG", "COUNT", "COUNT_DISTINCT", "MAX", "MIN", "STDDEV_SAMP", "STDDEV_SAMPLE", "SUM"})
+"""Of `*`, these are about the rows, or their times."""
+
+
 def _parse_call(cursor: Cursor, parse: Parse) -> Expression:
     first = cursor.advance()
     cursor.expect_operator("(")
     arguments: list[Expression] = []
     if cursor.at_operator("*") and cursor.peek().text == ")":
-        if first.value != "COUNT":
-            raise cursor.error("only COUNT takes `*`", hint=f"DESCRIBE FUNCTION {first.value}; shows its arguments")
+        if first.value not in TAKE_ALL:
+            hint = f"DESCRIBE FUNCTION {first.value}; shows its arguments"
+            raise cursor.error("only COUNT takes `*`, and aggregates of one number", hint=hint)
         cursor.advance()
     elif cursor.at_word("DISTINCT"):
         return _parse_distinct(cursor, parse, first)
