@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.document import Document
@@ -15,7 +16,9 @@ from prompt_toolkit.output import DummyOutput
 from headrace.cli.api import Api
 from headrace.cli.repl import SqlCompleter, repl
 from headrace.cli.sql import SqlSession
+from headrace.coordinate.firehose.definition import DeliveryNote
 from headrace.errors import Refused
+from headrace.log.base import Append
 from tests.cli.conftest import Headrace, Said
 from tests.server.running import Running, running_server
 from tests.support import wait_for
@@ -230,6 +233,24 @@ def test_collectors_are_listed_shown_and_tried(run: Headrace, server: Running) -
         "web",
         "broken",
     }
+
+
+def test_delivery_streams_are_listed(run: Headrace, server: Running) -> None:
+    assert run("delivery", "list").out.startswith("no delivery streams")
+    configuration = {"BucketARN": "arn:aws:s3:::lake", "Prefix": "orders/"}
+    note = DeliveryNote(
+        name="orders", made=1, created_ms=0, updated_ms=0, destination="S3", configuration=configuration
+    )
+    server.services.deliveries.create(note)
+    one = pa.record_batch({"VALUE": pa.array([b"one"], pa.binary())})
+    server.services.log.append([Append(note.topic, one)]).result()
+
+    def listed() -> list[str]:
+        return run("delivery", "list").out.splitlines()[-1].split()
+
+    wait_for(lambda: listed()[:6] == ["orders", "puts", "lake/orders/", "running", "0", "0"], 30, "the stream")
+    wait_for(lambda: listed()[6:9] == ["1", "1,", "3"], 30, "what waits for its file")
+    server.services.deliveries.delete("orders")
 
 
 def test_collectors_are_checked_without_a_server(headrace: Headrace, tmp_path: Path) -> None:

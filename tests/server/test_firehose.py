@@ -70,6 +70,13 @@ def files(server: Running, name: str) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
 
 
+def shown(server: Running, name: str) -> dict[str, Any]:
+    """As the API, the console and the command tell it."""
+    found = server.http.get("/v1/deliveries").json()["deliveries"]
+    [one] = [one["status"] | {"lag": one["lag"]} for one in found if one["status"]["name"] == name]
+    return dict(one)
+
+
 def put(firehose: Any, name: str, values: list[bytes]) -> None:
     answer = firehose.put_record_batch(DeliveryStreamName=name, Records=[{"Data": value} for value in values])
     assert answer["FailedPutCount"] == 0
@@ -100,6 +107,11 @@ def test_a_file_is_due_by_size_before_its_time(firehose: Any, server: Running) -
         put(firehose, "large", [bytes([97 + number]) * 600_000])
     wait_for(lambda: bool(files(server, "large")), 30, "a file")
     assert files(server, "large")[0].read_bytes() == b"a" * 600_000 + b"b" * 600_000
+    wait_for(lambda: shown(server, "large")["buffered"] == 1, 30, "what waits")
+    found = shown(server, "large")
+    assert (found["state"], found["records"], found["files"], found["lag"]) == ("running", 2, 1, 1)
+    assert (found["buffered_bytes"], found["last_file"]) == (600_000, str(files(server, "large")[0]))
+    assert (found["source"], found["to"], found["format"]) == ("", "lake/large/", "plain")
     # Asked to wait less, it writes the rest.
     described = firehose.describe_delivery_stream(DeliveryStreamName="large")["DeliveryStreamDescription"]
     assert described["DeliveryStreamStatus"] == "ACTIVE"
@@ -121,6 +133,7 @@ def test_a_transform_changes_and_drops_records(firehose: Any, server: Running) -
     # It cannot shout what is no text: a dead letter.
     letters = server.http.get("/v1/topics/_firehose.loud/dead-letters").json()["dead_letters"]
     assert [letter["bytes"] for letter in letters] == ["/w=="]
+    assert (shown(server, "loud")["transform"], shown(server, "loud")["rejected"]) == ("shout", 1)
 
 
 def test_json_becomes_parquet(firehose: Any, server: Running) -> None:

@@ -14,6 +14,7 @@ from headrace.cli import (
     alert,
     bench,
     collector,
+    delivery,
     deploy,
     dlq,
     doctor,
@@ -51,7 +52,7 @@ app = typer.Typer(
 for module in (init, up, sql, plan, deploy, test, doctor, bench, import_files, run_jobs):
     module.register(app)
 trust.register(view.app)
-for commands in (topic, collector, alert, function, group, queue, log, schema, query, view, dlq, agent):
+for commands in (topic, collector, alert, function, delivery, group, queue, log, schema, query, view, dlq, agent):
     app.add_typer(commands.app)
 
 

@@ -51,7 +51,7 @@ from headrace.server.consumers import Members
 from headrace.server.counts import COUNTS_FILE, Counts
 from headrace.server.dead_letters import DeadLetterIndex
 from headrace.server.metrics import Metrics
-from headrace.server.rates import Rates
+from headrace.server.rates import Rates, counted
 from headrace.server.records import MAX_PAGE_BYTES
 from headrace.server.services import Services
 from headrace.sql.source import Source
@@ -176,7 +176,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             tickets=tickets,
             auth=auth,
             metrics=metrics,
-            rates=Rates(log, clock, lambda: received(gates, board)),
+            rates=Rates(log, clock, lambda: counts_of(gates, board, attached, deliveries)),
             board=board,
             counts=counts,
             dead_letters=letters,
@@ -191,6 +191,13 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             started=clock.monotonic(),
             applying=[PIPELINES],
         )
+
+
+def counts_of(gates: Gates, board: Board, attached: AttachedFunctions, deliveries: Deliveries) -> dict[str, int]:
+    """How far everything is that has a rate."""
+    found = {counted("collector", name): count for name, count in received(gates, board).items()}
+    found |= {counted("function", one.name): one.records for one in attached.statuses()}
+    return found | {counted("delivery", one.name): one.records for one in deliveries.statuses()}
 
 
 def open_tickets(project: Project, log: Log, clock: Clock, gates: Gates, metrics: Metrics) -> Tickets:

@@ -124,7 +124,7 @@ def _fields(status: CollectorStatus, services: Services) -> dict[str, Any]:
         "topic": definition.settings.topic if definition else "",
         "file": definition.where if definition else _file(problem),
         "problem": said,
-        "rate": services.rates.collector(status.name),
+        "rate": services.rates.of("collector", status.name),
     }
 
 

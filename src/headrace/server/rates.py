@@ -1,4 +1,5 @@
-"""How fast things move: records per second of each topic, and events of each collector, over the last five seconds."""
+"""How fast things move, over the last five seconds: records per second of each topic, function and delivery stream, and
+events of each collector."""
 
 from __future__ import annotations
 
@@ -7,10 +8,13 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from headrace.clock import Clock
 from headrace.errors import HeadraceError
 from headrace.log.base import Log, Snapshot
+
+Kind = Literal["collector", "function", "delivery"]
 
 WINDOW_S = 5.0
 SAMPLE_S = 0.5
@@ -21,9 +25,9 @@ logger = logging.getLogger("headrace.server")
 class Rates:
     """Safe to use from several threads."""
 
-    def __init__(self, log: Log, clock: Clock, received: Callable[[], Mapping[str, int]] = dict) -> None:
-        """`received` says how many events each collector has."""
-        self._log, self._clock, self._received = log, clock, received
+    def __init__(self, log: Log, clock: Clock, counts: Callable[[], Mapping[str, int]] = dict) -> None:
+        """`counts` says how far collectors, functions and delivery streams are, by names as of `counted`."""
+        self._log, self._clock, self._others = log, clock, counts
         self._lock = threading.Lock()
         self._samples: deque[tuple[float, Mapping[str, int]]] = deque()
         self.sample()
@@ -38,16 +42,15 @@ class Rates:
                 self._samples.popleft()
 
     def _counts(self) -> dict[str, int]:
-        collectors = {_collector(name): count for name, count in self._received().items()}
-        return _ends(self._log.snapshot()) | collectors
+        return _ends(self._log.snapshot()) | dict(self._others())
 
     def topic(self, name: str) -> float:
         """Records per second."""
         return self._rate(name)
 
-    def collector(self, name: str) -> float:
-        """Events per second."""
-        return self._rate(_collector(name))
+    def of(self, kind: Kind, name: str) -> float:
+        """Events per second of a collector, records per second of a function or a delivery stream."""
+        return self._rate(counted(kind, name))
 
     def _rate(self, name: str) -> float:
         with self._lock:
@@ -73,6 +76,6 @@ def _ends(snapshot: Snapshot) -> dict[str, int]:
     return {name: sum(partition.end for partition in partitions) for name, partitions in snapshot.ends.items()}
 
 
-def _collector(name: str) -> str:
+def counted(kind: Kind, name: str) -> str:
     """No topic has such a name."""
-    return f"collector {name}"
+    return f"{kind} {name}"

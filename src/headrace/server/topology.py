@@ -92,11 +92,11 @@ class _Drawing:
         if topic.spec.role != "events" or self._services.gates.for_topic(topic.name) is not None:
             return 0.0
         rates = self._services.rates
-        others = sum(rates.collector(one.name) for one in self._gates if one.settings.topic == topic.name)
+        others = sum(rates.of("collector", one.name) for one in self._gates if one.settings.topic == topic.name)
         return round(max(0.0, rates.topic(topic.name) - others), 1)
 
     def _gate(self, definition: Definition) -> Node:
-        status, rate = self._collecting[definition.name], self._services.rates.collector(definition.name)
+        status, rate = self._collecting[definition.name], self._services.rates.of("collector", definition.name)
         detail = {"type": definition.kind.name, "topic": definition.settings.topic, "rejected": status.rejected}
         state: NodeState = "ok" if rate else "idle"
         if status.state in ("waiting", "failed"):
@@ -178,7 +178,9 @@ class _Drawing:
             for topic in self._topics
             if topic.spec.role == "events" and self._services.gates.for_topic(topic.name) is None
         ]
-        edges += [Edge(_gate_id(one), f"topic:{one.settings.topic}", rates.collector(one.name)) for one in self._gates]
+        edges += [
+            Edge(_gate_id(one), f"topic:{one.settings.topic}", rates.of("collector", one.name)) for one in self._gates
+        ]
         for query in self._queries:
             edges += [
                 Edge(place, f"query:{query.id}", rate)

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from headrace.clock import Clock
-from headrace.coordinate.attached_worker import letter_of
+from headrace.coordinate.attached_worker import State, letter_of
 from headrace.coordinate.firehose.definition import DeliveryNote, Files, Plan
 from headrace.coordinate.firehose.writing import (
     Position,
@@ -47,15 +48,15 @@ class Transforming:
     """Calls the project's function of a name, as it is now; without one, records stay as they are."""
 
     def __init__(self, name: str, find: Find, limits: Limits, raw: bool) -> None:
-        self._name, self._find, self._limits, self._raw = name, find, limits, raw
+        self.name, self._find, self._limits, self._raw = name, find, limits, raw
         self._caller: Caller | None = None
         self._loaded: tuple[FunctionFile, Attached] | None = None
         self.counts = Counts()
 
     def work(self, records: Sequence[Sent], stop: threading.Event) -> Worked:
-        if not self._name:
+        if not self.name:
             return Worked([(sent[4], sent[5], False) for sent in records])
-        found = self._find(self._name)
+        found = self._find(self.name)
         if self._caller is None or found != self._loaded:
             self.close()
             # A transform has as many results as records, whatever its decorator says of topics.
@@ -80,6 +81,37 @@ class Gathered:
     offsets: dict[int, int] = field(default_factory=dict)
 
 
+class DeliveryStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a delivery stream is. What is about files is nothing for one that writes to a topic."""
+
+    name: str
+    source: str
+    """The stream it reads; empty where records are put into it."""
+    topic: str
+    """Where its records wait."""
+    to: str
+    """A bucket's folder, or a topic."""
+    format: Literal["plain", "gzip", "parquet", "topic"]
+    transform: str
+    state: State
+    records: int
+    """Delivered: in files ever, into a topic since the server started."""
+    rejected: int
+    """Dead letters."""
+    files: int = 0
+    buffered: int = 0
+    """Records that wait for their file."""
+    buffered_bytes: int = 0
+    buffered_since_ms: int | None = None
+    file_bytes: int = 0
+    file_seconds: float = 0.0
+    """A file is written when so much is there, or so old."""
+    last_file: str | None = None
+    last_file_ms: int | None = None
+    error: str | None = None
+    error_ms: int | None = None
+
+
 @dataclass(slots=True)
 class FileDelivery:
     """Writes one delivery stream's files. One thread."""
@@ -94,7 +126,9 @@ class FileDelivery:
     stop: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
     error: str | None = None
+    error_ms: int | None = None
     _position: Position | None = None
+    _gathered: Gathered = field(default_factory=Gathered)
 
     def run(self) -> None:
         while not self.stop.is_set():
@@ -103,18 +137,52 @@ class FileDelivery:
             except Stopped:
                 break
             except HeadraceError as error:
-                self.error = str(error)
+                self._failed(str(error))
             except OSError as error:
-                self.error = f"{(error.strerror or str(error)).lower()}: `{error.filename}`"
+                self._failed(f"{(error.strerror or str(error)).lower()}: `{error.filename}`")
             except Exception as error:
                 logger.exception("delivery stream `%s`", self.note.name)
-                self.error = f"{type(error).__name__}: {error}"
+                self._failed(f"{type(error).__name__}: {error}")
             self.stop.wait(PAUSE_S)
         self.transforming.close()
+
+    def _failed(self, why: str) -> None:
+        self.error, self.error_ms = why, self.clock.now_ms()
 
     @property
     def delivered(self) -> int:
         return 0 if self._position is None else self._position.records
+
+    def status(self) -> DeliveryStatus:
+        """For any thread: what it says may be a moment old."""
+        position, gathered = self._position or Position(made=self.note.made), self._gathered
+        return DeliveryStatus(
+            name=self.note.name,
+            source=self.note.source,
+            topic=self.note.topic,
+            to=f"{self.files.bucket}/{self.files.prefix}",
+            format="parquet" if self.files.parquet else "gzip" if self.files.gzip else "plain",
+            transform=self.plan.transform,
+            state="running" if self.error is None else "failed",
+            records=position.records,
+            rejected=position.rejected,
+            files=position.files,
+            buffered=len(gathered.records),
+            buffered_bytes=gathered.size,
+            buffered_since_ms=gathered.oldest_ms or None,
+            file_bytes=self.files.size,
+            file_seconds=self.files.seconds,
+            last_file=position.last_file or position.final,
+            last_file_ms=position.last_file_ms,
+            error=self.error,
+            error_ms=self.error_ms,
+        )
+
+    def lag(self) -> int:
+        """Records that are in no file yet."""
+        offsets = self.note.starts | (self._position.offsets if self._position is not None else {})
+        ends = self.log.snapshot().ends.get(self.note.topic, ())
+        return sum(max(0, end.end - max(end.start, offsets.get(number, 0))) for number, end in enumerate(ends))
 
     @property
     def files(self) -> Files:
@@ -124,14 +192,14 @@ class FileDelivery:
     def _deliver(self) -> None:
         self._position = position = self.positions.load()
         sweep(self.buckets / self.files.bucket, self.note.made)
-        gathered = Gathered(offsets=self.note.starts | position.offsets)
+        gathered = self._gathered = Gathered(offsets=self.note.starts | position.offsets)
         while not self.stop.is_set():
             topic = self.log.topic(self.note.topic)
             arrival = self.log.snapshot().arrival
             self._gather(topic, gathered)
             if self._due(gathered):
                 self._flush(topic, gathered)
-                gathered = Gathered(offsets=dict(gathered.offsets))
+                gathered = self._gathered = Gathered(offsets=dict(gathered.offsets))
             elif gathered.records:
                 self.stop.wait(LOOK_S)
             else:
@@ -185,13 +253,14 @@ class FileDelivery:
             final=None,
             files=position.files + (content is not None),
             records=position.records + written,
+            rejected=position.rejected + len(rejected),
         )
         if content is not None:
             following = self._write(content, gathered, following)
         else:
             self.positions.save(following)
         self._position = following
-        self.error = None
+        self.error = self.error_ms = None
         self._trim(gathered)
 
     def _transformed(self, records: Sequence[Sent]) -> tuple[list[tuple[Sent, bytes]], list[Rejected]]:
@@ -220,7 +289,13 @@ class FileDelivery:
         name = self.files.file(self.note.name, self.note.version, gathered.oldest_ms, unique)
         final = self.buckets / self.files.bucket / name
         temporary = write_temporary(final, self.note.made, content)
-        following = msgspec.structs.replace(following, temporary=str(temporary), final=str(final))
+        following = msgspec.structs.replace(
+            following,
+            temporary=str(temporary),
+            final=str(final),
+            last_file=str(final),
+            last_file_ms=self.clock.now_ms(),
+        )
         self.positions.save(following)
         finish(temporary, final)
         return following

@@ -12,7 +12,7 @@ from headrace.collect.kinesis.errors import IN_USE, INVALID, NOT_FOUND, ApiError
 from headrace.collect.kinesis.notes import Notes
 from headrace.coordinate.attached_worker import Worker, check_target
 from headrace.coordinate.firehose.definition import DeliveryNote, Plan, buffer_topic, plan_of
-from headrace.coordinate.firehose.delivery import FileDelivery, Find, Transforming
+from headrace.coordinate.firehose.delivery import DeliveryStatus, FileDelivery, Find, Transforming
 from headrace.coordinate.firehose.writing import Positions
 from headrace.errors import NotFound
 from headrace.functions.attach import Attached
@@ -62,17 +62,34 @@ class Deliveries:
         return found
 
     def error(self, name: str) -> str | None:
-        with self._lock:
-            worker = self._working.get(name)
+        worker = self._workers().get(name)
         if isinstance(worker, Worker):
             return worker.counts.error
         return None if worker is None else worker.error
 
     def delivered(self) -> dict[str, int]:
         """Records in files, ever."""
+        return {name: one.delivered for name, one in self._workers().items() if isinstance(one, FileDelivery)}
+
+    def statuses(self) -> list[DeliveryStatus]:
+        return [
+            one.status() if isinstance(one, FileDelivery) else _into_topic(name, one)
+            for name, one in sorted(self._workers().items())
+        ]
+
+    def lag(self, name: str) -> int:
+        """Records that are not delivered yet."""
+        worker = self._workers().get(name)
+        if isinstance(worker, FileDelivery):
+            return worker.lag()
+        try:
+            return 0 if worker is None else self._log.group(worker.group).lag
+        except NotFound:
+            return 0
+
+    def _workers(self) -> dict[str, FileDelivery | Worker]:
         with self._lock:
-            working = list(self._working.items())
-        return {name: one.delivered for name, one in working if isinstance(one, FileDelivery)}
+            return dict(self._working)
 
     def create(self, note: DeliveryNote) -> None:
         with self._lock:
@@ -152,3 +169,20 @@ class Deliveries:
             worker.stop.set()
             if worker.thread is not None:
                 worker.thread.join(END_S + self._limits.seconds)
+
+
+def _into_topic(name: str, worker: Worker) -> DeliveryStatus:
+    status, topic = worker.status(), worker.attached.topic
+    return DeliveryStatus(
+        name=name,
+        source="" if topic == buffer_topic(name) else topic,
+        topic=topic,
+        to=status.to,
+        format="topic",
+        transform=worker.instead.name if isinstance(worker.instead, Transforming) else "",
+        state=status.state,
+        records=status.written,
+        rejected=status.rejected,
+        error=status.error,
+        error_ms=status.error_ms,
+    )

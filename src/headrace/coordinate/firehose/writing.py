@@ -33,6 +33,10 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     final: str | None = None
     files: int = 0
     records: int = 0
+    rejected: int = 0
+    """Dead letters."""
+    last_file: str | None = None
+    last_file_ms: int | None = None
 
 
 class Positions:
