@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -36,7 +37,7 @@ class Shop:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = free_port()
+        self.port, self.syslog_port = free_port(), free_port()
 
     @property
     def project(self) -> Project:
@@ -63,7 +64,11 @@ class Shop:
 
     def pid(self, role: str) -> int | None:
         """The child that runs this module for this project."""
-        module = {"server": "headrace.server.main", "engine": "headrace.coordinate.engine"}[role]
+        module = {
+            "server": "headrace.server.main",
+            "engine": "headrace.coordinate.engine",
+            "listeners": "headrace.server.listeners",
+        }[role]
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
@@ -73,6 +78,19 @@ class Shop:
                 if module in words and str(self.folder) in words:
                     return int(entry.name)
         return None
+
+    def listen(self) -> None:
+        file = self.folder / "collectors" / "devices.toml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f'type = "syslog"\ntopic = "devices"\nlisten = ["tcp://127.0.0.1:{self.syslog_port}"]\n')
+
+    def devices(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.json("collector", "show", "devices")
+        return found
+
+    def send(self, *messages: str) -> None:
+        with socket.create_connection(("127.0.0.1", self.syslog_port), 30) as connection:
+            connection.sendall("".join(f"<13>1 - here shop - - - {message}\n" for message in messages).encode())
 
     def ready(self) -> bool:
         """Ready, by the word of the engine that lives, not of one that was killed a moment ago."""
@@ -178,6 +196,15 @@ def test_a_dropped_table_leaves_nothing_behind(shop: Shop) -> None:
     assert shop.run("view", "get", "by_user", code=1)
 
 
+def test_a_listener_waits_for_its_topic(shop: Shop) -> None:
+    shop.listen()
+    wait_for(lambda: "waiting for topic `devices`" in shop.devices()["detail"], 60, "the listener to wait")
+    shop.run("topic", "create", "devices", "--columns", "host VARCHAR KEY, message VARCHAR")
+    wait_for(lambda: shop.devices()["state"] == "running", 60, "the listener")
+    shop.send("one", "two")
+    wait_for(lambda: shop.devices()["accepted"] == 2, 60, "what was sent")
+
+
 def test_a_second_up_is_refused_with_the_holder_s_pid(shop: Shop) -> None:
     held = holder(shop.project.data)
     assert held is not None
@@ -198,9 +225,15 @@ def test_a_port_in_use_names_the_project_that_has_it(shop: Shop, tmp_path: Path)
 def test_what_is_killed_is_started_again(shop: Shop, role: str) -> None:
     before, count = shop.pid(role), shop.views()["/hello"]
     assert before is not None
+    listeners, taken = shop.pid("listeners"), shop.devices()["accepted"]
     os.kill(before, signal.SIGKILL)
+    # The listeners go on meanwhile, and what they count is counted on.
+    shop.send("another")
     wait_for(lambda: shop.pid(role) not in (None, before), 30, f"another {role}")
     wait_for(shop.ready, 90, "it to be ready again")
+    wait_for(lambda: shop.devices()["accepted"] == taken + 1, 60, "what was sent meanwhile")
+    assert shop.pid("listeners") == listeners
+    assert shop.json("topic", "show", "devices")["records"] == taken + 1
     shop.run("topic", "put", "pageviews", json.dumps(EVENTS[0]))
     wait_for(lambda: shop.views()["/hello"] == count + 1, 60, "the event to be counted, once")
 
