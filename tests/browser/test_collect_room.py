@@ -8,9 +8,20 @@ from playwright.sync_api import Page, expect
 from headrace import Client
 from tests.browser.conftest import Alone
 from tests.browser.test_console import FAINT, NAMELESS, OUTSIDE
+from tests.server.test_kinesis import aws
 
 # `alone` comes before `page`: the page is closed first, or it would complain that its server went away.
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+FUNCTIONS = """
+from headrace import on_topic
+
+@on_topic("orders", to="large", start="earliest", batch=1, retries=0)
+def large(records):
+    if records[0].key == "o3":
+        raise ValueError("o3 is not wanted")
+    return [{"id": one.key, "total": one.value["total"]} for one in records if (one.value["total"] or 0) >= 10]
+"""
 
 
 def test_collectors_are_seen_tried_and_put_right(alone: Alone, page: Page) -> None:
@@ -20,8 +31,11 @@ def test_collectors_are_seen_tried_and_put_right(alone: Alone, page: Page) -> No
         'type = "http"\ntopic = "orders"\n[validate.fields.total]\nmin = 0\n[privacy]\nhash = ["email"]\nkey = "hush"\n'
     )
     (folder / "clicks.toml").write_text('type = "segment"\ntopics = "orders"\n')
+    (alone.project / "functions").mkdir()
+    (alone.project / "functions" / "orders.py").write_text(FUNCTIONS)
     alone.start()
     with Client(alone.url) as client:
+        client.create_topic("large", "id VARCHAR KEY, total DOUBLE", partitions=1)
         client.create_topic("orders", "id VARCHAR KEY, total DOUBLE, email VARCHAR", partitions=1)
         client.produce("orders", [{"id": f"o{number}", "total": number} for number in range(20)])
     page.goto(f"{alone.url}/#/collect")
@@ -48,6 +62,8 @@ def test_collectors_are_seen_tried_and_put_right(alone: Alone, page: Page) -> No
     expect(page.get_by_test_id("tried")).to_have_text("Rejected: `total` must be at least 0, got -1")
     expect(page.get_by_test_id("answer")).to_contain_text("1 rejected")
 
+    page.goto(f"{alone.url}/#/collect")
+    functions_and_delivery_streams(alone, page)
     for width, scheme in ((1360, "light"), (390, "dark")):
         page.set_viewport_size({"width": width, "height": 780})
         page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
@@ -58,3 +74,20 @@ def test_collectors_are_seen_tried_and_put_right(alone: Alone, page: Page) -> No
             assert page.evaluate(OUTSIDE) == [], (address, width)
             assert page.evaluate(NAMELESS) == [], address
             assert page.evaluate(FAINT) == [], (address, scheme)
+
+
+def functions_and_delivery_streams(alone: Alone, page: Page) -> None:
+    firehose = aws(alone.port, "firehose")
+    to = {"RoleARN": "arn:aws:iam::0:role/any", "BucketARN": "arn:aws:s3:::lake", "Prefix": "orders/"}
+    firehose.create_delivery_stream(DeliveryStreamName="archive", ExtendedS3DestinationConfiguration=to)
+    firehose.put_record(DeliveryStreamName="archive", Record={"Data": b"one"})
+    function = page.get_by_test_id("functions").get_by_role("listitem")
+    expect(function).to_contain_text("orders → large")
+    expect(function).to_contain_text("written 10")
+    expect(function).to_contain_text("o3 is not wanted")
+    stream = page.get_by_test_id("deliveries").get_by_role("listitem")
+    expect(stream).to_contain_text("put records → lake/orders/ (as they are)")
+    expect(stream).to_contain_text("waiting 1, 3 B")
+    expect(stream).to_contain_text("No file yet; the next at 5 MiB")
+    function.get_by_role("link", name="1", exact=True).click()
+    expect(page.get_by_text("function `large` failed", exact=False).first).to_be_visible()

@@ -57,6 +57,7 @@ class AttachedStatus(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     tried_again: int
     error: str | None
+    """Why it does not run, or what it last failed for."""
     error_ms: int | None
 
 
@@ -130,7 +131,7 @@ class Worker:
             caller = self.instead or Caller(self.file, attached, raw, self.limits, consumer.heartbeat)
             self.caller = caller
             try:
-                self.counts.state = "running"
+                self.counts.state, self.counts.error = "running", None
                 while not self.stop.is_set():
                     self._step(consumer, producer, caller)
             finally:
@@ -152,7 +153,6 @@ class Worker:
             at = TopicPartition(records.topic, records.partition)
             self._write(consumer, producer, topic, worked, {at: records.next_offset})
             self.counts.records += len(sent)
-            self.counts.error = None
 
     def _catch_up(self, consumer: Consumer) -> None:
         """Retention was faster than the function: it goes on with what there is, and says what it has missed."""

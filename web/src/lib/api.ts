@@ -30,7 +30,7 @@ import type {
   View,
   Why,
 } from "./types";
-import type { Collector, CollectorDetail, CollectorKind, TrialResult } from "./types-collect";
+import type { Collector, CollectorDetail, CollectorKind, Delivery, TopicFunction, TrialResult } from "./types-collect";
 import type { Deployment, PlannedChange, Version } from "./types-deploy";
 
 export interface RedriveOrder {
@@ -179,6 +179,8 @@ export const api = {
   collectors: () => call<{ collectors: Collector[]; kinds: CollectorKind[] }>("/v1/collectors"),
   collector: (name: string) => call<CollectorDetail>(`/v1/collectors/${part(name)}`),
   tryCollector: (name: string, event: Fields | null) => call<TrialResult>(`/v1/collectors/${part(name)}/test`, post({ event })),
+  functions: () => call<{ functions: TopicFunction[] }>("/v1/functions").then((answer) => answer.functions),
+  deliveries: () => call<{ deliveries: Delivery[] }>("/v1/deliveries").then((answer) => answer.deliveries),
   jobs: () => call<{ jobs: Job[]; problem: string | null }>("/v1/jobs"),
   job: (name: string) => call<Job & { runs: JobRun[] }>(`/v1/jobs/${part(name)}`),
   runJobs: (names: string[]) => call<{ runs: { job: string; number: number }[] }>("/v1/jobs", post({ jobs: names })),

@@ -49,3 +49,53 @@ export interface TrialResult {
   offset: number | null;
   rejected: { index: number; reason: string; dead_letter: number | null }[];
 }
+
+type WorkerState = "starting" | "running" | "waiting" | "failed" | "stopped";
+
+/** A function that is called with a topic's records. */
+export interface TopicFunction {
+  status: {
+    name: string;
+    file: string;
+    topic: string;
+    to: string;
+    state: WorkerState;
+    summary: string;
+    records: number;
+    written: number;
+    rejected: number;
+    missed: number;
+    error: string | null;
+    error_ms: number | null;
+  };
+  lag: number;
+  rate: number;
+}
+
+/** One of Firehose's delivery streams. */
+export interface Delivery {
+  status: {
+    name: string;
+    /** The stream it reads; empty where records are put into it. */
+    source: string;
+    topic: string;
+    to: string;
+    format: "plain" | "gzip" | "parquet" | "topic";
+    transform: string;
+    state: WorkerState;
+    records: number;
+    rejected: number;
+    files: number;
+    buffered: number;
+    buffered_bytes: number;
+    buffered_since_ms: number | null;
+    file_bytes: number;
+    file_seconds: number;
+    last_file: string | null;
+    last_file_ms: number | null;
+    error: string | null;
+    error_ms: number | null;
+  };
+  lag: number;
+  rate: number;
+}
