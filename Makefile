@@ -18,8 +18,8 @@ demo: setup      ## the page-view pipeline, live in the browser
 test: setup-tests  ## all tests
 	@$(VENV)/pytest -n 2 --no-loadscope-reorder
 
-test-fast:       ## seconds: no Spark, no processes, no browser
-	@$(VENV)/pytest -q -m "not spark and not slow and not browser"
+test-fast:       ## a minute: no Spark, no processes, no browser
+	@$(VENV)/pytest -q -n 2 -m "not spark and not slow and not browser"
 
 lint:            ## style, and nothing that should not be in the tree
 	@$(VENV)/ruff check . && $(VENV)/ruff format --check .
@@ -60,7 +60,7 @@ oracle: setup-tests ## random queries as streams, as batches and in DuckDB, and 
 	@$(VENV)/python -m tests.process.oracle --queries $(or $(QUERIES),2000)
 	@$(VENV)/python -m tests.process.oracle --queries $(or $(LAYERS),500) --layers
 	@$(VENV)/python -m tests.sql.mutations --count $(or $(MUTATIONS),100000)
-	@$(VENV)/pytest -q --hypothesis-profile=others -m "not spark and not slow and not browser"
+	@$(VENV)/pytest -q --hypothesis-profile=others -m "not spark and not browser" tests/sql tests/log tests/store tests/contracts tests/collect tests/deliver
 
 chaos-kafka: setup-tests ## three brokers killed and paused under load; KILLS=30 PAUSES=10
 	@$(VENV)/python -m tests.chaos.kafka --kills $(or $(KILLS),30) --pauses $(or $(PAUSES),10)

@@ -38,6 +38,7 @@ def test_sql_in_the_docs_parses(page: Path) -> None:
         assert parse(block)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     [
@@ -124,6 +125,7 @@ def collecting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path,
         yield folder, server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", COLLECTING)
 def test_the_pages_about_collecting_run(page: str, collecting: tuple[Path, Running]) -> None:
     folder, server = collecting

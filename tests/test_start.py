@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import headrace
+
+pytestmark = pytest.mark.slow
 
 SOURCES = Path(headrace.__file__).parents[1]
 LARGE = ("pandas", "pyspark", "google.protobuf", "proto_schema_parser", "fastavro")

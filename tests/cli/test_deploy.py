@@ -13,6 +13,8 @@ from tests.cli.conftest import Headrace, Said
 from tests.server.running import Running, running_server
 from tests.support import wait_for
 
+pytestmark = pytest.mark.slow
+
 SQL = """
 CREATE STREAM clicks (userid VARCHAR KEY, page VARCHAR) WITH (KAFKA_TOPIC='clicks', PARTITIONS=1);
 CREATE TABLE by_page AS SELECT page, COUNT(*) AS n FROM clicks GROUP BY page;

@@ -50,6 +50,7 @@ def test_pages_follow_zipf_and_visitors_have_sessions() -> None:
     assert any(view["referrer"] is None for view in sent)
 
 
+@pytest.mark.slow
 def test_the_rate_is_about_right_and_there_are_bursts() -> None:
     counts = [len(batch) for batch in views(600)]
     expected = 300 * GENERATOR["rhythm"](START_S + 300)

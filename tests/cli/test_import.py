@@ -17,6 +17,8 @@ import pytest
 from tests.cli.conftest import Headrace
 from tests.server.running import Running, running_server
 
+pytestmark = pytest.mark.slow
+
 SALES = """
 CREATE STREAM sales (shop VARCHAR KEY, amount DECIMAL(8, 2), sold TIMESTAMP, tags ARRAY<VARCHAR>)
   WITH (KAFKA_TOPIC='sales', TIMESTAMP='sold', PARTITIONS=2);

@@ -15,6 +15,8 @@ from headrace import Client
 from tests.cli.conftest import Headrace, Said
 from tests.server.running import Running, running_server, write_project
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:

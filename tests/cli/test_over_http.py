@@ -23,6 +23,8 @@ from tests.cli.conftest import Headrace, Said
 from tests.server.running import Running, running_server
 from tests.support import wait_for
 
+pytestmark = pytest.mark.slow
+
 KEYS = """
 [[auth.keys]]
 key = "reader"

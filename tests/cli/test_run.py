@@ -7,11 +7,14 @@ from pathlib import Path
 
 import msgspec
 import pyarrow.parquet as pq
+import pytest
 
 from headrace.server.models_jobs import JobDetail, RunJobsAnswer
 from tests.cli.conftest import Headrace
 from tests.server.running import running_server
 from tests.support import wait_for
+
+pytestmark = pytest.mark.slow
 
 JOBS = """
 [[job]]

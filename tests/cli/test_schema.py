@@ -11,6 +11,8 @@ import pytest
 from tests.cli.conftest import Headrace, Said
 from tests.server.running import Running, running_server
 
+pytestmark = pytest.mark.slow
+
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 WITH_NOTE = ORDER | {"fields": [*ORDER["fields"], {"name": "note", "type": "string", "default": ""}]}
 WITH_COUNTRY = ORDER | {"fields": [*ORDER["fields"], {"name": "country", "type": "string"}]}

@@ -13,6 +13,8 @@ import pytest
 from tests.server.running import running_server
 from tests.test_docs import ROOT, steps
 
+pytestmark = pytest.mark.slow
+
 PYTHON = ["docs/reference/python-client.md", "docs/howto/use-a-queue.md"]
 CONSOLE = ["docs/howto/consume-over-http.md", "docs/howto/use-a-queue.md"]
 

@@ -44,6 +44,7 @@ def test_a_group_goes_on_where_it_committed(log: Log) -> None:
         assert third.position(P0) == 3
 
 
+@pytest.mark.slow
 def test_a_member_that_nobody_closed_leaves_when_it_is_forgotten(log: Log) -> None:
     log.create_topic(PLAIN)
     settle(log.consumer("plain", group="readers"), counts=[PLAIN.partitions])

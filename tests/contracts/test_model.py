@@ -332,6 +332,7 @@ class Machine(RuleBasedStateMachine):
             self.folder.cleanup()
 
 
+@pytest.mark.slow
 def test_the_log_does_what_the_model_does(place: Place) -> None:
     machine = type("Machine", (Machine,), {"make": staticmethod(place.another)})
     few = settings(

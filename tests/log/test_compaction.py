@@ -24,6 +24,8 @@ from headrace.log.local.segment import index_path
 from headrace.types import BIGINT, DOUBLE, VARCHAR, Array, Column, Decimal
 from tests.log.support import DERIVED, PLAIN, VIEWS, batch, manual_clock, open_owner, put, rows, segments
 
+pytestmark = pytest.mark.slow
+
 TABLE = replace(DERIVED, config=TopicConfig(compacted=True, tombstone_ms=60_000))
 SMALL: dict[str, Any] = {"segment_bytes": 3_000, "segment_seconds": 10, "frame_rows": 50}
 

@@ -25,6 +25,8 @@ from headrace.log.local import LocalLog
 from headrace.types import BIGINT, VARCHAR, Column
 from tests.kafka import kafka_settings
 
+pytestmark = pytest.mark.slow
+
 VIEWS = TopicSpec("views", key=(Column("USERID", VARCHAR),), value=(Column("PAGEID", VARCHAR),), partitions=2)
 COUNTS = TopicSpec(
     "counts",

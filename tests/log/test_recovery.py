@@ -52,6 +52,7 @@ class Crash:
         self.journal.write_bytes(self.after[self.journal][:journal_size])
 
 
+@pytest.mark.slow
 def test_a_group_torn_at_any_byte_of_its_frames_is_as_if_it_never_was(tmp_path: Path) -> None:
     crash = Crash(tmp_path / "log")
     before, after = len(crash.before[crash.segment]), len(crash.after[crash.segment])
@@ -65,6 +66,7 @@ def test_a_group_torn_at_any_byte_of_its_frames_is_as_if_it_never_was(tmp_path: 
         log.close()
 
 
+@pytest.mark.slow
 def test_a_group_torn_at_any_byte_of_the_journal_is_as_if_it_never_was(tmp_path: Path) -> None:
     crash = Crash(tmp_path / "log")
     before, after = len(crash.before[crash.journal]), len(crash.after[crash.journal])

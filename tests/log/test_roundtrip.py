@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,6 +79,7 @@ def as_batch(found: list[dict[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.lists(ROW, min_size=1, max_size=6), min_size=1, max_size=5))
 def test_every_type_comes_back(batches: list[list[dict[str, Any]]]) -> None:
@@ -96,6 +98,7 @@ def test_every_type_comes_back(batches: list[list[dict[str, Any]]]) -> None:
         log.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 1000)), min_size=1, max_size=40),

@@ -12,6 +12,8 @@ from headrace.coordinate.functions import deploy_functions
 from tests.server.running import Running, running_server
 from tests.support import wait_for
 
+pytestmark = pytest.mark.slow
+
 FUNCTIONS = '''
 import os
 from headrace import on_topic

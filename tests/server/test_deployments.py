@@ -157,6 +157,7 @@ def test_what_needs_no_replay_happens_at_once(server: Running) -> None:
     assert server.http.post("/v1/views/top/forget").json()["versions"] == []
 
 
+@pytest.mark.slow
 def test_retention_waits_for_who_has_yet_to_read_and_says_what_is_gone(tmp_path: Path) -> None:
     small = "[log]\nsegment_bytes = 4096\nretention_bytes = 1\n"
     with running_server(tmp_path, small, CLICKS) as server:

@@ -241,6 +241,7 @@ def test_refusals(server: Running, path: str, body: bytes, headers: dict[str, st
 # Pressure
 
 
+@pytest.mark.slow
 def test_429_when_too_much_is_waiting(tmp_path: Path) -> None:
     # One group a second, so what was taken stays waiting for as long as the test looks.
     with running_server(tmp_path, "[log]\nmax_pending_bytes = 2000\nlinger_ms = 1000\n") as server:

@@ -155,6 +155,7 @@ def test_overview_metrics_and_readiness(people: Running) -> None:
     assert 'headrace_view_lag_records{view="USERS"} 0.0' in metrics
 
 
+@pytest.mark.slow
 def test_rates_rise_and_fall(people: Running) -> None:
     people.send("pageviews", [{"userid": "r"}] * 1000)
 

@@ -181,6 +181,7 @@ predicates = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(predicate=predicates)
 def test_pushed_predicates_mean_what_the_evaluator_means(view: SqliteView, predicate: Expression) -> None:

@@ -169,6 +169,7 @@ def test_windows_are_found_by_their_start(store: SqliteStore) -> None:
 # Readers and the writer
 
 
+@pytest.mark.slow
 def test_readers_see_whole_batches_while_there_is_writing(store: SqliteStore) -> None:
     view = store.open_view(COUNTS, 1)
     keys = 200
@@ -200,6 +201,7 @@ def test_readers_see_whole_batches_while_there_is_writing(store: SqliteStore) ->
     assert min(seen) > 0
 
 
+@pytest.mark.slow
 def test_the_write_ahead_log_stays_small_under_constant_reading(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

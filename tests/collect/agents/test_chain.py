@@ -21,6 +21,8 @@ from tests.collect.agents.making import Shelf, running
 from tests.collect.agents.test_agent import flow, shelf_ports, source_port, texts
 from tests.support import free_port, wait_for
 
+pytestmark = pytest.mark.slow
+
 HEADERS = st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=4)
 EVENTS = st.builds(Event, st.binary(max_size=200), HEADERS, st.none() | st.text(min_size=1, max_size=20))
 

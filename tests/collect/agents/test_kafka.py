@@ -6,6 +6,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, Producer
 
 from headrace.collect.agents.kafka_clients import ensure_topic
@@ -13,6 +14,8 @@ from headrace.collect.agents.ports import Ports
 from tests.collect.agents.making import Shelf, local_log, log_ports, running, values
 from tests.collect.agents.test_agent import flow
 from tests.support import wait_for
+
+pytestmark = pytest.mark.slow
 
 DECK = Path(__file__).with_name("deck.properties")
 

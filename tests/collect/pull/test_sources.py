@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from websockets.sync.server import ServerConnection, serve
 
 from headrace.collect.pull.sse import Parser
@@ -20,6 +21,8 @@ from tests.collect.listeners import listening
 from tests.log.support import PLAIN
 from tests.server.running import running_server
 from tests.support import wait_for
+
+pytestmark = pytest.mark.slow
 
 LINES = TopicSpec("lines", value=(Column("MESSAGE", VARCHAR),))
 Handle = Callable[[BaseHTTPRequestHandler, dict[str, str]], None]

@@ -117,6 +117,7 @@ def has_null_element(value: Any, type_: DataType) -> bool:
             return False
 
 
+@pytest.mark.slow
 def test_all_types_and_nestings_come_back(registry: Registry) -> None:
     @given(batches(types(simple_types().filter(lambda type_: type_ != DOUBLE))))
     @settings(max_examples=60, deadline=None)
@@ -223,6 +224,7 @@ def test_imports_are_found_through_references(registry: Registry) -> None:
 FLAT: list[DataType] = [BOOLEAN, INTEGER, BIGINT, DOUBLE, VARCHAR, BYTES, TIMESTAMP]
 
 
+@pytest.mark.slow
 def test_all_rows_at_once_are_read_like_each_alone(registry: Registry) -> None:
     """With bytes changed, cut and added: what numpy reads is what protobuf reads, or is left to it."""
 
