@@ -111,11 +111,13 @@ class Mending:
         if fields is None:
             raise Unmendable("it is no JSON object, so no field of it can be set: set PAYLOAD")
         [new] = to_json_rows([value.column for value in self._values], [[v.compute(row) for v in self._values]])
-        changed = {value.field.casefold() for value in self._values}
-        kept = {name: bytes(text) for name, text in fields.items() if name.casefold() not in changed}
-        for value, made in zip(self._values, new, strict=True):
-            kept[value.field] = json.dumps(made, ensure_ascii=False).encode()
-        return b"{" + b",".join(msgspec.json.encode(name) + b":" + text for name, text in kept.items()) + b"}"
+        texts = [json.dumps(made, ensure_ascii=False).encode() for made in new]
+        changed = {value.field.casefold(): text for value, text in zip(self._values, texts, strict=True)}
+        # In its place, so that one sees at once what is different.
+        mended = {name: changed.get(name.casefold(), bytes(text)) for name, text in fields.items()}
+        there = {name.casefold() for name in fields}
+        mended |= {value.field: changed[key] for value in self._values if (key := value.field.casefold()) not in there}
+        return b"{" + b",".join(msgspec.json.encode(name) + b":" + text for name, text in mended.items()) + b"}"
 
     def _row(self, letter: Letter) -> dict[str, Any]:
         row: dict[str, Any] = dict.fromkeys(self._names.values())

@@ -40,3 +40,28 @@ export function pretty(schema: string): string {
     return schema;
   }
 }
+
+/** An event as people compare it: a field a line, and not a digit of it changed, as reading it would large numbers. */
+export function fieldLines(event: string): string {
+  const text = event.trim();
+  if (!text.startsWith("{") || !text.endsWith("}")) return event;
+  let lines = "";
+  let depth = 0;
+  let quoted = false;
+  for (let at = 0; at < text.length; at += 1) {
+    const letter = text[at]!;
+    if (quoted && letter === "\\") {
+      lines += letter + (text[at + 1] ?? "");
+      at += 1;
+      continue;
+    }
+    if (letter === '"') quoted = !quoted;
+    if (!quoted && (letter === "}" || letter === "]")) depth -= 1;
+    if (!quoted && depth === 0 && letter === "}") lines = `${lines.trimEnd()}\n`;
+    lines += !quoted && depth === 1 && /\s/.test(letter) ? "" : letter;
+    if (!quoted && (letter === "{" || letter === "[")) depth += 1;
+    if (!quoted && depth === 1 && (letter === "," || letter === "{")) lines += "\n  ";
+    if (!quoted && depth === 1 && letter === ":") lines += " ";
+  }
+  return lines;
+}
