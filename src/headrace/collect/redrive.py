@@ -17,6 +17,7 @@ import pyarrow as pa
 from headrace.clock import Clock
 from headrace.collect.mending import Letter, Mending, Unmendable
 from headrace.collect.split import Limits, read_json
+from headrace.collect.spool.spool import joined
 from headrace.config import CollectSettings
 from headrace.errors import Conflict, Refused, UsageError
 from headrace.log.base import ID, TIME, Append, Log, Topic
@@ -184,12 +185,13 @@ class Redriver:
 
     def _write(self, pending: list[_Ready], refused: list[Letter], order: Order, report: Report) -> None:
         create_redriven(self._log)
-        appends = [Append(order.topic, ready.batch) for ready in pending]
+        events = joined([[Append(order.topic, ready.batch)] for ready in pending])
         marks = [Mark(ready.letter.offset, order.topic, order.who) for ready in pending]
         marks += [Mark(letter.offset, order.topic, order.who, refused=True) for letter in refused]
-        *appended, _ = self._log.append([*appends, write_marks(marks)]).result()
-        for ready, result in zip(pending, appended, strict=True):
-            report.take(Sample(ready.letter, ready.event, "duplicate" if result.duplicates else "accepted"))
+        appended, *_ = self._log.append([*events, write_marks(marks)]).result()
+        known = set(appended.duplicates) if events else set()
+        for row, ready in enumerate(pending):
+            report.take(Sample(ready.letter, ready.event, "duplicate" if row in known else "accepted"))
 
 
 def letters_of(log: Log, topic: str, redriven: Redriven) -> Iterator[Letter]:

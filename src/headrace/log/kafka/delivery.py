@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -24,9 +26,11 @@ class Delivery:
     def __init__(self, batches: Sequence[Outgoing], done: Callable[[Delivery], None]) -> None:
         self.error: KafkaError | None = None
         self.topic = ""
-        self._left = sum(map(len, batches))
+        self._total = sum(map(len, batches))
+        # No lock: librdkafka's client may call back with an error pending, under which a lock would be taken and never
+        # given back. A step of a counter is one step.
+        self._counter = itertools.count(1)
         self._done = done
-        self._lock = threading.Lock()
         self._places: list[dict[int, tuple[int, int]]] = [{} for _ in batches]
 
     def receiver(self, number: int) -> Receiver:
@@ -57,11 +61,9 @@ class Delivery:
         return None if self.error is None or self.error.code() in purged else self.error
 
     def count(self, number: int) -> None:
-        with self._lock:
-            self._left -= number
-            finished = self._left == 0
-        if finished:
-            self._done(self)
+        for _ in range(number):
+            if next(self._counter) == self._total:
+                self._done(self)
 
     def appended(self) -> list[Appended]:
         return [
@@ -90,12 +92,15 @@ class Sender:
                 delivery.fail(failure, batch.topic, len(batch) - row)
 
     def flush(self, seconds: float) -> int:
-        """How many messages are still on their way. A producer that was fenced cannot flush, and says so by an error of
-        Python's own; the commit that follows says why."""
+        """How many messages are still on their way. A producer that was fenced says so by an error; the commit that
+        follows says why. (Its own `flush` would go on calling back with that error pending.)"""
+        deadline = time.monotonic() + seconds
         try:
-            return int(self.producer.flush(seconds))
-        except SystemError:
+            while len(self.producer) and time.monotonic() < deadline:
+                self.producer.poll(_FULL_S)
+        except (KafkaException, SystemError):
             return 0
+        return len(self.producer)
 
 
 def _produce(producer: Producer, batch: Outgoing, row: int, receiver: Receiver) -> None:

@@ -18,13 +18,14 @@ from headrace.clock import Clock
 from headrace.config import LogSettings
 from headrace.errors import HeadraceError, LogError, Overloaded
 from headrace.log.base import Appended, Topic
-from headrace.log.kafka.encode import Outgoing
+from headrace.log.kafka.encode import Digests, Outgoing
 from headrace.log.kafka.fetch import Fetcher
 from headrace.log.kafka.id_folders import IdFolder
 from headrace.log.kafka.offsets import Offsets
 from headrace.log.kafka.topic_ids import TopicIds
 from headrace.log.kafka.topics import Topics
 from headrace.log.local.id_runs import Place
+from headrace.log.local.ids import IdIndex
 from headrace.log.local.retention import id_window
 from headrace.log.writing.prepare import id_digest
 
@@ -79,31 +80,25 @@ class KafkaIds:
         """For each batch the rows that are known already, or come a second time in it or in one before it. `sent` are
         those of each topic that are on their way. `Overloaded` while ids are being read."""
         here = {name: set(digests) for name, digests in (sent or {}).items()}
-        return [self._sift(batch, in_turn, here.setdefault(batch.topic, set())) for batch in batches]
-
-    def _sift(self, batch: Outgoing, in_turn: bool, here: set[bytes]) -> tuple[int, ...]:
-        if batch.digests is None:
-            return ()
-        known = self._places(batch.topic, [digest for digest in batch.digests if digest is not None], in_turn)
-        duplicates = []
-        for row, digest in enumerate(batch.digests):
-            if digest is None:
-                continue
-            if digest in known or digest in here:
-                duplicates.append(row)
-            here.add(digest)
-        return tuple(duplicates)
+        with self._lock:
+            # Asked for once, however many batches there are.
+            topics = {batch.topic for batch in batches if batch.digests}
+            indexes = {name: self._made_level(name, in_turn).index for name in topics}
+        return [
+            _known_rows(batch.digests, indexes[batch.topic], here.setdefault(batch.topic, set()))
+            if batch.digests
+            else ()
+            for batch in batches
+        ]
 
     def places(self, name: str, ids: Sequence[str]) -> list[Place | None]:
         if self._topics.get(name).spec.role != "events":
             return [None] * len(ids)
         digests = [id_digest(one) for one in ids]
-        found = self._places(name, digests, in_turn=False)
-        return [found.get(digest) for digest in digests]
-
-    def _places(self, name: str, digests: Sequence[bytes], in_turn: bool) -> dict[bytes, Place]:
         with self._lock:
-            return self._made_level(name, in_turn).index.places(digests)
+            index = self._made_level(name, in_turn=False).index
+        found = index.places(digests)
+        return [found.get(digest) for digest in digests]
 
     # Being level with the topic
 
@@ -228,3 +223,16 @@ class KafkaIds:
             self._known.clear()
             if self._folder is not None:
                 self._folder.release()
+
+
+def _known_rows(digests: Digests, index: IdIndex, here: set[bytes]) -> tuple[int, ...]:
+    """Those that the index has, or `here` has; the others are noted there."""
+    known = index.places([digest for digest in digests if digest is not None])
+    duplicates = []
+    for row, digest in enumerate(digests):
+        if digest is None:
+            continue
+        if digest in known or digest in here:
+            duplicates.append(row)
+        here.add(digest)
+    return tuple(duplicates)
