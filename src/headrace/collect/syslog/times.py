@@ -1,8 +1,8 @@
 """The times of syslog messages → milliseconds.
 
-RFC 5424 has whole ones. RFC 3164 has neither year nor zone, so both are guessed: the zone is the collector's setting,
-the year is the newest in which the message is not more than a day ahead of the clock (a December message that arrives
-in January is last year's).
+RFC 5424 has whole ones. RFC 3164 has neither year nor zone, so both are guessed: the zone is the collector's setting
+(an agent's is the machine's, as Flume's), the year is the newest in which the message is not more than a day ahead of
+the clock (a December message that arrives in January is last year's).
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def read_times(texts: Sequence[str | None]) -> list[int | None] | None:
 class BsdTimes:
     """Reads `Nov 16 12:49:19`. Consecutive messages mostly have the same second, so those are remembered."""
 
-    def __init__(self, zone: tzinfo, now_ms: int) -> None:
+    def __init__(self, zone: tzinfo | None, now_ms: int) -> None:
+        """Without a zone, that of this machine."""
         self._zone, self._now_ms = zone, now_ms
         self._year = datetime.fromtimestamp(now_ms / 1000, zone).year
         self._known: dict[str, int | None] = {}

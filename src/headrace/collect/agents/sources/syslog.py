@@ -12,6 +12,7 @@ from headrace.clock import Clock
 from headrace.collect.agents.base import AgentError, Counters, Event, Headers, ListeningSource, Put, left_over
 from headrace.collect.agents.options import ComponentKind, Context, Option
 from headrace.collect.agents.sources.listening import LineReader, TcpServer, listen
+from headrace.collect.syslog.times import BsdTimes
 
 _PRIORITY = re.compile(rb"<(\d{1,3})>")
 _RFC5424 = re.compile(rb"1 (\S+) (\S+) (?s:(.*))")
@@ -20,11 +21,11 @@ MAX_DATAGRAM = 65_536
 _PAUSE_S = 0.05
 
 
-def parse_syslog(line: bytes, now_ms: int, keep: bool = False) -> Event:
+def parse_syslog(line: bytes, times: BsdTimes, keep: bool = False) -> Event:
     """Flume's headers: Facility, Severity, and timestamp and host where the line has them. A line that is no syslog is
     kept, and says so in `flume.syslog.status`.
 
-    >>> parse_syslog(b"<13>1 2026-11-16T13:00:00Z web app - - hello", 0).headers
+    >>> parse_syslog(b"<13>1 2026-11-16T13:00:00Z web app - - hello", BsdTimes(None, 0)).headers
     {'Facility': '1', 'Severity': '5', 'timestamp': '1794834000000', 'host': 'web'}
     """
     priority = _PRIORITY.match(line)
@@ -36,7 +37,7 @@ def parse_syslog(line: bytes, now_ms: int, keep: bool = False) -> Event:
     moment = _iso(found[1]) if found is not None else None
     if found is None:
         found = _RFC3164.fullmatch(rest)
-        moment = _without_year(found[1], now_ms) if found is not None else None
+        moment = times.read(found[1].decode()) if found is not None else None
     if found is None:
         return Event(line if keep else rest, headers)
     if moment is not None:
@@ -51,19 +52,6 @@ def _iso(text: bytes) -> int | None:
     except ValueError:
         return None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def _without_year(text: bytes, now_ms: int) -> int | None:
-    """The year that brings it nearest to now: in January, December was last year."""
-    now = datetime.fromtimestamp(now_ms / 1000).astimezone()
-    found = []
-    for year in (now.year - 1, now.year, now.year + 1):
-        try:
-            plain = datetime.strptime(f"{year} {text.decode('ascii')}", "%Y %b %d %H:%M:%S")
-        except ValueError:
-            continue
-        found.append(int(plain.astimezone().timestamp() * 1000))
-    return min(found, key=lambda moment: abs(moment - now_ms), default=None)
 
 
 class SyslogTcpSource(ListeningSource):
@@ -85,8 +73,8 @@ class SyslogTcpSource(ListeningSource):
     def _serve(self, connection: socket.socket, put: Put) -> None:
         reader = LineReader(connection, self._longest)
         while (lines := reader.read()) is not None:
-            now = self._clock.now_ms()
-            events = [parse_syslog(line, now, self._keep) for line in lines if line]
+            times = BsdTimes(None, self._clock.now_ms())
+            events = [parse_syslog(line, times, self._keep) for line in lines if line]
             if events:
                 put_patiently(put, events, self._stopping)
         if reader.cut:
@@ -125,7 +113,8 @@ class SyslogUdpSource(ListeningSource):
                 continue
             except OSError:
                 return
-            event = parse_syslog(line.rstrip(b"\r\n\0"), self._clock.now_ms(), self._keep)
+            times = BsdTimes(None, self._clock.now_ms())
+            event = parse_syslog(line.rstrip(b"\r\n\0"), times, self._keep)
             put_patiently(put, [event], self._stopping)
 
     def stop(self) -> None:
