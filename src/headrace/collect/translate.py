@@ -32,6 +32,7 @@ LATEST_MS = 253_402_300_800_000
 """The end of the year 9999."""
 MILLISECOND = datetime.timedelta(milliseconds=1)
 _EPOCH_PLAIN = EPOCH.replace(tzinfo=None)
+_RESERVED = frozenset(RESERVED)
 _json: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
@@ -64,9 +65,9 @@ def event_of(
     fields: Mapping[str, Any], id_: str | None, time_ms: int | None, headers: Any = None
 ) -> Event | Unreadable:
     """An event; its id and time are what the protocol says, never what a field that is called so claims."""
-    for name in RESERVED:
-        if name in fields:
-            return Unreadable(f"has a field `{name}`, which is Headrace's own")
+    if not _RESERVED.isdisjoint(fields):
+        name = next(name for name in RESERVED if name in fields)
+        return Unreadable(f"has a field `{name}`, which is Headrace's own")
     event = dict(fields)
     if id_:
         event[ID] = bounded(id_)

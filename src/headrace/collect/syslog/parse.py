@@ -58,16 +58,13 @@ class Reading:
 
 def read_text(text: str, reading: Reading) -> Columns | None:
     """Messages of one kind, one a line, each ended; None if `read_messages` must look at each."""
-    lines = text.count("\n")
-    found = _MANY_5424.findall(text, 0, len(text) - 1)
-    read = _columns_5424
-    if len(found) != lines:
-        # The other kind cannot be the first line's, or there are both.
-        found = _MANY_3164.findall(text, 0, len(text) - 1) if not found else []
-        read = _columns_3164
-    if len(found) != lines:
+    # The kind of the first line is that of all, or each must be looked at.
+    whole, read = (_MANY_5424, _columns_5424) if _ONE_5424.match(text) else (_MANY_3164, _columns_3164)
+    # In one list: before the first line, its fields, between the lines, the fields of the next …
+    parts, step = whole.split(text[:-1]), whole.groups + 1
+    if len(parts) != text.count("\n") * step + 1:
         return None
-    return read(tuple(zip(*found, strict=True)), _Lines(text), reading)
+    return read([parts[at::step] for at in range(1, step)], _Lines(text), reading)
 
 
 def read_messages(messages: Sequence[bytes], reading: Reading) -> Columns:
@@ -117,7 +114,7 @@ class _Lines:
         return self.all()[row].encode()
 
 
-def _columns_5424(found: tuple[tuple[str, ...], ...], raw: _Lines, reading: Reading) -> Columns | None:
+def _columns_5424(found: list[list[Any]], raw: _Lines, reading: Reading) -> Columns | None:
     priority, time, host, app, procid, msgid, elements, message = found
     levels, times = priorities(priority, reading.numeric), read_times(time)
     if levels is None or times is None:
@@ -140,7 +137,7 @@ def _columns_5424(found: tuple[tuple[str, ...], ...], raw: _Lines, reading: Read
     return _columns(values, times, raw, reading)
 
 
-def _columns_3164(found: tuple[tuple[str, ...], ...], raw: _Lines, reading: Reading) -> Columns | None:
+def _columns_3164(found: list[list[Any]], raw: _Lines, reading: Reading) -> Columns | None:
     priority, stamps, host, app, procid, message = found
     levels = priorities(priority, reading.numeric)
     if levels is None:
@@ -170,7 +167,7 @@ def _columns(values: tuple[Sequence[Any], ...], times: list[int | None], raw: _L
     return Columns(len(times), _kept(named, reading), raw, times)
 
 
-def _given(texts: tuple[str, ...], otherwise: str | None = None) -> Sequence[str | None]:
+def _given(texts: list[Any], otherwise: str | None = None) -> Sequence[str | None]:
     """`-` is nothing."""
     return [otherwise if text == "-" else text for text in texts] if "-" in texts else texts
 

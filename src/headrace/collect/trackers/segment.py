@@ -6,6 +6,7 @@ corrected by how wrong the sender's clock was when it was sent. `messageId` is t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.collect.base import Sent
@@ -13,7 +14,6 @@ from headrace.collect.translate import (
     Posted,
     corrected,
     event_of,
-    first,
     iso,
     moment_ms,
     moment_text,
@@ -57,26 +57,44 @@ def translate(posted: Posted) -> tuple[Sent, str | None]:
     else:
         messages, shared, type_ = [body], {}, TYPES[call]
     sent_at = body.get("sentAt")
-    events = [_event(message, type_, shared, sent_at, posted.now_ms) for message in messages]
+    request = _Request(type_, shared, sent_at, moment_ms(sent_at), posted.now_ms)
+    events = [_event(message, request) for message in messages]
     return sent(events, messages), text_of(body.get("writeKey"))
 
 
-def _event(message: Any, type_: str | None, shared: dict[str, Any], sent_at: Any, now_ms: int) -> Event | Unreadable:
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What all messages of a request share."""
+
+    type: str | None
+    shared: dict[str, Any]
+    sent_at: Any
+    sent_ms: int | None
+    now_ms: int
+
+
+def _event(message: Any, request: _Request) -> Event | Unreadable:
     if type(message) is not dict:
         return Unreadable("is no object, as a message must be")
-    fields = {name: value for name, value in message.items() if name not in _OF_THE_REQUEST}
-    if type_ is not None:
-        fields["type"] = type_
-    for name, values in shared.items():
+    fields = message.copy()
+    for name in _OF_THE_REQUEST:
+        fields.pop(name, None)
+    if request.type is not None:
+        fields["type"] = request.type
+    for name, values in request.shared.items():
         own = fields.get(name)
         fields[name] = values | own if type(own) is dict else values if own is None else own
-    if sent_at is not None:
-        fields.setdefault("sentAt", sent_at)
-    original = first((fields.get("originalTimestamp"), fields.get("timestamp")))
-    time_ms = corrected(moment_ms(original), moment_ms(fields.get("sentAt")), now_ms)
-    fields["receivedAt"] = iso(now_ms)
+    if "sentAt" in fields:
+        sent_ms = moment_ms(fields["sentAt"])
+    else:
+        sent_ms = request.sent_ms
+        if request.sent_at is not None:
+            fields["sentAt"] = request.sent_at
+    original = text_of(fields.get("originalTimestamp")) or text_of(fields.get("timestamp"))
+    time_ms = None if original is None else corrected(moment_ms(original), sent_ms, request.now_ms)
+    fields["receivedAt"] = iso(request.now_ms)
     if original is not None:
         fields["originalTimestamp"] = original
     if time_ms is not None:
         fields["timestamp"] = moment_text(time_ms)
-    return event_of(fields, first((fields.get("messageId"),)), time_ms)
+    return event_of(fields, text_of(fields.get("messageId")), time_ms)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
 from headrace.collect.base import Sent
-from headrace.collect.trackers.snowplow_fields import EVENTS, SIZES, Misfit, column_of, size_of
+from headrace.collect.trackers.snowplow_fields import COLUMNS, EVENTS, SIZES, Misfit, column_of, size_of
 from headrace.collect.translate import (
     UNREADABLE,
     Posted,
@@ -36,6 +37,7 @@ _IGLU = re.compile(r"iglu:(?P<vendor>[^/]+)/(?P<name>[^/]+)/(?P<format>[^/]+)/(?
 _JSON = {"cx": "co", "ue_px": "ue_pr"}
 """What is sent as base64 → the same sent as text."""
 _URL_PARTS = ("scheme", "host", "port", "path", "query", "fragment")
+_OFTEN = 512
 _MARKETING = {
     "utm_medium": "mkt_medium",
     "utm_source": "mkt_source",
@@ -93,6 +95,9 @@ def _row(parameters: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if name == "e":
             row["event"] = EVENTS.get(text, text)
+        elif (known := COLUMNS.get(name)) is not None and known[1] is str and name != "nuid":
+            # What most of them are.
+            row[known[0]] = text
         elif name in ("cx", "co"):
             row["contexts"] = _data(name, text, list)
         elif name in ("ue_px", "ue_pr"):
@@ -115,10 +120,12 @@ def _named(row: dict[str, Any]) -> dict[str, Any]:
     if described and found is None:
         raise Misfit("describes itself without a schema `iglu:vendor/name/jsonschema/1-0-0`")
     if found is not None:
-        return row | {f"event_{part}": found[part] for part in ("vendor", "name", "format", "version")}
-    name = {"struct": "event"}.get(row["event"], row["event"])
+        row.update((f"event_{part}", found[part]) for part in ("vendor", "name", "format", "version"))
+        return row
     row.setdefault("event_vendor", "com.snowplowanalytics.snowplow")
-    return row | {"event_name": name, "event_format": "jsonschema", "event_version": "1-0-0"}
+    row["event_name"] = "event" if row["event"] == "struct" else row["event"]
+    row["event_format"], row["event_version"] = "jsonschema", "1-0-0"
+    return row
 
 
 def _data(name: str, text: str, kind: type) -> Any:
@@ -143,13 +150,21 @@ def _add_addresses(row: dict[str, Any]) -> None:
     """The parts of the page's and the referrer's address, and the campaign that led there."""
     for column, prefix in (("page_url", "page_url"), ("page_referrer", "refr_url")):
         address = row.get(column)
-        if type(address) is not str:
-            continue
-        try:
-            parts = urlsplit(address)
-            values = (parts.scheme, parts.hostname, parts.port, parts.path, parts.query, parts.fragment)
-        except ValueError:
-            continue  # it stays as it was sent
-        row |= {f"{prefix}{part}": value for part, value in zip(_URL_PARTS, values, strict=True) if value}
-        if column == "page_url" and "utm_" in parts.query:
-            row |= {_MARKETING[name]: value for name, value in parse_qsl(parts.query) if name in _MARKETING}
+        if type(address) is str:
+            # Pages are viewed more than once; an address that is longer than these is one of a kind.
+            row.update(_known_parts(address, prefix) if len(address) <= _OFTEN else _parts(address, prefix))
+
+
+def _parts(address: str, prefix: str) -> dict[str, Any]:
+    try:
+        parts = urlsplit(address)
+        values = (parts.scheme, parts.hostname, parts.port, parts.path, parts.query, parts.fragment)
+    except ValueError:
+        return {}  # it stays as it was sent
+    found = {f"{prefix}{part}": value for part, value in zip(_URL_PARTS, values, strict=True) if value}
+    if prefix == "page_url" and "utm_" in parts.query:
+        found |= {_MARKETING[name]: value for name, value in parse_qsl(parts.query) if name in _MARKETING}
+    return found
+
+
+_known_parts = lru_cache(maxsize=4096)(_parts)

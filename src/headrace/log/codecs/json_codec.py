@@ -247,8 +247,9 @@ class JsonCodec:
         if not self._structs and not any(layout.rest for layout in layouts.values()):
             return None
         kept: list[bytes | None] = []
+        same = next(iter(layouts.values())) if len(layouts) == 1 else None
         for row, event in enumerate(rows):
-            layout = layouts[tuple(event)]
+            layout = same or layouts[tuple(event)]
             fields = layout.rest
             if self._structs:
                 fields += self._with_undeclared(event, layout)
