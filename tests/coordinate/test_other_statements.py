@@ -252,3 +252,8 @@ def test_explaining_a_replacement_says_what_it_would_do(run: Run, executor: Stat
     assert executor.catalog.state == before
     [extended] = run("EXPLAIN EXTENDED CTAS_N_1;")
     assert "it has not run a batch" in (extended.text or "")
+    # Of a statement, it is the engine that knows.
+    [statement] = run("EXPLAIN EXTENDED CREATE STREAM w AS SELECT * FROM u;")
+    assert "the engine, which is not running" in (statement.text or "")
+    [question] = run("EXPLAIN EXTENDED SELECT * FROM u;")
+    assert "Spark has no part in it" in (question.text or "")

@@ -64,6 +64,12 @@ def ask(server: Running, sql: str, **options: Any) -> Any:
     return answer
 
 
+def explained(server: Running, sql: str) -> str:
+    answer = server.http.post("/v1/statements", json={"sql": f"EXPLAIN EXTENDED {sql}"}, timeout=100)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["results"][0]["text"])
+
+
 def test_many_records_are_asked_of_the_engine(tmp_path: Path, spark: SparkSession) -> None:
     with running_server(tmp_path, SETTINGS) as server:
         server.send("pageviews", [{"userid": f"u{n}", "pageid": f"/{n % 3}"} for n in range(20)])
@@ -72,10 +78,21 @@ def test_many_records_are_asked_of_the_engine(tmp_path: Path, spark: SparkSessio
             there = ask(server, COUNTED).json()
             arrow = ask(server, COUNTED, headers={"accept": "application/vnd.apache.arrow.stream"})
             refused = server.http.post("/v1/query", json={"sql": "SELECT nobody FROM pageviews GROUP BY pageid;"})
+            running = explained(
+                server, "CREATE TABLE n AS SELECT pageid, COUNT(*) AS n FROM pageviews GROUP BY pageid;"
+            )
+            pushed = explained(server, "SELECT userid FROM pageviews WHERE pageid = '/1' EMIT CHANGES;")
+            asked = explained(server, "SELECT * FROM pageviews;")
         assert there["rows"] == here["rows"] == [["/0", 7], ["/1", 7], ["/2", 6]]
         assert [column["name"] for column in there["columns"]] == ["pageid", "views"]
         assert pa.ipc.open_stream(arrow.content).read_all().to_pydict()["views"] == [7, 7, 6]
         assert refused.status_code == 400
+        # Spark's plans of queries that nobody has started.
+        assert "table N" in running
+        assert "== Physical Plan ==" in running
+        assert "StateStoreSave" in running
+        assert "== Physical Plan ==" in pushed
+        assert "Spark has no part in it" in asked
         # Nothing is left of a question that was answered.
         assert [query.id for query in server.services.catalog.queries()] == []
         assert [topic for topic in server.services.log.snapshot().ends if topic.startswith("_transient")] == []

@@ -13,7 +13,7 @@ from headrace.sql.api import transient_query
 from headrace.sql.ask_plan import AskQuery
 from headrace.sql.plan import PersistentQuery, PushQuery
 from headrace.sql.source import Source
-from headrace.types import Column
+from headrace.types import VARCHAR, Column
 
 
 def new_query_id(prefix: str, name: str, number: int) -> str:
@@ -60,6 +60,14 @@ def created_for_question(ask: AskQuery, query_id: str, text: str, now_ms: int) -
     # Names nobody else has: an answer may have columns that are called like those every source has.
     columns = tuple(Column(f"C{place}", column.type) for place, column in enumerate(ask.columns))
     return _temporary(ask, Source(query_id, "stream", query_id, (), columns), query_id, text, now_ms)
+
+
+def created_for_plan(
+    plan: PersistentQuery, query_id: str, text: str, now_ms: int
+) -> tuple[SourceCreated, QueryCreated]:
+    """EXPLAIN EXTENDED: the answer is in the engine's report, and the topic stays empty."""
+    sink = Source(query_id, "stream", query_id, (), (Column("PLAN", VARCHAR),))
+    return _temporary(plan, sink, query_id, text, now_ms)
 
 
 def _temporary(

@@ -12,14 +12,14 @@ from headrace.errors import HeadraceError, QueryFailed
 from headrace.functions.files import FunctionFile
 from headrace.functions.signatures import all_functions
 from headrace.log.base import Log
-from headrace.process.base import JobSpec, LayerSpec, QuerySpec
+from headrace.process.base import JobSpec, LayerSpec, PlanSpec, QuerySpec
 from headrace.sql.api import function_versions, parse, plan_insert_select, plan_query, plan_select
 from headrace.sql.functions.function import Function
 from headrace.sql.layered import layered_query
 from headrace.sql.plan import PersistentQuery, Project, PushQuery, may_be_late
-from headrace.sql.planner import plan_as_question
-from headrace.sql.source import Source
-from headrace.sql.statements import CreateAsSelect, InsertSelect, SelectStatement
+from headrace.sql.planner import plan_as_question, transient_query
+from headrace.sql.source import Source, Sources
+from headrace.sql.statements import CreateAsSelect, Explain, InsertSelect, SelectStatement
 from headrace.store.cuts import Cut, offsets_at
 from headrace.types import DataType
 
@@ -110,13 +110,31 @@ def query_spec(query: QueryDefinition, catalog: Catalog, checkpoints: Path) -> Q
     )
 
 
-def question_spec(query: QueryDefinition, catalog: Catalog, limit: int) -> JobSpec:
+def question_spec(query: QueryDefinition, catalog: Catalog, limit: int) -> JobSpec | PlanSpec:
     """A question for the engine: what it asks, and where its rows go."""
     [statement] = parse(query.statement)
+    if isinstance(statement, Explain):
+        plan = plan_explained(statement, pinned_sources(query, catalog))
+        if plan is None:
+            raise QueryFailed("Spark has no part in it")
+        return PlanSpec(query.id, plan, late_topic(query.id) if may_be_late(plan.root) else None)
     sink = catalog.source_at(query.sink, query.sink_topic) or catalog.source(query.sink)
     if sink is None or not isinstance(statement, SelectStatement):
         raise QueryFailed(f"question `{query.id}` is gone")
     return JobSpec(query.id, plan_as_question(statement, pinned_sources(query, catalog)), sink, limit)
+
+
+def plan_explained(explained: Explain, sources: Sources) -> PersistentQuery | None:
+    """What the engine would run; None for what the server answers itself."""
+    match explained.statement:
+        case CreateAsSelect() as statement:
+            return plan_query(statement, sources)
+        case InsertSelect() as statement:
+            return plan_insert_select(statement, sources)
+        case SelectStatement() as statement:
+            push = plan_select(statement, sources)
+            return transient_query(push, "EXPLAIN") if isinstance(push, PushQuery) else None
+    return None
 
 
 def layer_spec(query: QueryDefinition, catalog: Catalog, log: Log) -> LayerSpec:

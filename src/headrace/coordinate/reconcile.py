@@ -14,7 +14,7 @@ from headrace.coordinate.base import QueryDefinition, is_question
 from headrace.coordinate.catalog import Catalog, query_number
 from headrace.coordinate.planning import checkpoint_name, layer_spec, query_spec, question_spec
 from headrace.errors import HeadraceError
-from headrace.process.base import JobSpec, LayerSpec, QueryError, QueryRunner, QueryStatus
+from headrace.process.base import JobSpec, LayerSpec, PlanSpec, QueryError, QueryRunner, QueryStatus
 
 logger = logging.getLogger("headrace.engine")
 
@@ -25,7 +25,7 @@ MOST_ANSWERED = 1_000_001
 class Answering(Protocol):
     """Who answers questions: `process.ask.jobs.Jobs`."""
 
-    def start(self, spec: JobSpec | LayerSpec) -> None: ...
+    def start(self, spec: JobSpec | PlanSpec | LayerSpec) -> None: ...
 
     def forget(self, query_id: str) -> None: ...
 
@@ -93,7 +93,7 @@ class Reconciler:
                 self._refuse(query, error)
         return bool(gone or new)
 
-    def _job_spec(self, query: QueryDefinition) -> JobSpec | LayerSpec:
+    def _job_spec(self, query: QueryDefinition) -> JobSpec | PlanSpec | LayerSpec:
         if query.layer == "batch":
             return layer_spec(query, self._catalog, self._catalog.log)
         return question_spec(query, self._catalog, MOST_ANSWERED)

@@ -174,8 +174,6 @@ class Inspector:
         parts = [explain(plan)]
         if isinstance(inner, CreateAsSelect) and (change := change_text(inner, self._log, self._catalog)):
             parts.append(change)
-        if statement.extended:
-            parts.append("Spark's own plan is made when a query runs: EXPLAIN EXTENDED and its id show it then")
         return StatementResult(statement.text, "text", text="\n\n".join(parts), plan=plan_tree(plan))
 
     def _explain_query(self, statement: Explain, query_id: str) -> StatementResult:

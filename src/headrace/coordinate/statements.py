@@ -19,6 +19,7 @@ from headrace.coordinate.base import QUESTION_PREFIX, QueryDefinition
 from headrace.coordinate.catalog import Catalog, create_internal_topics
 from headrace.coordinate.creating import (
     created,
+    created_for_plan,
     created_for_push,
     created_for_question,
     created_source,
@@ -34,6 +35,7 @@ from headrace.coordinate.events import (
     QueryWanted,
     SourceCreated,
 )
+from headrace.coordinate.explaining import ANSWERED_HERE, NOT_RUNNING, asked_plan
 from headrace.coordinate.functions import (
     DescribeFile,
     create_function,
@@ -42,7 +44,7 @@ from headrace.coordinate.functions import (
 from headrace.coordinate.insert import insert_rows
 from headrace.coordinate.layers import refuse_layered
 from headrace.coordinate.other import run_other
-from headrace.coordinate.planning import changed_functions
+from headrace.coordinate.planning import changed_functions, plan_explained
 from headrace.coordinate.replace import alter_definition, replace_definition
 from headrace.coordinate.result import StatementResult
 from headrace.coordinate.schemas import register_schemas, with_inferred_columns
@@ -106,7 +108,8 @@ class StatementExecutor:
         self._catalog = catalog
         self._clock = clock
         self._settings = settings or ProjectSettings()
-        self._inspector = Inspector(log, catalog, self._settings, status or EngineStatus(clock))
+        self._status = status or EngineStatus(clock)
+        self._inspector = Inspector(log, catalog, self._settings, self._status)
         self._lock = threading.RLock()
         self.rebuild: Callable[[CreateAsSelect], StatementResult] | None = None
         """What CREATE OR REPLACE does where a query cannot go on in place; set by who can deploy."""
@@ -137,6 +140,8 @@ class StatementExecutor:
         if isinstance(statement, AssertTopic):
             # It may wait for what another statement makes.
             return run_other(statement, self._log, self._catalog)
+        if isinstance(statement, Explain) and statement.extended and statement.statement is not None:
+            return self._explain_extended(statement)
         with self._lock:
             match statement:
                 case CreateSource():
@@ -284,6 +289,21 @@ class StatementExecutor:
         self._log.create_topic(sink_spec(source.source))
         self._catalog.append(events)
         return self._query(query.query.id)
+
+    def _explain_extended(self, statement: Explain) -> StatementResult:
+        """Others' statements need not wait for the engine."""
+        with self._lock:
+            found = self._inspector.inspect(statement)
+            plan = plan_explained(statement, self._catalog)
+            running = self._status.state()["state"] == "running"
+            if plan is None or not running:
+                return replace(found, text=f"{found.text}\n\n{NOT_RUNNING if plan else ANSWERED_HERE}")
+            query_id = self._next_id(QUESTION_PREFIX, "PLAN")
+            self._start(created_for_plan(plan, query_id, statement.text, self._clock.now_ms()))
+        try:
+            return replace(found, text=f"{found.text}\n\n{asked_plan(self._status, query_id)}")
+        finally:
+            self.drop_transient(query_id)
 
     def drop_transient(self, query_id: str) -> None:
         """Fine if it is gone already."""

@@ -68,6 +68,16 @@ class JobSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanSpec:
+    """What EXPLAIN EXTENDED asks of the engine: Spark's plan of a query that does not run. The answer is in the job's
+    status."""
+
+    id: str
+    plan: PersistentQuery
+    late_topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LayerSpec:
     """The batch layer of a Lambda view: a plan over everything before `cut`, which is `ends` by topic and partition.
     Its rows go to the plan's sink, as one transaction that is known by `id`: run again, it changes nothing."""

@@ -1,5 +1,5 @@
-"""Work of the engine that ends: questions, and batch layers of Lambda views. One thread and one group of Spark jobs
-each, the rows appended to a topic.
+"""Work of the engine that ends: questions, plans that are asked for, and batch layers of Lambda views. One thread and
+one group of Spark jobs each, the rows appended to a topic.
 
 What reads a bounded range needs no checkpoint and no second try: a question that fails says why, and one whose asker
 has gone is cancelled. A batch layer that was cut short is computed again.
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 from pyspark import inheritable_thread_target
@@ -19,17 +19,19 @@ from pyspark.sql import SparkSession
 
 from headrace.clock import Clock
 from headrace.errors import HeadraceError
-from headrace.log.base import Append, Log
+from headrace.log.base import Append, Log, TopicSpec
 from headrace.log.schema import arrow_type
 from headrace.process.ask.frame import ask_frame
-from headrace.process.base import JobSpec, LayerSpec, QueryError, QueryState, QueryStatus
+from headrace.process.base import JobSpec, LayerSpec, PlanSpec, QueryError, QueryState, QueryStatus
 from headrace.process.batch import write_layer
+from headrace.process.explaining import spark_plan
 from headrace.process.session import query_session
 from headrace.sql.source import Source
 
 if TYPE_CHECKING:
     from headrace.process.kafka.place import KafkaPlace
 
+Spec: TypeAlias = JobSpec | PlanSpec | LayerSpec
 AT_ONCE = 2
 """Further ones wait: questions must not starve the queries that run on."""
 ROWS_PER_APPEND = 50_000
@@ -37,7 +39,7 @@ ROWS_PER_APPEND = 50_000
 
 @dataclass(slots=True)
 class _Job:
-    spec: JobSpec | LayerSpec
+    spec: Spec
     started_ms: int
     group: str
     """Of its jobs in Spark; another each time it is started."""
@@ -46,6 +48,7 @@ class _Job:
     done: bool = False
     cancelled: bool = False
     error: QueryError | None = None
+    plan: str | None = None
 
 
 class Jobs:
@@ -59,7 +62,7 @@ class Jobs:
         self._turn = threading.Semaphore(AT_ONCE)
         self._layer_turn = threading.Semaphore(1)
 
-    def start(self, spec: JobSpec | LayerSpec) -> None:
+    def start(self, spec: Spec) -> None:
         with self._lock:
             self._started += 1
             job = self._jobs[spec.id] = _Job(spec, self._clock.now_ms(), f"{spec.id} {self._started}")
@@ -98,6 +101,7 @@ class Jobs:
             lag=left,
             changed_rows=job.rows,
             last_error=job.error,
+            spark_plan=job.plan,
             started_ms=job.started_ms,
             updated_ms=self._clock.now_ms(),
         )
@@ -117,16 +121,19 @@ class Jobs:
     def _run(self, job: _Job) -> None:
         spec = job.spec
         try:
-            with self._turn if isinstance(spec, JobSpec) else self._layer_turn:
+            with self._layer_turn if isinstance(spec, LayerSpec) else self._turn:
                 if job.cancelled:
                     return
                 job.state = "running"
                 self._spark.sparkContext.setJobGroup(job.group, spec.id, interruptOnCancel=True)
                 self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", spec.id)
-                if isinstance(spec, JobSpec):
-                    self._answer(job, spec)
-                else:
-                    self._compute(spec)
+                match spec:
+                    case JobSpec():
+                        self._answer(job, spec)
+                    case PlanSpec():
+                        job.plan = spark_plan(self._spark, self._where, self._topic, spec.plan, spec.late_topic)
+                    case LayerSpec():
+                        self._compute(spec)
             job.state = "stopped"
         except Exception as error:
             message = error.message if isinstance(error, HeadraceError) else f"Spark says: {str(error).splitlines()[0]}"
@@ -143,7 +150,10 @@ class Jobs:
     def _compute(self, spec: LayerSpec) -> None:
         """Once: what was killed after it had committed is not computed again."""
         if self._log.last_identity(spec.id, 1) is None:
-            write_layer(self._spark, self._where, lambda name: self._log.topic(name).spec, spec)
+            write_layer(self._spark, self._where, self._topic, spec)
+
+    def _topic(self, name: str) -> TopicSpec:
+        return self._log.topic(name).spec
 
 
 def _batches(answer: pa.Table, sink: Source) -> Iterator[pa.RecordBatch]:
