@@ -88,7 +88,7 @@ def test_many_records_are_asked_of_the_engine(tmp_path: Path, spark: SparkSessio
         assert pa.ipc.open_stream(arrow.content).read_all().to_pydict()["views"] == [7, 7, 6]
         assert refused.status_code == 400
         # Spark's plans of queries that nobody has started.
-        assert "table N" in running
+        assert "TABLE N" in running
         assert "== Physical Plan ==" in running
         assert "StateStoreSave" in running
         assert "== Physical Plan ==" in pushed
