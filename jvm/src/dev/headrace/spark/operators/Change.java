@@ -21,7 +21,8 @@ import org.apache.spark.sql.types.StructType;
  * The rows that operators take and give: a record of the left or of the right input, or both joined. Python makes them
  * in this order of columns ({@code process/operators.py}) and takes them apart again.
  *
- * <p>Further columns behind these (headers) belong to a row and to those that it causes.
+ * <p>Further columns behind these (its place among rows that arrived together, headers) belong to a row and to those that
+ * it causes.
  *
  * <p>An operator gets the rows of one key in the order they arrived: Python sorts each partition by key and arrival,
  * which is more than the order by key that Spark wants.
@@ -43,6 +44,11 @@ final class Change {
 
   static boolean fromLeft(Row row) {
     return row.getInt(SIDE) == FROM_LEFT;
+  }
+
+  /** These columns alone. */
+  static StructType columns(Dataset<Row> rows) {
+    return new StructType(Arrays.copyOf(rows.schema().fields(), RIGHT + 1));
   }
 
   static StructType part(Dataset<Row> rows, int place) {

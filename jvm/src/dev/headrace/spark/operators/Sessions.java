@@ -63,7 +63,7 @@ public final class Sessions extends StatefulProcessor<Row, Row, Row> {
     Partials partials = new Partials(kinds.toArray(new String[0]));
     Sessions processor = new Sessions(gap, grace, finals, bounded, partials, rows);
     TimeMode mode = bounded ? TimeMode.None() : TimeMode.EventTime();
-    return Change.run(rows, processor, mode, rows.schema());
+    return Change.run(rows, processor, mode, Change.columns(rows));
   }
 
   private record Session(long start, long end, Row partial, boolean changed) {}
