@@ -76,17 +76,27 @@ def on_kafka(bootstrap: str, folder: Path, prefix: str) -> Log:
     return KafkaLog(kafka_settings(bootstrap, prefix), SystemClock(), ids=folder)
 
 
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path / "log", callback_hosts=["127.0.0.1"])
+    yield desk
+    desk.close()
+
+
 @pytest.fixture(params=["local", pytest.param("kafka", marks=pytest.mark.slow)])
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
-    log: Path | Log = tmp_path / "log"
-    if request.param == "kafka":
-        log = on_kafka(request.getfixturevalue("kafka"), tmp_path, f"t{uuid.uuid4().hex[:8]}.")
+def any_desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
+    """On either log."""
+    if request.param == "local":
+        yield request.getfixturevalue("desk")
+        return
+    log = on_kafka(request.getfixturevalue("kafka"), tmp_path, f"t{uuid.uuid4().hex[:8]}.")
     desk = Desk(log, callback_hosts=["127.0.0.1"])
     yield desk
     desk.close()
 
 
-def test_a_ticket_says_what_became_of_each_event(desk: Desk) -> None:
+def test_a_ticket_says_what_became_of_each_event(any_desk: Desk) -> None:
+    desk = any_desk
     state, result = desk.finished(desk.take('[{"N": 1}, {"N": "no number"}, {"N": 2}]'))
     assert (state, result.accepted, result.rejections, result.rejected[0].index) == ("done", 2, 1, 1)
     assert result.positions == [(0, 0, 1)]
@@ -119,8 +129,9 @@ def test_what_fails_for_now_is_tried_until_it_works(desk: Desk) -> None:
     assert (state, result.accepted) == ("done", 1)
 
 
-def test_after_a_crash_what_was_taken_is_done_once(desk: Desk) -> None:
+def test_after_a_crash_what_was_taken_is_done_once(any_desk: Desk) -> None:
     """Crashed before the events were written, and between them and the result."""
+    desk = any_desk
     desk.tickets.close()
     stuck, held = threading.Event(), threading.Event()
 
@@ -202,7 +213,8 @@ def test_a_result_is_posted_until_the_caller_takes_it(desk: Desk, receiver: Rece
     assert (result.callback.attempts, result.callback.error) == (3, None)  # type: ignore[union-attr]
 
 
-def test_a_callback_that_was_not_over_is_made_after_a_restart(desk: Desk, receiver: Receiver) -> None:
+def test_a_callback_that_was_not_over_is_made_after_a_restart(any_desk: Desk, receiver: Receiver) -> None:
+    desk = any_desk
     receiver.answers = [503] * 1000
     ticket = desk.take('{"N": 1}', receiver.url)
     wait_for(lambda: bool(receiver.got), 20, "the first attempt")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -24,7 +24,6 @@ from headrace.log.kafka.delivery import Delivery, Poller, Sender
 from headrace.log.kafka.encode import Outgoing
 from headrace.log.kafka.errors import translate
 from headrace.log.kafka.identified import IdentifiedWriter
-from headrace.log.kafka.ids import KafkaIds
 from headrace.log.kafka.offsets import Offsets
 from headrace.log.kafka.producer import plain_conf
 from headrace.log.kafka.transaction import Transactor
@@ -33,6 +32,8 @@ _TRANSACTION_S = 15.0
 _MOST_AT_ONCE = 64 * 1024 * 1024
 _OVERHEAD = 64
 """Bytes a message costs in memory beyond its own."""
+Wrote = Callable[[Sequence[Outgoing], Sequence[Appended], bool], None]
+"""Batches, where they are, and whether a transaction's mark follows them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +68,10 @@ class Appender:
         offsets: Offsets,
         linger_ms: float,
         max_pending_bytes: int,
-        ids: KafkaIds | None = None,
+        identified: IdentifiedWriter | None = None,
+        wrote: Wrote | None = None,
     ) -> None:
-        """Without `ids` there are no batches whose ids are to be looked up."""
+        """`identified` writes batches whose ids are to be looked up; `wrote` is told of all others."""
         self._connection = connection
         self._linger_ms = linger_ms
         self._room = max_pending_bytes
@@ -80,8 +82,7 @@ class Appender:
         self._arrived = threading.Condition()
         name = f"{connection.settings.prefix}headrace-append-{uuid.uuid4()}"
         self._transactor = Transactor(connection, offsets, name, _TRANSACTION_S)
-        self._ids = ids
-        self._identified = None if ids is None else IdentifiedWriter(connection, offsets, ids)
+        self._identified, self._wrote = identified, wrote
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="headrace-kafka-append", daemon=True)
         self._thread.start()
@@ -166,8 +167,8 @@ class Appender:
         self._finish(pending, error, delivery.appended())
 
     def _note(self, batches: list[Outgoing], appended: list[Appended], marked: bool) -> None:
-        if self._ids is not None:
-            self._ids.wrote(batches, appended, marked)
+        if self._wrote is not None:
+            self._wrote(batches, appended, marked)
 
     def _transact(self, group: list[_Pending]) -> None:
         for pending in group:

@@ -148,6 +148,11 @@ class KafkaIds:
         found.topic = topic
         return found
 
+    def folder(self) -> Path:
+        """What no other process has."""
+        with self._lock:
+            return self._taken_folder().path
+
     def _taken_folder(self) -> IdFolder:
         if self._folder is None:
             self._folder = IdFolder(self._home)

@@ -55,6 +55,7 @@ from headrace.log.kafka.errors import translate
 from headrace.log.kafka.fetch import Fetcher
 from headrace.log.kafka.formats import topic_codecs
 from headrace.log.kafka.groups import Groups
+from headrace.log.kafka.identified import IdentifiedWriter
 from headrace.log.kafka.ids import KafkaIds
 from headrace.log.kafka.named_producer import NamedProducer
 from headrace.log.kafka.offsets import Offsets
@@ -63,6 +64,7 @@ from headrace.log.kafka.snapshots import Snapshots
 from headrace.log.kafka.staging import Staging
 from headrace.log.kafka.table import Table
 from headrace.log.kafka.topics import Topics, check_partition
+from headrace.log.kafka.turns import TURNS_TOPIC
 from headrace.log.schema import normalize_spec
 
 _OVERHEAD = 512
@@ -91,11 +93,19 @@ class KafkaLog(Log):
         retention = (int(settings.retention_hours * 3_600_000), settings.retention_bytes)
         self._topics = Topics(self.admin, self.connection, self._definitions, self._put_definition, retention)
         self._ids: KafkaIds | None = None
+        identified: IdentifiedWriter | None = None
         if ids is not None:
             self._ids = KafkaIds(ids, settings, self._topics, self.fetcher, self.offsets, clock)
+            turns = Table(f"{prefix}{TURNS_TOPIC}", self.admin, self.fetcher, self.offsets)
+            identified = IdentifiedWriter(self.connection, self.offsets, self._ids, turns)
             self.capabilities = self.capabilities | {"event-ids"}
         self._appender = Appender(
-            self.connection, self.offsets, settings.linger_ms, settings.max_pending_bytes, self._ids
+            self.connection,
+            self.offsets,
+            settings.linger_ms,
+            settings.max_pending_bytes,
+            identified,
+            None if self._ids is None else self._ids.wrote,
         )
         self._snapshots = Snapshots(self._topics, self.offsets)
         self._batches = Batches(self.connection, self.offsets, self._identities, clock)

@@ -90,7 +90,7 @@ class Topics:
             metadata = self._admin.list_topics(timeout=self._seconds)
         except KafkaException as failure:
             raise translate(failure, "list topics", self._connection) from failure
-        ours = {self._table.topic, self._prefix + "_headrace_batches"}
+        ours = {self._table.topic, self._prefix + "_headrace_batches", self._prefix + "_headrace_turns"}
         return {
             name.removeprefix(self._prefix): len(topic.partitions)
             for name, topic in metadata.topics.items()
