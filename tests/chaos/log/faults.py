@@ -16,7 +16,7 @@ from tests.chaos.log.ledger import Broken, Ledger, check, run_workload
 FAULTS = {
     "fdatasync": "error=EIO",
     "fsync": "error=EIO",
-    "pwritev,pwritev2": "error=ENOSPC",
+    "pwritev,pwritev2,pwrite64": "error=ENOSPC",
     "rename,renameat,renameat2": "error=EIO",
     "unlink,unlinkat": "error=EIO",
 }

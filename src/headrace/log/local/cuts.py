@@ -42,8 +42,10 @@ def cut_positions(whole: Appended, partitions: Partitions, cuts: Sequence[int]) 
 def _one_by_one(whole: Appended, partitions: Partitions, cuts: Sequence[int]) -> list[Appended]:
     """For few rows a loop is faster than setting up vectors."""
     nexts = {number: first for number, first, _ in whole.positions}
-    stored = iter([partitions] * sum(cuts) if isinstance(partitions, int) else partitions.tolist())
-    duplicates = set(whole.duplicates)
+    numbers = [partitions] * (sum(cuts) - len(whole.duplicates)) if isinstance(partitions, int) else partitions.tolist()
+    if not whole.duplicates and set(cuts) == {1}:
+        return [_next(nexts, number) for number in numbers]
+    stored, duplicates = iter(numbers), set(whole.duplicates)
     cut, row = [], 0
     for rows in cuts:
         found: dict[int, tuple[int, int, int]] = {}
@@ -59,6 +61,13 @@ def _one_by_one(whole: Appended, partitions: Partitions, cuts: Sequence[int]) ->
         cut.append(Appended(tuple(found[number] for number in sorted(found)), tuple(again)))
         row += rows
     return cut
+
+
+def _next(nexts: dict[int, int], number: int) -> Appended:
+    """A single record's answer."""
+    offset = nexts[number]
+    nexts[number] = offset + 1
+    return Appended(((number, offset, offset),))
 
 
 def _in_one(whole: Appended, cuts: Sequence[int]) -> list[Appended]:

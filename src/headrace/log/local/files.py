@@ -61,6 +61,11 @@ def make_folder(folder: Path) -> None:
 
 def write_all(descriptor: int, buffers: Sequence[Any], position: int) -> int:
     """Write all of it at `position`, however little the kernel takes at a time; returns the position after it."""
+    if len(buffers) == 1 and isinstance(buffers[0], bytes):
+        position += (written := os.pwrite(descriptor, buffers[0], position))
+        if written == len(buffers[0]):
+            return position
+        buffers = [buffers[0][written:]]
     views = [memoryview(buffer).cast("B") for buffer in buffers]
     first = 0
     while first < len(views):

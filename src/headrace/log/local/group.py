@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from headrace.log.base import Appended
 from headrace.log.local.cuts import cut_positions
+from headrace.log.local.frame import encode_slices
 from headrace.log.local.id_runs import pack
 from headrace.log.local.ids import IdIndex
 from headrace.log.local.journal import Frame
-from headrace.log.local.partition import Partition
+from headrace.log.local.partition import Partition, Span, is_small
 from headrace.log.local.producers import Answer, Stamp, answer_payload
 from headrace.log.local.segment import SegmentWriter
 from headrace.log.local.state import TopicState, batch_payload
@@ -248,13 +249,23 @@ class Group:
         if isinstance(chosen, int):
             runs = [(chosen, 0, batch.num_rows)]
         else:
-            order = np.argsort(chosen, kind="stable")
-            batch, arrivals, stream_times = batch.take(pa.array(order)), arrivals[order], stream_times[order]
-            runs = _runs(chosen[order])
+            if (chosen[1:] < chosen[:-1]).any():
+                order = np.argsort(chosen, kind="stable")
+                batch, arrivals, stream_times = _take(batch, order), arrivals[order], stream_times[order]
+                chosen = chosen[order]
+            runs = _runs(chosen)
         stamped = pa.RecordBatch.from_arrays(
             [pa.array(arrivals), pa.array(stream_times), *batch.columns], schema=schema
         )
         stamp = next(iter(pending.stamps)) if len(pending.stamps) == 1 else None
+        if is_small(stamped):
+            spans = _spans(runs, arrivals, stream_times, batch.column(0).to_numpy())
+            bodies = encode_slices(
+                stamped, [0, *(last for _, _, last in runs)], topic.state.topic.spec.config.compression
+            )
+            for (number, first, last), span, body in zip(runs, spans, bodies, strict=True):
+                topic.partitions[number].add_frame(*body, last - first, span, version, stamp)
+            return
         for number, first, last in runs:
             rows = slice(first, last)
             piece = stamped.slice(first, last - first)
@@ -334,8 +345,29 @@ def _join_partitions(parts: list[Partitions], counts: list[int]) -> Partitions:
     return whole[0] if len(whole) == 1 else np.concatenate(whole)
 
 
+def _take(batch: pa.RecordBatch, order: Any) -> pa.RecordBatch:
+    """Rows in another order. Columns without values, such as headers mostly, stay as they are."""
+    filled = [place for place, column in enumerate(batch.columns) if column.null_count < batch.num_rows]
+    taken = dict(zip(filled, batch.select(filled).take(pa.array(order)).columns, strict=True))
+    columns = [taken.get(place, column) for place, column in enumerate(batch.columns)]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _spans(runs: Sequence[tuple[int, int, int]], arrivals: Any, stream_times: Any, times: Any) -> list[Span]:
+    """For all frames at once: of a row or two each, that is what takes time."""
+    firsts = [first for _, first, _ in runs]
+    columns = (
+        arrivals[firsts],
+        arrivals[[last - 1 for _, _, last in runs]],
+        np.minimum.reduceat(times, firsts),
+        np.maximum.reduceat(times, firsts),
+        np.maximum.reduceat(stream_times - times, firsts),
+    )
+    return list(map(Span._make, zip(*(column.tolist() for column in columns), strict=True)))
+
+
 def _runs(ordered: Any) -> list[tuple[int, int, int]]:
     """(partition, first row, row after the last) of each run of equal numbers."""
-    cuts = np.flatnonzero(np.diff(ordered)) + 1
+    cuts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
     edges = [0, *cuts.tolist(), len(ordered)]
-    return [(int(ordered[first]), first, last) for first, last in pairwise(edges)]
+    return [(number, *edge) for number, edge in zip(ordered[edges[:-1]].tolist(), pairwise(edges), strict=True)]

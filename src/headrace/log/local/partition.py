@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -22,6 +22,16 @@ from headrace.log.local.state import PartitionState
 logger = logging.getLogger(__name__)
 
 _PIECE_BYTES = MAX_BODY * 9 // 10
+
+
+class Span(NamedTuple):
+    """What a frame's header says about its rows."""
+
+    first_arrival: int
+    last_arrival: int
+    min_time: int
+    max_time: int
+    max_lag: int
 
 
 class Partition:
@@ -66,8 +76,8 @@ class Partition:
     def write(
         self, batch: pa.RecordBatch, arrivals: Any, stream_times: Any, version: int, stamp: Stamp | None = None
     ) -> None:
-        """Make frames of a batch that has all its columns; in the page cache only, until its writers are synced.
-        `stamp`: the producer's write that all rows are of."""
+        """Make frames of a batch that has all its columns, for its writers. `stamp`: the producer's write that all rows
+        are of."""
         rows = batch.num_rows
         times = batch.column(TIME).to_numpy()
         step = -(-rows // _pieces(batch))
@@ -86,24 +96,19 @@ class Partition:
                 piece = batch.slice(part.start, part.stop - part.start)
                 self._write_frame(piece, arrivals[part], stream_times[part], times[part], version, stamp)
             return
-        header = FrameHeader(
-            body_length=body.size,
-            rows=rows,
-            base_offset=self._written,
-            next_offset=self._written + rows,
-            first_arrival=int(arrivals[0]),
-            last_arrival=int(arrivals[-1]),
-            min_time=int(times.min()),
-            max_time=int(times.max()),
-            max_lag=int((stream_times - times).max()),
-            schema_version=version,
-            compression=compression,
-            producer=stamp.producer if stamp else 0,
-            epoch=stamp.epoch if stamp else 0,
-            sequence=stamp.sequence & 0xFFFFFFFF if stamp else 0,
-        )
+        lag = int((stream_times - times).max())
+        span = Span(int(arrivals[0]), int(arrivals[-1]), int(times.min()), int(times.max()), lag)
+        self.add_frame(body, compression, rows, span, version, stamp)
+
+    def add_frame(
+        self, body: pa.Buffer, compression: int, rows: int, span: Span, version: int, stamp: Stamp | None
+    ) -> None:
+        """Rows that are encoded already."""
+        first, next_ = self._written, self._written + rows
+        producer = (stamp.producer, stamp.epoch, stamp.sequence & 0xFFFFFFFF) if stamp else (0, 0, 0)
+        header = FrameHeader(body.size, rows, first, next_, *span, version, *producer, compression=compression)
         self._segment_for(header.size).add(header, encode_frame(header, body))
-        self._written += rows
+        self._written = next_
 
     def _segment_for(self, size: int) -> SegmentWriter:
         """The active segment, or a new one if this one is full or old."""
@@ -180,8 +185,14 @@ class Partition:
                 writer.close()
 
 
+def is_small(batch: pa.RecordBatch) -> bool:
+    """Whether it, and each part of it, is one frame. Counting exactly takes as long as all else that is done for a
+    small one."""
+    return bool(batch.get_total_buffer_size() <= _PIECE_BYTES)
+
+
 def _pieces(batch: pa.RecordBatch) -> int:
-    """How many frames it should be. Counting exactly takes as long as all else that is done for a small one."""
-    if batch.get_total_buffer_size() <= _PIECE_BYTES:
+    """How many frames it should be."""
+    if is_small(batch):
         return 1
     return max(1, -(-int(batch.nbytes) // _PIECE_BYTES))
