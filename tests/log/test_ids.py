@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,9 @@ def test_ids_are_known_after_opening_again(tmp_path: Path) -> None:
         log.close()
 
 
-@pytest.mark.parametrize("harm", ["none", "lost", "older", "rubbish", "half", "of before"])
+@pytest.mark.parametrize(
+    "harm", ["none", "lost", "older", "rubbish", "half", "flipped", "counted", "plain", "of before"]
+)
 def test_the_index_is_caught_up_from_the_log(tmp_path: Path, harm: str) -> None:
     """As after a crash: the index misses what was committed last, or is gone, or is damaged."""
     folder = tmp_path / "log"
@@ -53,6 +56,22 @@ def test_the_index_is_caught_up_from_the_log(tmp_path: Path, harm: str) -> None:
         case "half":
             run = next(index.glob("*.run"))
             run.write_bytes(run.read_bytes()[:-30])
+        case "flipped":
+            run = next(index.glob("*.run"))
+            content = bytearray(run.read_bytes())
+            content[100] ^= 4
+            run.write_bytes(content)
+        case "counted":
+            # It claims to know more of a partition than it does.
+            shutil.rmtree(index)
+            shutil.copytree(tmp_path / "older", index)
+            before = (index / MANIFEST).read_bytes()
+            (index / MANIFEST).write_bytes(before.replace(b'"watermarks":{"0":50', b'"watermarks":{"0":90'))
+            assert (index / MANIFEST).read_bytes() != before
+        case "plain":
+            # As it was before there were checksums.
+            line, _, _ = (index / MANIFEST).read_bytes().split(b"\n")
+            (index / MANIFEST).write_bytes(re.sub(rb',"crc":\d+', b"", line))
         case "of before":
             shutil.rmtree(index)
             index.with_name(f"{index.name}.sqlite").write_bytes(b"SQLite format 3")

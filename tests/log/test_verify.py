@@ -100,7 +100,7 @@ def test_what_a_power_cut_took_from_a_segment_is_no_damage_if_the_journal_has_it
     assert (found.kind, found.position, found.first_offset, found.next_offset) == ("unrestored", size, 1, 3)
     log = open_owner(folder)
     [repaired] = repair_log(log, [found])
-    assert (repaired.done, repaired.message) == (False, "it is written again when the log is opened")
+    assert (repaired.done, repaired.message) == (True, "done when the log was opened")
     assert numbers(log) == [0, 1, 2]
     log.close()
     assert verify_log(folder).findings == ()
@@ -181,9 +181,39 @@ def test_a_frame_that_lies_is_found(tmp_path: Path) -> None:
     segment = MappedSegment(path.parent, 0)
     header = segment.header_at(64)
     assert header is not None
-    frame = encode_frame(replace(header, max_time=9), frame_body(segment.data, 64, header))
+    frame = encode_frame(header._replace(max_time=9), frame_body(segment.data, 64, header))
     path.write_bytes(path.read_bytes()[:64] + b"".join(bytes(part) for part in frame))
     assert [(found.kind, found.repair) for found in verify_log(tmp_path / "log").findings] == [("order", "none")]
+
+
+def test_a_damaged_index_of_ids_is_named_and_mended_when_the_log_is_opened(tmp_path: Path) -> None:
+    log = open_owner(tmp_path / "log")
+    log.create_topic(PLAIN)
+    put(log, "plain", N=[1, 2], id_=["a", "b"])
+    log.close()
+    [run] = (tmp_path / "log" / "ids").rglob("*.run")
+    run.write_bytes(bytes(run.stat().st_size))
+    [finding] = verify_log(tmp_path / "log").findings
+    assert (finding.kind, finding.topic, finding.message) == (
+        "ids",
+        "plain",
+        f"the index of event ids `{run.name}` is damaged",
+    )
+    log = open_owner(tmp_path / "log")
+    [repaired] = repair_log(log, [finding])
+    assert repaired.done
+    log.close()
+    assert verify_log(tmp_path / "log").findings == ()
+
+
+def test_a_topic_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    log = open_owner(tmp_path / "log")
+    log.create_topic(PLAIN)
+    log.close()
+    with pytest.raises(NotFound, match="did you mean `plain`"):
+        verify_log(tmp_path / "log", "plains")
+    with pytest.raises(NotFound, match="did you mean `plain`"):
+        list(log_statistics(tmp_path / "log", "plains"))
 
 
 def test_no_log_is_said_so(tmp_path: Path) -> None:

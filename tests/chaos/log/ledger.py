@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.log.local import LocalLog
-from tests.chaos.log.workload import GROUP, PRODUCED, READ, TOGETHER, open_workload, total_key
+from headrace.log.writing.prepare import id_digest
+from tests.chaos.log.workload import GROUP, PRODUCED, READ, TOGETHER, events_of, open_workload, total_key
 
+IDS_ASKED, IDS_AGAIN = 20_000, 500
 ROOT = Path(__file__).parents[3]
 WORKLOAD = (sys.executable, "-m", "tests.chaos.log.workload")
 
@@ -95,4 +97,20 @@ def check_log(log: LocalLog, ledger: Ledger, sent: int) -> int:
     wrong["a group's offset"] = int(committed(log) != max((n for n in found if n % PRODUCED == 0), default=None))
     if any(wrong.values()):
         raise Broken(f"{ {name: count for name, count in wrong.items() if count} }")
+    check_ids(log, found, sent)
     return len(found)
+
+
+def check_ids(log: LocalLog, found: set[int], sent: int) -> None:
+    """The index of ids knows those of the records that are there, and no other; so sent again, none is taken."""
+    asked = range(max(0, sent - IDS_ASKED), sent + 10)
+    index = log._owned("events").ids
+    assert index is not None
+    known = index.known([id_digest(str(n)) for n in asked])
+    right = [n for n in asked if (id_digest(str(n)) in known) == (n in found)]
+    if len(right) < len(asked):
+        raise Broken(f"ids are not known as they should be: {sorted(set(asked) - set(right))[:5]}")
+    if again := sorted(found)[-IDS_AGAIN:]:
+        [appended] = log.append([events_of(again)]).result(60)
+        if appended.positions:
+            raise Broken(f"ids were taken twice: {appended.positions}")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.chaos.log import damage, faults, kills, power
+from tests.chaos.log import damage, faults, ids, kills, power
 from tests.chaos.log.kills import Say
 from tests.chaos.log.ledger import Broken
 
@@ -35,6 +35,7 @@ def suite(scale: float) -> dict[str, Fault]:
         "truncate": lambda at, _, say: none(damage.truncate_everywhere(at, 40, max(1, round(1 / scale)), say)),
         "bits": lambda at, seed, say: damage.flip_bits(at, times(10_000), seed, say),
         "pages": lambda at, seed, say: damage.zero_pages(at, times(1_000), seed, say),
+        "ids": lambda at, seed, say: ids.damage_ids(at, times(2_000), seed, say),
         "full": lambda at, seed, say: faults.fill_disk(at, times(20), 200, seed, say),
         "errors": lambda at, seed, say: faults.fail_calls(at, times(200), 40, seed, say),
     }

@@ -14,14 +14,14 @@ import contextlib
 import os
 import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headrace.clock import SystemClock
 from headrace.config import ArchiveSettings, LogSettings
 from headrace.errors import HeadraceError
 from headrace.log.base import Append, Route, TopicConfig, TopicPartition, TopicSpec
-from headrace.log.local import LocalLog, journal, unsynced
+from headrace.log.local import LocalLog, ids, journal, unsynced
 from headrace.types import BIGINT, VARCHAR, Column
 from tests.log.support import batch
 
@@ -44,8 +44,10 @@ def settings(archive: bool) -> LogSettings:
 
 
 def hurry() -> None:
-    """Few bytes are written here: let the background syncs and new journals that belong to many come with them."""
+    """Few bytes are written here: let the background syncs, new journals and runs of ids that belong to many come with
+    them."""
     unsynced.ROUND_BYTES, journal.MOST_BYTES = 3_000, 16_000
+    ids.FLUSH_AT, ids.FAN = 15, 2
 
 
 def key_of(number: int) -> str:
@@ -65,14 +67,18 @@ def open_workload(folder: Path, archive: bool = True) -> LocalLog:
     return log
 
 
-def write(log: LocalLog, numbers: range) -> None:
+def events_of(numbers: Sequence[int]) -> Append:
     events = batch(
         K=[key_of(n) for n in numbers],
         N=list(numbers),
         FILL=["x" * (n * 37 % 900) for n in numbers],
         id_=[str(n) for n in numbers],
     )
-    appends = [Append("events", events)]
+    return Append("events", events)
+
+
+def write(log: LocalLog, numbers: range) -> None:
+    appends = [events_of(numbers)]
     if totals := [n for n in numbers if n % TOGETHER == 0]:
         appends.append(Append("totals", batch(K=[total_key(n) for n in totals], N=totals)))
     if numbers.start % ABANDONED == 0:

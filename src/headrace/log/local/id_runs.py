@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import msgspec
 import numpy as np
 
@@ -31,6 +32,7 @@ FILTER_BITS = 16
 """Of the filter in memory, for each id."""
 SLICE = 500_000
 """About how many entries are merged at once."""
+_CHUNK = 4 * 1024 * 1024
 _OFFSET_BITS = 44
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 
@@ -45,6 +47,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     """When its ids were noted."""
     ends: dict[int, int]
     """By partition: above all its offsets."""
+    crc: int | None = None
+    """CRC32C of the file; older versions wrote none."""
 
 
 @dataclass(slots=True, eq=False)
@@ -138,7 +142,8 @@ def passes(known: tuple[Any, Any], high: Any) -> Any:
     return (found[slots >> np.uint64(3)] >> (slots & np.uint64(7)).astype(np.uint8)) & np.uint8(1)
 
 
-def open_run(folder: Path, info: RunInfo) -> Run:
+def open_run(folder: Path, info: RunInfo, *, check: bool = True) -> Run:
+    """`LogError` if it is not what was written; without `check`, right after it was."""
     path = run_path(folder, info.number)
     try:
         with path.open("rb") as file:
@@ -147,20 +152,32 @@ def open_run(folder: Path, info: RunInfo) -> Run:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError:
         raise LogError(f"the index of event ids misses `{path.name}`") from None
+    if check and info.crc is not None and _checksum(mapped) != info.crc:
+        raise LogError(f"the index of event ids `{path.name}` is damaged")
     count, whole = info.count, memoryview(mapped).cast("Q")
     plain = [whole[first : first + count] for first in (0, count, 2 * count)]
     high, low, places = (np.frombuffer(part, np.uint64) for part in plain)
     return Run(info, high, low, places, *plain)
 
 
-def write_run(folder: Path, number: int, columns: Sequence[Any]) -> None:
-    """Synced, but for the folder."""
+def _checksum(mapped: mmap.mmap) -> int:
+    """A gigabyte takes a fraction of a second: an id that is not found any more would be taken twice."""
+    crc = 0
+    for first in range(0, len(mapped), _CHUNK):
+        crc = google_crc32c.extend(crc, mapped[first : first + _CHUNK])
+    return crc
+
+
+def write_run(folder: Path, number: int, columns: Sequence[Any]) -> int:
+    """Synced, but for the folder. Returns the checksum."""
     descriptor = os.open(run_path(folder, number), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
-        write_all(descriptor, [np.ascontiguousarray(column) for column in columns], 0)
+        data = b"".join(column.tobytes() for column in columns)
+        write_all(descriptor, [data], 0)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+    return int(google_crc32c.value(data))
 
 
 def merge_runs(folder: Path, runs: Sequence[Run], number: int, starts: Mapping[int, int]) -> RunInfo | None:
@@ -172,7 +189,7 @@ def merge_runs(folder: Path, runs: Sequence[Run], number: int, starts: Mapping[i
     bounds = [[0, *(bisect_left(run.plain_high, edge) for edge in edges), run.info.count] for run in runs]
     paths = [folder / f"{number:012}.part{column}" for column in range(3)]
     files = [path.open("wb") for path in paths]
-    count = 0
+    count = crc = 0
     ends: dict[int, int] = {}
     try:
         for part in range(slices):
@@ -186,7 +203,7 @@ def merge_runs(folder: Path, runs: Sequence[Run], number: int, starts: Mapping[i
         for file in files:
             file.close()
         if count:
-            _join(run_path(folder, number), paths)
+            crc = _join(run_path(folder, number), paths)
     finally:
         for file, path in zip(files, paths, strict=True):
             file.close()
@@ -194,7 +211,7 @@ def merge_runs(folder: Path, runs: Sequence[Run], number: int, starts: Mapping[i
     if not count:
         return None
     first, last = min(run.info.first_ms for run in runs), max(run.info.last_ms for run in runs)
-    return RunInfo(number, count, first, last, ends)
+    return RunInfo(number, count, first, last, ends, crc)
 
 
 def _merge(runs: Sequence[Run], cuts: Sequence[slice], starts: Mapping[int, int]) -> tuple[Any, Any, Any]:
@@ -244,12 +261,15 @@ def find_in(runs: Sequence[Run], digests: Sequence[bytes]) -> Iterator[tuple[byt
         yield from run.find_many(digests, high)
 
 
-def _join(path: Path, parts: Sequence[Path]) -> None:
-    """The columns were written side by side; they belong one after the other."""
+def _join(path: Path, parts: Sequence[Path]) -> int:
+    """The columns were written side by side; they belong one after the other. Returns the checksum of it all."""
+    crc = 0
     with path.open("wb") as whole:
         for part in parts:
             with part.open("rb") as file:
-                while chunk := file.read(4 * 1024 * 1024):
+                while chunk := file.read(_CHUNK):
                     whole.write(chunk)
+                    crc = google_crc32c.extend(crc, chunk)
         whole.flush()
         os.fsync(whole.fileno())
+    return crc

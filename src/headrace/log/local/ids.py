@@ -15,11 +15,13 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import google_crc32c
 import msgspec
 import numpy as np
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import LogError
+from headrace.log.base import Topic
 from headrace.log.local.files import make_folder, replace_file, sync_folder
 from headrace.log.local.id_runs import (
     Place,
@@ -81,12 +83,9 @@ class IdIndex:
 
     def watermarks(self) -> dict[int, int]:
         """How much of each partition the files know. `LogError` if they are damaged."""
-        try:
-            found = msgspec.json.decode((self._folder / MANIFEST).read_bytes(), type=Manifest)
-        except FileNotFoundError:
+        found = self._manifest()
+        if found is None:
             return {}
-        except (msgspec.DecodeError, OSError) as error:
-            raise LogError(f"the index of event ids cannot be read: {error}") from None
         self._runs = tuple(open_run(self._folder, info) for info in found.runs)
         self._next = max((info.number for info in found.runs), default=-1) + 1
         named = {run_path(self._folder, info.number).name for info in found.runs}
@@ -94,6 +93,20 @@ class IdIndex:
             if file.name != MANIFEST and file.name not in named:
                 file.unlink()
         return dict(found.watermarks)
+
+    def check(self) -> None:
+        """For whoever only looks: `LogError` if the files are damaged."""
+        found = self._manifest()
+        for info in found.runs if found is not None else ():
+            open_run(self._folder, info)
+
+    def _manifest(self) -> Manifest | None:
+        try:
+            return _decode((self._folder / MANIFEST).read_bytes())
+        except FileNotFoundError:
+            return None
+        except (msgspec.DecodeError, OSError) as error:
+            raise LogError(f"the index of event ids cannot be read: {error}") from None
 
     def catch_up(
         self, watermark: int, partition: int, start: int, end: int, read: Callable[[int], Iterable[tuple[int, bytes]]]
@@ -162,8 +175,8 @@ class IdIndex:
             if self._flushing:
                 make_folder(self._folder)
                 info = self._info(self._flushing)
-                write_run(self._folder, info.number, columns_of(self._flushing))
-                run = open_run(self._folder, info)
+                crc = write_run(self._folder, info.number, columns_of(self._flushing))
+                run = open_run(self._folder, msgspec.structs.replace(info, crc=crc), check=False)
                 run.prepare()
                 made = (*made, run)
             self._replace(made, ends)
@@ -183,7 +196,7 @@ class IdIndex:
         """Other runs and watermarks: in the manifest first, then for whoever asks, then the old files go."""
         self._folder.mkdir(parents=True, exist_ok=True)
         before = {run.info.number for run in self._runs} - {run.info.number for run in runs}
-        content = msgspec.json.encode(Manifest([run.info for run in runs], ends))
+        content = _encode(Manifest([run.info for run in runs], ends))
         if runs != self._runs:
             sync_folder(self._folder)
         replace_file(self._folder / MANIFEST, content)
@@ -239,7 +252,7 @@ class IdIndex:
         with self._writing:
             number = self._number()
         info = merge_runs(self._folder, group, number, starts)
-        run = None if info is None else open_run(self._folder, info)
+        run = None if info is None else open_run(self._folder, info, check=False)
         if run is not None:
             run.prepare()
         with self._writing:
@@ -260,11 +273,29 @@ class IdIndex:
             self._closed, self._runs = True, ()
 
 
+def _encode(manifest: Manifest) -> bytes:
+    """A line of JSON, and one with its checksum: a watermark that is a little too high would lose ids."""
+    content = msgspec.json.encode(manifest)
+    return content + b"\n%08x\n" % google_crc32c.value(content)
+
+
+def _decode(data: bytes) -> Manifest:
+    """Older versions wrote no checksum."""
+    content, *rest = data.split(b"\n")
+    if rest and rest != [b"%08x" % google_crc32c.value(content), b""]:
+        raise LogError("the index of event ids is damaged: its manifest does not match its checksum")
+    return msgspec.json.decode(content, type=Manifest)
+
+
 def _level(run: Run) -> int:
     level, size = 0, FLUSH_AT * FAN // 2
     while run.info.count >= size:
         level, size = level + 1, size * FAN
     return level
+
+
+def ids_folder(log: Path, topic: Topic) -> Path:
+    return log / "ids" / str(topic.id)
 
 
 def delete_index(folder: Path) -> None:

@@ -19,6 +19,7 @@ from headrace.log.local.stable import published_group
 from headrace.log.local.state import LogState, fold
 from headrace.log.local.topics import topic_folder
 from headrace.log.local.walk import PartitionFiles
+from headrace.log.missing import no_topic
 
 Repair = Literal["quarantine", "rebuild index", "none"]
 
@@ -26,7 +27,7 @@ Repair = Literal["quarantine", "rebuild index", "none"]
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is not as it should be."""
 
-    kind: Literal["journal", "segment", "frame", "order", "index", "file", "unrestored"]
+    kind: Literal["journal", "segment", "frame", "order", "index", "file", "unrestored", "ids"]
     message: str
     file: str
     topic: str = ""
@@ -56,6 +57,15 @@ class Moment:
     next_arrival: int
     extents: tuple[Extent, ...]
     findings: tuple[Finding, ...]
+
+    def of(self, topic: str | None) -> list[Extent]:
+        """All, or those of one topic; `NotFound` if there is no such."""
+        if topic is None:
+            return list(self.extents)
+        found = [extent for extent in self.extents if extent.topic.name == topic]
+        if not found:
+            raise no_topic(topic, {extent.topic.name for extent in self.extents})
+        return found
 
 
 def read_moment(folder: Path) -> Moment:

@@ -14,7 +14,7 @@ from headrace.log.base import ID, Topic
 from headrace.log.codecs.base import Schemas
 from headrace.log.codecs.keys import KeyColumns
 from headrace.log.local.group import OwnedTopic
-from headrace.log.local.ids import IdIndex, delete_index
+from headrace.log.local.ids import IdIndex, delete_index, ids_folder
 from headrace.log.local.journal import Frame, Journal
 from headrace.log.local.partition import Partition
 from headrace.log.local.reader import Projection
@@ -96,7 +96,7 @@ class Loader:
         )
 
     def ids_path(self, topic: Topic) -> Path:
-        return self._folder / "ids" / str(topic.id)
+        return ids_folder(self._folder, topic)
 
     def _open_ids(self, state: TopicState) -> IdIndex:
         """The index of event ids, level with the log; made again if it is damaged or of another past."""

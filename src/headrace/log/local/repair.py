@@ -11,6 +11,14 @@ from headrace.log.local.client import LocalClient
 from headrace.log.local.inspect import Finding
 from headrace.log.local.log import LocalLog
 
+BY_OPENING = {
+    "index": "the index of a segment that is being written is made anew when the log is opened",
+    "unrestored": "it is written again when the log is opened",
+    "file": "it is moved to quarantine when the log is opened",
+    "ids": "the index of event ids is made again from the log when that is opened",
+}
+"""What is mended without anybody asking, but not while the log is open."""
+
 
 class Repaired(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a finding."""
@@ -33,6 +41,8 @@ def _repair(log: LocalLog | LocalClient, finding: Finding) -> Repaired:
         elif finding.repair == "rebuild index":
             log.rebuild_index(finding.topic, finding.partition, finding.first_offset)
             message = "the index was written anew"
+        elif finding.kind in BY_OPENING and isinstance(log, LocalLog):
+            message = "done when the log was opened"
         else:
             return Repaired(finding=finding, done=False, message=_why_not(finding))
     except HeadraceError as error:
@@ -55,11 +65,9 @@ def _quarantine(log: LocalLog | LocalClient, finding: Finding) -> int:
 
 
 def _why_not(finding: Finding) -> str:
-    return {
+    reasons = BY_OPENING | {
         "journal": "the journal is the one file that cannot be made again: restore it from a backup",
         "segment": "only readers other than Headrace's server need the header; its frames can be read",
         "order": "the bytes are as they were written: please report this",
-        "index": "the index of a segment that is being written is made anew when the log is opened",
-        "unrestored": "it is written again when the log is opened",
-        "file": "it is moved to quarantine when the log is opened",
-    }.get(finding.kind, "nothing can be done about it")
+    }
+    return reasons.get(finding.kind, "nothing can be done about it")

@@ -45,9 +45,8 @@ class PartitionStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def log_statistics(folder: Path, topic: str | None = None) -> Iterator[PartitionStatistics]:
-    for extent in read_moment(folder).extents:
-        if topic is None or extent.topic.name == topic:
-            yield _partition(extent)
+    for extent in read_moment(folder).of(topic):
+        yield _partition(extent)
 
 
 def _partition(extent: Extent) -> PartitionStatistics:

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.errors import CorruptFrame
-from headrace.log.base import ARRIVAL, OFFSET, STREAM_TIME, TIME
+from headrace.errors import CorruptFrame, LogError
+from headrace.log.base import ARRIVAL, OFFSET, STREAM_TIME, TIME, Topic
 from headrace.log.local.archive import ArchivedFile, archived_path
 from headrace.log.local.archiving import archive_schema
 from headrace.log.local.frame import HAS_OFFSETS, FrameHeader, frame_body
+from headrace.log.local.ids import IdIndex, ids_folder
 from headrace.log.local.index import Index
 from headrace.log.local.inspect import Extent, Finding, read_moment
 from headrace.log.local.rewrite import schema_of
@@ -49,7 +50,7 @@ Progress = Callable[[int, int], None]
 def verify_log(folder: Path, topic: str | None = None, progress: Progress = lambda done, total: None) -> Report:
     """Every frame of every topic, or of one. Damage that is in quarantine already is counted, not named again."""
     moment = read_moment(folder)
-    extents = [extent for extent in moment.extents if topic is None or extent.topic.name == topic]
+    extents = moment.of(topic)
     total = sum(_size(extent) for extent in extents)
     report = Report(moment.running, partitions=len(extents))
     findings = list(moment.findings) if topic is None else []
@@ -57,9 +58,25 @@ def verify_log(folder: Path, topic: str | None = None, progress: Progress = lamb
         for found in _Check(extent, moment.next_arrival, report, lambda: progress(report.bytes, total)).run():
             if not _has_expired(folder, extent, found):
                 findings.append(found)
+    findings += [
+        found for one in {extent.topic.id: extent.topic for extent in extents}.values() for found in _ids(folder, one)
+    ]
     progress(total, total)
     report.findings = tuple(findings)
     return report
+
+
+def _ids(folder: Path, topic: Topic) -> list[Finding]:
+    """The index of event ids. Its owner may just be writing it, so what is wrong must be so twice."""
+    path = ids_folder(folder, topic)
+    for last in (False, True):
+        try:
+            IdIndex(path).check()
+            return []
+        except LogError as error:
+            if last:
+                return [Finding(kind="ids", message=error.message, file=str(path), topic=topic.name)]
+    return []
 
 
 def _size(extent: Extent) -> int:
