@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.chaos.log import damage, faults, ids, kills, power
+from tests.chaos.log import damage, faults, id_care, ids, kills, power
 from tests.chaos.log.kills import Say
 from tests.chaos.log.ledger import Broken
 
@@ -36,6 +36,7 @@ def suite(scale: float) -> dict[str, Fault]:
         "bits": lambda at, seed, say: damage.flip_bits(at, times(10_000), seed, say),
         "pages": lambda at, seed, say: damage.zero_pages(at, times(1_000), seed, say),
         "ids": lambda at, seed, say: ids.damage_ids(at, times(2_000), seed, say),
+        "id-care": lambda at, seed, say: id_care.care_for_ids(at, times(50), seed, say),
         "full": lambda at, seed, say: faults.fill_disk(at, times(20), 200, seed, say),
         "errors": lambda at, seed, say: faults.fail_calls(at, times(200), 40, seed, say),
     }
