@@ -41,6 +41,8 @@ def test_damage_is_named_repaired_and_gone(headrace: Headrace, folder: Path) -> 
     assert said.code == 1
     assert "frame: topic `plain`, partition 0: the bytes do not match their checksum" in said.out
     assert f"`{first}`, position 64" in said.out
+    said = headrace("log", "repair", "--json")
+    assert (said.code, "add --yes" in said.err) == (1, True)
     said = headrace("log", "repair", "--yes")
     assert (said.code, "1 repaired, 0 left" in said.out) == (0, True)
     assert headrace("log", "verify").code == 0
@@ -54,6 +56,13 @@ def test_what_cannot_be_repaired_is_left_and_said(headrace: Headrace, folder: Pa
     said = headrace("log", "repair", "--yes")
     assert said.code == 1
     assert "  left: " in said.out
+
+
+def test_a_topic_that_is_not_there(headrace: Headrace, folder: Path) -> None:
+    for command in ("verify", "repair", "stats"):
+        said = headrace("log", command, "--topic", "plane")
+        assert (said.code, said.out) == (1, "")
+        assert "topic `plane` does not exist\n  did you mean `plain`?" in said.err
 
 
 def test_stats(headrace: Headrace, folder: Path) -> None:

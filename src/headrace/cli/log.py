@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -87,7 +88,8 @@ def _print_report(report: Report) -> None:
 
 def _print_findings(findings: Sequence[Finding]) -> None:
     for finding in findings:
-        place = f"topic `{finding.topic}`, partition {finding.partition}: " if finding.topic else ""
+        partition = f", partition {finding.partition}" if finding.partition >= 0 else ""
+        place = f"topic `{finding.topic}`{partition}: " if finding.topic else ""
         offsets = f", offsets {finding.first_offset} to {finding.next_offset - 1}" if finding.next_offset else ""
         print(f"{finding.kind}: {place}{finding.message}{offsets}")
         print(f"  `{finding.file}`, position {finding.position}")
@@ -107,11 +109,15 @@ def repair(
     found = _local(project)
     report = _verify(found, topic)
     aside = sum(part.next_offset - part.first_offset for part in report.findings if part.repair == "quarantine")
-    if aside and not yes and not as_json:
+    if aside and not yes:
+        if as_json:
+            raise UsageError(f"{aside:,} offsets would be set aside", hint="with --json nobody is asked: add --yes")
         _print_findings(report.findings)
         typer.confirm(f"set {aside:,} offsets aside? readers will pass over them", abort=True)
-    with _opened(project) as log:
-        repaired = repair_log(log, report.findings)
+    repaired = []
+    if report.findings:
+        with _opened(project) as log:
+            repaired = repair_log(log, report.findings)
     left = [one for one in repaired if not one.done]
     if as_json:
         print_json({"repaired": msgspec.to_builtins(repaired), "left": len(left)})
@@ -254,7 +260,7 @@ def copy(
         kafka = open_kafka_log(found, SystemClock())
         kafka.schemas, local.schemas = RegistrySchemas.of_log(kafka), RegistrySchemas.of_log(local)
         try:
-            with _copy_progress() as progress:
+            with _resumable(), _copy_progress() as progress:
                 if to == "kafka":
                     moved = move_to_kafka(local, kafka, progress)
                 else:
@@ -271,6 +277,15 @@ def copy(
     if moved.behind:
         print(f"  not caught up yet, and cannot go on there: {', '.join(moved.behind)}")
     print(f'  when nothing is written any more:  copy once more, then set  [log] backend = "{to}"  and  headrace up')
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("interrupted: what was copied stays; call it again to go on", file=sys.stderr)
+        raise
 
 
 @contextmanager
