@@ -53,7 +53,7 @@ def test_cron_says_when(cron: str, zone: str, now: str, then: str) -> None:
     [
         ("run = 'repair'", "needs `view`"),
         ("run = 'dance'", "Invalid enum value"),
-        ("run = 'check'\nview = 'v'\nevery = 'soon'", "not a time between runs"),
+        ("run = 'check'\nview = 'v'\nevery = 'soon'", "not a length of time"),
         ("run = 'check'\nview = 'v'\nafter = ['b']", "comes after `b`, which does not exist"),
         ("run = 'check'\nview = 'v'\nafter = ['a']", "wait for each other"),
         ("run = 'export'\nquery = 'SELECT 1;'\nto = 'x.xls'", "writes `x.xls`"),
