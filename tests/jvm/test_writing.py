@@ -17,7 +17,7 @@ from headrace.errors import UsageError
 from headrace.log.base import ARRIVAL, OFFSET, PARTITION, STREAM_TIME, TIME, TopicSpec
 from headrace.log.local import LocalLog
 from headrace.spark import read_topic, write_topic
-from headrace.types import BIGINT, VARCHAR, Column
+from headrace.types import BIGINT, VARCHAR, Array, Column
 from tests.jvm.support import ALL_TYPES, Rows, batches, few, put_rows, python_rows, spark_rows, spark_topic
 from tests.log.support import DERIVED, PLAIN, VIEWS, open_owner, put
 
@@ -146,6 +146,16 @@ def test_batches_without_rows_are_committed_too(spark: SparkSession, log: LocalL
     put(log, "pageviews", USERID=["e"], N=[2])
     start(views(spark, log).where("N > 1"), log, tmp_path / "c", [route]).awaitTermination(60)
     assert [row["K"] for row in python_rows(log, "counts")] == ["e"]
+
+
+def test_rows_of_a_megabyte_travel_a_few_at_a_time(spark: SparkSession, log: LocalLog) -> None:
+    log.create_topic(TopicSpec("large", value=(Column("T", VARCHAR), Column("A", Array(BIGINT))), role="derived"))
+    frame = spark.range(24, numPartitions=1).selectExpr(
+        "repeat('x', 1000000 + id) AS T", "CAST(NULL AS ARRAY<BIGINT>) AS A"
+    )
+    write_topic(frame, log.folder, "large")
+    found = python_rows(log, "large")
+    assert [(len(row["T"]), row["A"]) for row in found] == [(1_000_000 + number, None) for number in range(24)]
 
 
 def test_what_the_owner_refuses(spark: SparkSession, log: LocalLog, tmp_path: Path) -> None:

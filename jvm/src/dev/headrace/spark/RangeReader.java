@@ -110,7 +110,7 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
     for (int i = 0; i < vectors.length; i++) {
       StructField field = schema.apply(i);
       FieldVector vector = columns.vector(field.name());
-      if (vector != null) {
+      if (vector != null && !isEmpty(vector)) {
         vectors[i] = new FrameColumn(rows == frame.rows() ? vector : slice(vector, first, rows), field);
       } else if (field.name().equals(TopicDefinition.OFFSET)) {
         vectors[i] = new OffsetColumn(frame.baseOffset() + first);
@@ -119,6 +119,11 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
       }
     }
     return new ColumnarBatch(vectors, rows);
+  }
+
+  /** Headers and the like: nothing in any row of most frames, which is then cheap to say. */
+  private static boolean isEmpty(FieldVector vector) {
+    return vector.getField().isNullable() && vector.getNullCount() == vector.getValueCount();
   }
 
   private ConstantColumnVector constant(StructField field, int rows) {

@@ -8,6 +8,7 @@ import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.ArrowStreamWriter;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.execution.arrow.ArrowWriter;
@@ -30,6 +31,7 @@ final class StagingWriter implements DataWriter<InternalRow> {
   private OwnerConnection owner;
   private ArrowStreamWriter stream;
   private int pending;
+  private long bytes;
   private long written;
 
   StagingWriter(StagingWriterFactory what, String transaction, int task, long attempt) {
@@ -46,9 +48,18 @@ final class StagingWriter implements DataWriter<InternalRow> {
   public void write(InternalRow row) throws IOException {
     rows.write(row);
     pending++;
-    if (pending == ROWS || (pending % WEIGH_EVERY == 0 && rows.sizeInBytes() > BYTES)) {
+    bytes += added(row);
+    if (pending == ROWS || bytes > BYTES) {
       flush();
     }
+  }
+
+  /** A row of Spark's own knows its size. Arrow has to be asked seldom: of a column of lists it counts all rows again. */
+  private long added(InternalRow row) {
+    if (row instanceof UnsafeRow sized) {
+      return sized.getSizeInBytes();
+    }
+    return pending % WEIGH_EVERY == 0 ? rows.sizeInBytes() - bytes : 0;
   }
 
   private void flush() throws IOException {
@@ -67,6 +78,7 @@ final class StagingWriter implements DataWriter<InternalRow> {
     rows.reset();
     written += pending;
     pending = 0;
+    bytes = 0;
   }
 
   private void begin() throws IOException {
