@@ -36,12 +36,14 @@ def expand_windows(frame: DataFrame, window: Window) -> DataFrame:
         return frame.withColumn(WINDOW_END, newest_end)
     if window.kind != "hopping":
         raise UsageError("session windows are not supported yet", hint="use WINDOW TUMBLING or WINDOW HOPPING")
-    # The oldest window that reaches beyond the record's time; if the advance does not divide the size, one may not.
+    # The oldest window that may reach beyond the record's time.
     before = (window.size_ms - 1) // window.advance_ms * window.advance_ms
     ends = F.sequence(newest_end - F.lit(before), newest_end, F.lit(window.advance_ms).cast("long"))
     expanded = frame.withColumn(WINDOW_END, F.explode(ends))
     # As in Kafka, no window begins before 1970.
-    return expanded.filter((column(WINDOW_END) > time) & (column(WINDOW_END) >= window.size_ms))
+    exists = column(WINDOW_END) >= window.size_ms
+    # If the advance does not divide the size, the oldest one may have ended.
+    return expanded.filter(exists & (column(WINDOW_END) > time) if window.size_ms % window.advance_ms else exists)
 
 
 def is_newest(window: Window) -> Column:
