@@ -16,6 +16,8 @@ from websockets.sync.client import ClientConnection, connect
 from tests.server.running import Running
 from tests.support import wait_for
 
+FEED = "/v1/views/users/feed?from=beginning"
+ASKED = f"GET {FEED} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
 WHY = "too slow: nothing was taken for 0.5 s"
 
 
@@ -30,6 +32,7 @@ def much(server: Running) -> str:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.server.pump.SEND_S", 0.5)
+    monkeypatch.setattr("headrace.server.pump.CLOSE_S", 60.0)
 
 
 def cuts(server: Running) -> float:
@@ -74,7 +77,7 @@ def test_a_subscriber_is_closed_with_the_reason(server: Running, much: str) -> N
 
 def test_a_feed_is_closed_with_the_reason(server: Running, much: str) -> None:
     before = cuts(server)
-    with listening(server, f"/v1/views/{much}/feed?from=beginning") as slow:
+    with listening(server, FEED) as slow:
         wait_for(lambda: cuts(server) == before + 1, 30, "the cut")
         heard, *closed = until_closed(slow)
         assert closed == [1008, WHY]
@@ -84,7 +87,7 @@ def test_a_feed_is_closed_with_the_reason(server: Running, much: str) -> None:
 def test_events_over_http_end_with_the_reason(server: Running, much: str) -> None:
     before = cuts(server)
     with narrow(server) as slow:
-        slow.sendall(f"GET /v1/views/{much}/feed?from=beginning HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        slow.sendall(ASKED)
         wait_for(lambda: cuts(server) == before + 1, 30, "the cut")
         answer = bytearray()
         while b"\r\n0\r\n\r\n" not in answer[-16:] and (data := slow.recv(1 << 20)):
@@ -92,7 +95,13 @@ def test_events_over_http_end_with_the_reason(server: Running, much: str) -> Non
         assert f'event: cut\ndata: {{"reason":"{WHY}"}}\n\n'.encode() in bytes(answer[-200:])
 
 
-@pytest.mark.parametrize("path", ["/v1/socket", "/v1/views/users/feed?from=beginning"])
+def has(server: Running, port: int) -> bool:
+    """Whether the server has a connection of this port, whatever its client thinks."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
+    return any(line[1].endswith(f":{server.port:04X}") and line[2].endswith(f":{port:04X}") for line in lines)
+
+
+@pytest.mark.parametrize("path", ["/v1/socket", FEED])
 def test_who_never_listens_again_is_cut_off(
     server: Running, much: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,12 +109,19 @@ def test_who_never_listens_again_is_cut_off(
     with listening(server, path) as slow:
         if path == "/v1/socket":
             slow.send(json.dumps({"subscribe": "s", "topics": [much], "from": "earliest"}))
-        ours, theirs = f":{server.port:04X}", f":{slow.local_address[1]:04X}"
+        port = slow.local_address[1]
+        assert has(server, port)
+        wait_for(lambda: not has(server, port), 30, "the end of the connection")
 
-        def connected() -> bool:
-            """Whether the server still has it, whatever the client thinks."""
-            lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
-            return any(line[1].endswith(ours) and line[2].endswith(theirs) for line in lines)
 
-        assert connected()
-        wait_for(lambda: not connected(), 30, "the end of the connection")
+def test_who_never_listens_again_over_http_is_cut_off(
+    server: Running, much: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.server.pump.CLOSE_S", 0.2)
+    following = server.services.metrics.following()
+    with narrow(server) as slow:
+        slow.sendall(ASKED)
+        port = slow.getsockname()[1]
+        wait_for(lambda: server.services.metrics.following() > following, 30, "the feed")
+        wait_for(lambda: not has(server, port), 30, "the end of the connection")
+        wait_for(lambda: server.services.metrics.following() == following, 30, "the end of the feed")

@@ -22,6 +22,7 @@ SEND_S = 30.0
 """A client that takes nothing for this long is gone, or might as well be."""
 CLOSE_S = 5.0
 """How long such a client has to come to the end of what it was sent, and to hear why it ends; then it is cut off."""
+ENDS_S = 5.0
 GATHER = 500
 
 Encode = Callable[[FeedEvent], bytes]
@@ -75,6 +76,22 @@ def _stopped(kind: str) -> FeedEvent:
     return FeedEvent("end", {"reason": "stopped"}) if kind == "push" else FeedEvent("cut", {"reason": "stopping"})
 
 
+async def taken_within(seconds: float, sending: asyncio.Future[None]) -> bool:
+    """Whether it was sent by then, or failed; it is not given up otherwise."""
+    done, _ = await asyncio.wait([sending], timeout=seconds)
+    if done and not sending.cancelled():
+        sending.exception()
+    return bool(done)
+
+
+async def cut_off(scope: Scope, sending: asyncio.Future[None]) -> None:
+    """End a connection on which something is being sent. That must fail before it is given up: whoever sends it is the
+    one who notices the end, and lets go of the connection."""
+    sever(scope)
+    await taken_within(ENDS_S, sending)
+    sending.cancel()
+
+
 class Pump:
     """Runs `events` in a task of its own, at most `GATHER` ahead of the client: beyond that the source waits, and
     nobody else."""
@@ -107,12 +124,12 @@ class Pump:
             await self._close()
 
     async def _say_why(self, send: Send, sending: asyncio.Future[None], scope: Scope) -> None:
-        try:
-            async with asyncio.timeout(CLOSE_S):
-                await sending
-                await send([_slow(self._kind)])
-        except TimeoutError:
-            sever(scope)
+        if not await taken_within(CLOSE_S, sending):
+            await cut_off(scope, sending)
+            return
+        last = asyncio.ensure_future(send([_slow(self._kind)]))
+        if not await taken_within(CLOSE_S, last):
+            await cut_off(scope, last)
 
     async def _send(self, send: Send, batch: list[FeedEvent]) -> None:
         """However long it takes, as long as some of it is taken."""

@@ -28,8 +28,7 @@ from headrace.server.endpoint import Endpoint
 from headrace.server.errors import error_body
 from headrace.server.publishing import publish
 from headrace.server.services import Services
-from headrace.server.sever import sever
-from headrace.server.websocket import GOING_AWAY, TOO_SLOW
+from headrace.server.websocket import GOING_AWAY, TOO_SLOW, close
 from headrace.store.base import Position
 
 LOOK_S = 1.0
@@ -124,18 +123,13 @@ class Talk:
             return  # the client has left
         # Nothing closes a connection on which somebody still listens.
         listening.cancel()
+        if self._sent is not None and not await pump.taken_within(pump.CLOSE_S if slow else 1.0, self._sent):
+            await pump.cut_off(self._websocket.scope, self._sent)
         reason = pump.too_slow() if slow else "the server is stopping"
-        try:
-            async with asyncio.timeout(pump.CLOSE_S if slow else 1.0):
-                if self._sent is not None:
-                    await asyncio.shield(self._sent)
-                if not slow:
-                    await self._websocket.send_text(to_json({"cut": reason}).decode())
-                await self._websocket.close(TOO_SLOW if slow else GOING_AWAY, reason)
-        except TimeoutError:
-            sever(self._websocket.scope)
-        except (WebSocketDisconnect, RuntimeError):
-            return
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            if not slow:
+                await self._websocket.send_text(to_json({"cut": reason}).decode())
+            await close(self._websocket, TOO_SLOW if slow else GOING_AWAY, reason)
 
     async def _send(self) -> None:
         while True:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headrace.deliver.base import FeedEvent
-from headrace.server.pump import Pump, message, too_slow
+from headrace.server.pump import CLOSE_S, Pump, cut_off, message, taken_within, too_slow
 from headrace.server.services import Services
 
 ALIVE = FeedEvent("heartbeat", {})
@@ -26,9 +27,17 @@ async def stream(events: AsyncIterator[FeedEvent], websocket: WebSocket, service
 
     with services.metrics.client(kind), contextlib.suppress(WebSocketDisconnect, RuntimeError):
         if not await pump.run(write, _gone(websocket), websocket.scope):
-            await websocket.close(TOO_SLOW, too_slow())
+            await close(websocket, TOO_SLOW, too_slow())
         else:
-            await websocket.close(GOING_AWAY if services.stopping.is_set() else NORMAL)
+            await close(websocket, GOING_AWAY if services.stopping.is_set() else NORMAL)
+
+
+async def close(websocket: WebSocket, code: int, reason: str = "") -> None:
+    """Nobody may be listening on it: the server would wait for them. A client that does not take even this is cut
+    off."""
+    closing = asyncio.ensure_future(websocket.close(code, reason))
+    if not await taken_within(CLOSE_S, closing):
+        await cut_off(websocket.scope, closing)
 
 
 async def _gone(websocket: WebSocket) -> None:

@@ -24,6 +24,7 @@ from headrace.server.ksql.values import row_converter
 from headrace.server.pump import Pump, too_slow
 from headrace.server.query import plan_one
 from headrace.server.services import Services
+from headrace.server.websocket import close
 from headrace.sql.plan import PushQuery
 from headrace.types import Column
 
@@ -77,7 +78,7 @@ async def _serve(websocket: WebSocket, services: Services) -> None:
     await websocket.send_text(_schema(plan.root.columns))
     with services.metrics.client("push"):
         if not await pump.run(write, _gone(websocket), websocket.scope):
-            await websocket.close(REFUSED, too_slow())
+            await close(websocket, REFUSED, too_slow())
 
 
 def _schema(columns: tuple[Column, ...]) -> str:
