@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import ListOffsetsResultInfo
 
 from headrace.config import KafkaSettings
 from headrace.errors import ConfigError, Fenced, LogError, OwnerLost, Refused, Unauthenticated
@@ -164,3 +166,25 @@ def test_order_is_the_order_of_the_calls_in_and_out_of_transactions(kafka: str) 
         for future in futures:
             future.result(60)
         assert numbers(log) == list(range(60))
+
+
+def test_an_answer_that_holds_no_offset_is_asked_for_again(kafka: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a broker that stood still: once it was taken for an offset, and nothing could be read from there again."""
+    with open_kafka(kafka) as log:
+        log.create_topic(PLAIN)
+        put(log, "plain", N=[1])
+        asked: list[int] = []
+        ask = log.admin.list_offsets
+
+        def no_answer_at_first(*arguments: Any, **options: Any) -> dict[Any, Future[Any]]:
+            answers: dict[Any, Future[Any]] = ask(*arguments, **options)
+            asked.append(len(answers))
+            if len(asked) > 2:
+                return answers
+            nothing: Future[Any] = Future()
+            nothing.set_result(ListOffsetsResultInfo(-1001, -1, -1))
+            return dict.fromkeys(answers, nothing)
+
+        monkeypatch.setattr(log.admin, "list_offsets", no_answer_at_first)
+        [end] = log.snapshot().ends["plain"]
+        assert (end.start, end.end, len(asked) > 2) == (0, 1, True)

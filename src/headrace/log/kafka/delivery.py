@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -18,6 +19,7 @@ from headrace.log.kafka.errors import error_of
 Receiver: TypeAlias = Callable[[KafkaError | None, Message], None]
 
 _FULL_S = 0.05
+_LAST_WORDS = 100
 
 
 class Delivery:
@@ -101,6 +103,13 @@ class Sender:
         except (KafkaException, SystemError):
             return 0
         return len(self.producer)
+
+    def let_go(self) -> None:
+        """Have it say what it has to say, or it would do so when nobody can listen any more."""
+        for _ in range(_LAST_WORDS):
+            with contextlib.suppress(KafkaException, SystemError):
+                if not self.producer.poll(0):
+                    return
 
 
 def _produce(producer: Producer, batch: Outgoing, row: int, receiver: Receiver) -> None:

@@ -56,22 +56,31 @@ class Offsets:
 
     def at_time(self, partitions: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         """The first offset of a record at or after a time, -1 where there is none."""
-        return self._ask(partitions, OffsetSpec.for_timestamp(time_ms))
+        return self._ask(partitions, OffsetSpec.for_timestamp(time_ms), least=-1)
 
     def wait_for(self, wanted: Mapping[TopicPartition, int]) -> None:
         """Until the ends are at least these: a transaction is committed a moment before it can be read."""
         self._until(lambda: all(end >= wanted[at] for at, end in self.ends(wanted).items()))
 
     def _ask(
-        self, partitions: Iterable[TopicPartition], what: OffsetSpec, level: IsolationLevel = _COMMITTED
+        self,
+        partitions: Iterable[TopicPartition],
+        what: OffsetSpec,
+        level: IsolationLevel = _COMMITTED,
+        least: int = 0,
     ) -> dict[TopicPartition, int]:
         left = set(partitions)
         found: dict[TopicPartition, int] = {}
-        self._until(lambda: self._ask_some(left, what, level, found))
+        self._until(lambda: self._ask_some(left, what, level, least, found))
         return found
 
     def _ask_some(
-        self, left: set[TopicPartition], what: OffsetSpec, level: IsolationLevel, found: dict[TopicPartition, int]
+        self,
+        left: set[TopicPartition],
+        what: OffsetSpec,
+        level: IsolationLevel,
+        least: int,
+        found: dict[TopicPartition, int],
     ) -> bool:
         """Ask for what is left; False if some partitions have to be asked for again, as their leader is changing."""
         if not left:
@@ -85,8 +94,11 @@ class Offsets:
         for kafka, future in futures.items():
             at = TopicPartition(kafka.topic, kafka.partition)
             try:
-                found[at] = future.result(seconds + 5).offset
-                left.discard(at)
+                offset = future.result(seconds + 5).offset
+                # A broker that did not answer in time may be no error, but an offset that is none (-1001).
+                if offset >= least:
+                    found[at] = offset
+                    left.discard(at)
             except KafkaException as failure:
                 error = error_of(failure)
                 if error is not None and error.name() in _GONE:

@@ -136,10 +136,13 @@ class Transactor:
         sender, self._sender = self._sender, None
         if sender is not None:
             sender.producer.purge()
+            sender.let_go()
 
     def close(self) -> None:
         with self._lock:
-            self._sender = None
+            sender, self._sender = self._sender, None
+            if sender is not None:
+                sender.let_go()
 
 
 def _nothing(_: Delivery) -> None:
