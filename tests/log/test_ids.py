@@ -153,6 +153,11 @@ def test_a_filter_lets_everything_pass_that_is_there_and_little_else(there: list
     assert id_runs.passes(known, np.array(there, np.uint64)).all()
     chance = np.random.default_rng(7).integers(0, 2**64, 10_000, np.uint64)
     assert id_runs.passes(known, chance).mean() < 0.12
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(id_runs, "LARGEST_FILTER", 7)
+        small = id_runs.filter_of(np.array(sorted(there), np.uint64))
+    assert len(small[0]) <= 16
+    assert id_runs.passes(small, np.array(there, np.uint64)).all()
 
 
 @pytest.mark.parametrize("asked", [1, 5000])

@@ -29,7 +29,10 @@ ENTRY = 24
 FEW = 64
 """So many are looked up one by one: faster than asking numpy."""
 FILTER_BITS = 16
-"""Of the filter in memory, for each id."""
+"""Of the filter in memory, for each id; up to twice as many, since it is a power of two."""
+LARGEST_FILTER = 27
+"""A filter has at most so many bits, as a power of two (16 MiB): that of a run beyond eight million ids lets more pass,
+and memory stays bounded however many ids there are."""
 SLICE = 500_000
 """About how many entries are merged at once."""
 _CHUNK = 4 * 1024 * 1024
@@ -121,9 +124,9 @@ def columns_of(entries: Mapping[bytes, int]) -> tuple[Any, Any, Any]:
 
 
 def filter_of(high: Any) -> tuple[Any, Any]:
-    """A bit for each beginning of a digest, some sixteen times as many as there are digests: most that are not in a run
-    are told so by one look, instead of a search."""
-    bits = np.uint64(max(6, (len(high) * FILTER_BITS - 1).bit_length()))
+    """A bit for each beginning of a digest, many more bits than there are digests: most that are not in a run are told
+    so by one look, instead of a search."""
+    bits = np.uint64(min(max(6, (len(high) * FILTER_BITS - 1).bit_length()), LARGEST_FILTER))
     shift = np.uint64(64) - bits
     found = np.zeros(1 << (int(bits) - 3), np.uint8)
     for first in range(0, len(high), SLICE):
