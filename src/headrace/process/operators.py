@@ -100,7 +100,7 @@ def _stored_name(name: str, place: int) -> str:
 def in_order(changes: DataFrame) -> DataFrame:
     """Sorted by key and arrival within partitions by key: what Spark's state needs, and more. The number of partitions
     is left to Spark, which takes it from the query's checkpoint. `$place` stays, though nobody needs it any more: to
-    leave it out, Spark would copy every row, a tenth of the time that sessions take."""
+    leave it out, Spark would copy every row."""
     return changes.repartition(column(KEY)).sortWithinPartitions(column(KEY), column(ARRIVAL), column(PLACE))
 
 
