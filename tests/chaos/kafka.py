@@ -1,4 +1,5 @@
-"""Three brokers, killed and paused under load: what was acknowledged is there, once, in order; what failed is not.
+"""Three brokers, killed and paused under load: what was acknowledged is there, once, in order; what failed is not. What
+two servers were sent under the same ids is there once (`kafka_ids`).
 
 python -m tests.chaos.kafka --kills 30 --pauses 10 --pause-seconds 30      (`make chaos-kafka`)
 """
@@ -26,6 +27,7 @@ from headrace.log.base import Append, Appended, TopicSpec
 from headrace.log.kafka import KafkaLog
 from headrace.types import BIGINT, VARCHAR, Column
 from scripts.kafka import Cluster
+from tests.chaos.kafka_ids import Servers
 from tests.kafka import kafka_settings, small_cluster
 from tests.support import let_pass, wait_for
 
@@ -166,8 +168,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="headrace-chaos-kafka-") as folder:
         cluster = small_cluster(Path(folder), 3)
         with cluster:
-            log = KafkaLog(kafka_settings(cluster.bootstrap, "", delivery_seconds=90.0), SystemClock())
+            settings = kafka_settings(cluster.bootstrap, "", delivery_seconds=90.0)
+            log = KafkaLog(settings, SystemClock())
             log.create_topic(TOPIC)
+            servers = Servers(settings, Path(folder))
             writer = Writer(log, options.seed)
             writer.start()
             started = time.monotonic()
@@ -175,14 +179,15 @@ def main() -> int:
             disturb(cluster, log, chosen, options.kills, options.pauses, options.pause_seconds)
             wait_in_sync(log)
             ledger = writer.stop()
-            found = check(log, ledger)
+            found = check(log, ledger) | servers.stop()
             log.close()
     for reason, count in sorted(ledger.reasons.items()):
         print(f"  {count:>6} × {reason}")
     print("  " + ", ".join(f"{name} {count:,}" for name, count in found.items()))
     print(f"  {time.monotonic() - started:.0f} s, seed {options.seed}")
-    wrong = [name for name in ("lost", "duplicated", "failed but visible", "out of order") if found[name]]
-    return 1 if wrong or not found["acknowledged"] else 0
+    never = ("lost", "duplicated", "failed but visible", "out of order", "ids lost", "ids doubled")
+    wrong = [name for name in never if found[name]]
+    return 1 if wrong or not (found["acknowledged"] and found["events with ids"]) else 0
 
 
 if __name__ == "__main__":
