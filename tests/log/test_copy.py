@@ -112,7 +112,7 @@ class Killed(Exception):
 
 
 def test_everything_once_however_often_it_is_interrupted(
-    local: LocalLog, there: KafkaLog, monkeypatch: pytest.MonkeyPatch
+    local: LocalLog, there: KafkaLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.log.copy.copier.CHUNK_ROWS", 7)
     chance = random.Random(5)
@@ -127,12 +127,12 @@ def test_everything_once_however_often_it_is_interrupted(
 
     for _ in range(2):
         with pytest.raises(Killed):
-            move_to_kafka(local, there, cut_off)
-    move_to_kafka(local, there, cut_off)
+            move_to_kafka(local, there, tmp_path, cut_off)
+    move_to_kafka(local, there, tmp_path, cut_off)
     # It was in use meanwhile.
     fill(local, chance, 5)
-    assert move_to_kafka(local, there, nothing).records > 0
-    assert move_to_kafka(local, there, nothing).records == 0
+    assert move_to_kafka(local, there, tmp_path, nothing).records > 0
+    assert move_to_kafka(local, there, tmp_path, nothing).records == 0
     for topic in ("views", "counts", "bytes"):
         assert records(there, topic) == records(local, topic)
     moves = Moves(there)
@@ -157,7 +157,7 @@ def test_there_and_back_in_the_order_of_time(
     chance = random.Random(9)
     fill(local, chance, 10)
     local.reset_group("readers", {TopicPartition("views", 0): 3})
-    move_to_kafka(local, there, nothing)
+    move_to_kafka(local, there, tmp_path, nothing)
     # Kafka takes an event id twice, the local log once.
     again = pa.record_batch({"USERID": ["a"], "PAGEID": ["/again"], "$time": [10**12], "$id": ["3-0"]})
     there.append([Append("views", again, 0), Append("views", again, 0)]).result()
@@ -213,20 +213,20 @@ def test_records_of_all_partitions_come_in_order_of_time(there: KafkaLog, tmp_pa
         back.close()
 
 
-def test_groups_go_on_where_they_were(local: LocalLog, there: KafkaLog) -> None:
+def test_groups_go_on_where_they_were(local: LocalLog, there: KafkaLog, tmp_path: Path) -> None:
     fill(local, random.Random(6), 8)
     at = TopicPartition("views", 0)
     local.reset_group("readers", {at: 3})
-    move_to_kafka(local, there, nothing)
+    move_to_kafka(local, there, tmp_path, nothing)
     [offset] = [one for one in there.group("readers").offsets if one.at == at]
     assert offset.committed == places(there, "views", 0)[3]
 
 
-def test_what_is_there_already_is_not_mixed_with(local: LocalLog, there: KafkaLog) -> None:
+def test_what_is_there_already_is_not_mixed_with(local: LocalLog, there: KafkaLog, tmp_path: Path) -> None:
     there.create_topic(VIEWS)
     there.append([Append("views", pa.record_batch({"USERID": pa.array(["else"])}))]).result()
     with pytest.raises(Conflict, match="already holds records there"):
-        move_to_kafka(local, there, nothing)
+        move_to_kafka(local, there, tmp_path, nothing)
 
 
 def test_the_map_between_runs() -> None:

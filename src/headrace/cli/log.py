@@ -262,7 +262,7 @@ def copy(
         try:
             with _resumable(), _copy_progress() as progress:
                 if to == "kafka":
-                    moved = move_to_kafka(local, kafka, progress)
+                    moved = move_to_kafka(local, kafka, found.checkpoints_folder, progress)
                 else:
                     put_checkpoints_aside(found, local)
                     moved = move_to_local(kafka, local, found.checkpoints_folder, progress)

@@ -29,7 +29,8 @@ from headrace.log.copy.moves import MOVED_TOPIC, Moves, moved_rows
 from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, create_redriven, read_marks, write_marks
 from headrace.log.kafka import KafkaLog
 from headrace.log.queues.state import QUEUES_SPEC, QUEUES_TOPIC, append_state
-from headrace.process.kafka.checkpoint import planned_batch
+from headrace.process.kafka.checkpoint import PlannedBatch, planned_batch
+from headrace.process.lower.lower import waits_for_time
 from headrace.process.progress import parse_arrival, parse_offsets
 
 COPY = "log-copy"
@@ -70,19 +71,21 @@ class LocalWriter:
         return self._log.append(appends).result()
 
 
-def move_to_kafka(source: Log, target: Log, progress: Progress) -> Moved:
-    """What the source holds now. Going on after an interruption, or when the source has more, is the same call."""
+def move_to_kafka(source: Log, target: Log, checkpoints: Path, progress: Progress) -> Moved:
+    """What the source holds now. Going on after an interruption, or when the source has more, is the same call.
+    `checkpoints` of the queries say what they have closed."""
     assert isinstance(target, KafkaLog)
     write = KafkaWriter(target)
     copied = copy_topics(source, target, write, progress)
     moves = Moves(target)
     catalog = Catalog(source)
-    rows = []
+    rows: list[tuple[str, str, int, Any]] = []
     for query in catalog.queries():
         old = _read_locally(source, catalog, query)
         offsets = {topic: moves.offsets(topic, at) for topic, at in old.items()}
         if offsets and moves.queries.get((query.id, query.version)) != offsets:
             rows.append(("query", query.id, query.version, offsets))
+        rows += _closed(source, catalog, query, checkpoints, moves)
     if rows:
         write([Append(MOVED_TOPIC, moved_rows(rows), 0)], [None])
     groups = _move_groups(source, target, moves)
@@ -97,7 +100,8 @@ def move_to_local(source: Log, target: Log, checkpoints: Path, progress: Progres
     copied = copy_topics(source, target, write, progress)
     moves = Moves(target)
     now, catalog = target.snapshot(), Catalog(source)
-    rows, behind = [], []
+    rows: list[tuple[str, str, int, Any]] = []
+    behind: list[str] = []
     for query in catalog.queries():
         if source.last_identity(query.id, query.version) is None:
             continue
@@ -108,6 +112,7 @@ def move_to_local(source: Log, target: Log, checkpoints: Path, progress: Progres
         behind += [] if until is not None else [query.id]
         if moves.known.get((query.id, query.version), NEVER) != until:
             rows.append(("known", query.id, query.version, {"until": until}))
+        rows += _closed(source, catalog, query, checkpoints, moves)
     if rows:
         write([Append(MOVED_TOPIC, moved_rows(rows), 0)], [None])
     groups = _move_groups(source, target, moves)
@@ -127,25 +132,48 @@ def _read_locally(source: Log, catalog: Catalog, query: QueryDefinition) -> dict
     arrival = None if identity is None else parse_arrival(identity.offsets)
     if identity is None:
         return {}
-    first, *others = _topics(catalog, query)
-    found = {first: parse_offsets(identity.offsets)}
-    if arrival is not None:
-        for topic in others:
-            parts = range(source.topic(topic).spec.partitions)
-            found[topic] = {number: source.offset_at_arrival(topic, number, arrival) for number in parts}
-    return found
+    topics = _topics(catalog, query)
+    if arrival is None:
+        return {topics[0]: parse_offsets(identity.offsets)}
+    return {
+        topic: {
+            number: source.offset_at_arrival(topic, number, arrival)
+            for number in range(source.topic(topic).spec.partitions)
+        }
+        for topic in topics
+    }
 
 
 def _read_on_kafka(
     source: KafkaLog, catalog: Catalog, query: QueryDefinition, checkpoints: Path
 ) -> dict[str, dict[int, int]]:
     """As the checkpoint of its last batch says; nothing if it is not here."""
-    identity = source.last_identity(query.id, query.version)
-    try:
-        planned = planned_batch(checkpoints / checkpoint_name(query), -1 if identity is None else identity.batch)
-    except UsageError:
+    planned = _last_batch(source, query, checkpoints)
+    if planned is None:
         return {}
     return {topic: planned.ends(source.kafka_name(topic)) for topic in _topics(catalog, query)}
+
+
+def _last_batch(source: Log, query: QueryDefinition, checkpoints: Path) -> PlannedBatch | None:
+    """The one whose results are the last in the log."""
+    identity = source.last_identity(query.id, query.version)
+    try:
+        return None if identity is None else planned_batch(checkpoints / checkpoint_name(query), identity.batch)
+    except UsageError:
+        return None
+
+
+def _closed(
+    source: Log, catalog: Catalog, query: QueryDefinition, checkpoints: Path, moves: Moves
+) -> list[tuple[str, str, int, Any]]:
+    """Of results that wait for time, which are there, if that is not noted already. The logs go by different clocks:
+    where it is made again, the state would say something else."""
+    if not waits_for_time(plan_definition(query, catalog)):
+        return []
+    planned = _last_batch(source, query, checkpoints)
+    if planned is None or moves.closed.get((query.id, query.version)) == planned.watermark:
+        return []
+    return [("closed", query.id, query.version, {"watermark": planned.watermark})]
 
 
 def _move_groups(source: Log, target: Log, moves: Moves) -> int:

@@ -54,6 +54,8 @@ class QuerySpec:
     known_until: int = 0
     """What arrived before this number has its results in the log already, which was copied: it is read for the state
     alone."""
+    known_closed: int | None = None
+    """And of results that wait for time those that this watermark closes."""
 
 
 @dataclass(frozen=True, slots=True)

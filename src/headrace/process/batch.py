@@ -66,7 +66,11 @@ class RangeInputs:
             reader = reader.option("endingOffsets", offsets_json(self.ends[topic.name]))
         return (reader if min_lag is None else reader.option("minLag", min_lag)).load()
 
-    def floor(self, topic: TopicSpec) -> None:
+    @property
+    def known(self) -> None:
+        """A batch gives all there is."""
+
+    def floor(self, topic: TopicSpec, delay_ms: int) -> None:
         """A batch keeps no state."""
 
 

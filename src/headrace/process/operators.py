@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 from headrace.log.base import ARRIVAL, STREAM_TIME, TIME, TOMBSTONE
 from headrace.process.comparable import comparable
 from headrace.process.lower.floor import watermark_by_floor
+from headrace.process.lower.known import Known
 from headrace.process.lower.rows import PLACE, column
 from headrace.process.spark_types import spark_type
 from headrace.types import Array, DataType, Map, Struct
@@ -104,13 +105,16 @@ def in_order(changes: DataFrame) -> DataFrame:
     return changes.repartition(column(KEY)).sortWithinPartitions(column(KEY), column(ARRIVAL), column(PLACE))
 
 
-def with_clock(changes: DataFrame, only: Column | None = None, floor: DataFrame | None = None) -> DataFrame:
+def with_clock(
+    changes: DataFrame, only: Column | None = None, floor: DataFrame | None = None, known: Known | None = None
+) -> DataFrame:
     """Let Spark's watermark be stream time so far, or what `floor` says, for timers. The column it is about is dropped
     again, so no row is ever dropped for being behind it. Rows for which `only` is not true count for the clock and are
     gone after it."""
     if floor is not None:
         return watermark_by_floor(changes, _CLOCK, 0, floor).drop(column(_CLOCK))
-    stamped = changes.withColumn(_CLOCK, F.timestamp_millis(_now(changes))).withWatermark(f"`{_CLOCK}`", "0 seconds")
+    now = _now(changes) if known is None else known.clock()
+    stamped = changes.withColumn(_CLOCK, F.timestamp_millis(now)).withWatermark(f"`{_CLOCK}`", "0 seconds")
     if only is not None:
         # It names the clock, or Spark would filter first. No record is older than 1970.
         stamped = stamped.filter(only | (column(_CLOCK) < F.timestamp_millis(F.lit(0))))

@@ -18,6 +18,7 @@ from headrace.config import SparkSettings
 from headrace.log.base import Route, TopicSpec
 from headrace.process.base import QuerySpec
 from headrace.process.letters import box_for, writing_letters
+from headrace.process.lower.known import Known
 from headrace.process.lower.lower import Lowered, lower_query, waits_for_time
 from headrace.process.pace import max_rows, pause_ms
 from headrace.process.session import query_session
@@ -43,6 +44,7 @@ class StreamInputs:
     starts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     until: int | None = None
     known_until: int = 0
+    known_closed: int | None = None
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def topic(self, name: str) -> TopicSpec:
@@ -77,7 +79,13 @@ class StreamInputs:
             reader = reader.option("maxArrival", self.until)
         return (reader if min_lag is None else reader.option("minLag", min_lag)).load()
 
-    def floor(self, topic: TopicSpec) -> None:
+    @property
+    def known(self) -> Known | None:
+        if self.known_closed is None:
+            return None
+        return Known(self.known_closed, lambda arrival: arrival < self.known_until)
+
+    def floor(self, topic: TopicSpec, delay_ms: int) -> None:
         """The owner stamps a topic's stream time over all its partitions."""
 
     def _name(self, late: bool) -> str:
@@ -123,7 +131,15 @@ def _lowered(
     if isinstance(log, Path):
         until = spec.until if isinstance(spec.until, int) else None
         inputs = StreamInputs(
-            session, log, topics, spec.id, max_rows(settings, spec), spec.starts, until, spec.known_until
+            session,
+            log,
+            topics,
+            spec.id,
+            max_rows(settings, spec),
+            spec.starts,
+            until,
+            spec.known_until,
+            spec.known_closed,
         )
         sink = topics(spec.plan.sink.topic)
         return to_local_log(lower_query(spec.plan, inputs, spec.late_topic, sink), log, spec)

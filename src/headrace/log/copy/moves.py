@@ -5,6 +5,7 @@
 - `query`, of a query and its version: `{topic: {partition: new offset}}`, how far its results in this log go
 - `known`, of a query and its version, where the log gives arrival numbers: `{"until": number}`, up to which its results
   are here; null if it had not read all that was copied, so that nobody could say
+- `closed`, of a query with results that wait for time: `{"watermark": milliseconds}`, which of those are here
 
 Whoever has a position of the old log, a view, a group, a feed's event id, finds the new one here.
 """
@@ -82,6 +83,7 @@ class Moves:
         self.partitions: dict[tuple[str, int], PartitionMoves] = {}
         self.queries: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
         self.known: dict[tuple[str, int], int | None] = {}
+        self.closed: dict[tuple[str, int], int] = {}
         ends = log.snapshot().ends.get(MOVED_TOPIC)
         for records in log.read(MOVED_TOPIC, 0, ends[0].start, ends[0].end) if ends else ():
             for row in records.batch.select(["KIND", "NAME", "NUMBER", "BODY"]).to_pylist():
@@ -91,6 +93,9 @@ class Moves:
         key, body = (row["NAME"], row["NUMBER"]), json.loads(row["BODY"])
         if row["KIND"] == "known":
             self.known[key] = body["until"]
+            return
+        if row["KIND"] == "closed":
+            self.closed[key] = body["watermark"]
             return
         if row["KIND"] == "query":
             self.queries[key] = {topic: {int(p): o for p, o in offsets.items()} for topic, offsets in body.items()}

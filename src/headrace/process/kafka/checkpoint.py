@@ -23,6 +23,11 @@ class PlannedBatch:
     text: str
 
     @property
+    def watermark(self) -> int:
+        """What Spark went by when it ran the batch: what this closes came out with it, or before."""
+        return int(json.loads(self.text.splitlines()[1])["batchWatermarkMs"])
+
+    @property
     def floor(self) -> int:
         """What stream time had reached in all partitions (`FloorOffset.java`)."""
         return int(next((source["floor"] for source in self.sources().values() if "floor" in source), NO_STREAM_TIME))

@@ -6,10 +6,12 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from headrace.log.base import TimestampColumn, TopicSpec
 from headrace.log.codecs.of_source import source_options
@@ -17,6 +19,7 @@ from headrace.process.kafka.checkpoint import last_done, last_planned
 from headrace.process.kafka.decode import decode_topic
 from headrace.process.kafka.place import SOURCE, KafkaPlace
 from headrace.process.kafka.times import NOTE, read_note, times_at
+from headrace.process.lower.known import Known
 from headrace.sql.source import Source
 
 Offsets = Mapping[int, int]
@@ -47,6 +50,10 @@ class KafkaStreamInputs:
     """Where records go that cannot be decoded (`DeadLetterBox.java`)."""
     until: Mapping[str, Offsets] | None = None
     """By topic: offsets that no batch goes beyond."""
+    closed: int | None = None
+    """Of a query that was moved here: the watermark with which its results up to the stops were made."""
+    ranks: dict[int, str] = field(default_factory=dict)
+    """The topics that were read, by how they rank."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def topic(self, name: str) -> TopicSpec:
@@ -72,14 +79,31 @@ class KafkaStreamInputs:
             late = self._load(topic, "late_input", {"role": "late", "minLag": str(min_lag)})
             return decode_topic(late, topic, columns, decoding=decoding)
         number = next(self.numbers)
+        self.ranks[-number] = topic.name
         # By their order in the plan; the first has no number.
         name = "input" if number == 1 else f"input_{number}"
         found = self._load(topic, name, {"role": "records", "rank": str(-number)})
         return decode_topic(found, topic, columns, -number, decoding)
 
-    def floor(self, topic: TopicSpec) -> DataFrame:
+    @property
+    def known(self) -> Known | None:
+        return None if self.closed is None else Known(self.closed, self._is_before_stop)
+
+    def _is_before_stop(self, arrival: Column) -> Column:
+        """An arrival is the rank of the record's topic, its partition, and its offset there (`decode.arrival`)."""
+        stops = [
+            (rank, partition, stop)
+            for rank, topic in self.ranks.items()
+            for partition, stop in self.stops.get(topic, {}).items()
+        ]
+        rank, partition, offset = (arrival.getField(name) for name in ("rank", "partition", "offset"))
+        known = [(rank == one) & (partition == number) & (offset < stop) for one, number, stop in stops]
+        return reduce(Column.__or__, known, F.lit(False))
+
+    def floor(self, topic: TopicSpec, delay_ms: int) -> DataFrame:
         """One row a batch, `$floor`: no record's stream time is below it any more."""
-        return self._load(topic, "floor", {"role": "floor"})
+        closed = {} if self.closed is None else {"closed": str(self.closed + delay_ms)}
+        return self._load(topic, "floor", {"role": "floor", **closed})
 
     def _load(self, topic: TopicSpec, name: str, more: Mapping[str, str]) -> DataFrame:
         note = self.checkpoint / topic.name / NOTE
@@ -192,5 +216,9 @@ class KafkaRangeInputs:
             reader = reader.option("minLag", min_lag)
         return decode_topic(reader.load(), topic, columns, -next(self.numbers), self.place.decoding(topic, self.box))
 
-    def floor(self, topic: TopicSpec) -> None:
+    @property
+    def known(self) -> None:
+        """A batch gives all there is."""
+
+    def floor(self, topic: TopicSpec, delay_ms: int) -> None:
         """A batch keeps no state."""

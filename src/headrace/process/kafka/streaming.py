@@ -29,7 +29,8 @@ def to_kafka(
 ) -> Any:
     """The writer of the query's results, ready to be started."""
     # A query that was moved here has results up to these offsets already; its state is made again from the records.
-    stops = Moves(place.log).queries.get((spec.id, spec.version), {})
+    moves, key = Moves(place.log), (spec.id, spec.version)
+    stops = moves.queries.get(key, {})
     # Before the query needs it: within a batch's transaction nothing can be made.
     create_dead_letters(place.log)
     letters = dead_letters(spark, spec.id)
@@ -46,6 +47,7 @@ def to_kafka(
         spec.starts,
         letters.box,
         None if spec.until is None or isinstance(spec.until, int) else spec.until,
+        moves.closed.get(key),
     )
     lowered = lower_query(spec.plan, inputs, spec.late_topic, topics(spec.plan.sink.topic))
     write = write_batches(place.log, spec, lowered.routes, stops, letters)

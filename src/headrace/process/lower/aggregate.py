@@ -22,6 +22,7 @@ from headrace.process.lower.window import (
     is_late,
     window_columns,
     window_end,
+    without_known_windows,
 )
 from headrace.sql.plan import Aggregate, Named
 from headrace.sql.source import Window
@@ -38,6 +39,8 @@ def lower_aggregate_node(
     frame = rows.frame
     if node.window is not None:
         admitted = expand_windows(frame, node.window).filter(~is_late(node.window))
+        if final:
+            admitted = without_known_windows(admitted, node.window, clock)
         frame = forget_closed_windows(admitted, node.window, clock, final, floor)
     sign = column(SIGN) if node.over == "table" else None
     if kept_in_python(node.aggregates, sign is not None):

@@ -18,6 +18,7 @@ from headrace.log.base import (
 )
 from headrace.process.expressions import lower_expression
 from headrace.process.lower.changes import before_and_after, plan_columns
+from headrace.process.lower.known import Known
 from headrace.process.lower.late import late_struct
 from headrace.process.lower.rows import LATE_ROW, PLACE, Rows, column
 from headrace.process.operators import (
@@ -47,8 +48,9 @@ ACTION, PRIMARY, FOREIGN = "$action", "$primary", "$foreign"
 DEFAULT_GRACE_MS = 24 * 3600 * 1000
 
 
-def lower_join(node: Join, left: Rows, right: Rows, clocked: bool = False) -> Rows:
-    """`clocked`: the rows have the stream time of both sides already."""
+def lower_join(node: Join, left: Rows, right: Rows, clocked: bool = False, known: Known | None = None) -> Rows:
+    """`clocked`: the rows have the stream time of both sides already. `known`: of the rows that come out alone, which
+    are in the log already."""
     match node.form:
         case "stream-table":
             return _stream_table(node, left, right)
@@ -57,7 +59,7 @@ def lower_join(node: Join, left: Rows, right: Rows, clocked: bool = False) -> Ro
         case "foreign-key":
             return _foreign_key(node, left, right)
         case "stream-stream":
-            return _stream_stream(node, left, right, clocked)
+            return _stream_stream(node, left, right, clocked, known)
 
 
 def _stream_table(node: Join, left: Rows, right: Rows) -> Rows:
@@ -75,7 +77,7 @@ def _table_table(node: Join, left: Rows, right: Rows) -> Rows:
     return _joined(node, joined, left, right, changelog=True)
 
 
-def _stream_stream(node: Join, left: Rows, right: Rows, clocked: bool) -> Rows:
+def _stream_stream(node: Join, left: Rows, right: Rows, clocked: bool, known: Known | None) -> Rows:
     within = node.within
     assert within is not None
     grace = DEFAULT_GRACE_MS if within.grace_ms is None else within.grace_ms
@@ -83,7 +85,7 @@ def _stream_stream(node: Join, left: Rows, right: Rows, clocked: bool) -> Rows:
     # Time goes on with rows that match nothing for want of a key, too.
     left_side = _side(node, left, FROM_LEFT, node.left_key, keep_null=True, position=True)
     right_side = _side(node, right, FROM_RIGHT, node.right_key, keep_null=True, position=True)
-    stamped = _stamped(node, left_side, right_side, clocked)
+    stamped = _stamped(node, left_side, right_side, clocked, known)
     eager = within.grace_ms is None
     joined = stream_stream_join(stamped, within.before_ms, within.after_ms, grace, eager, keep_left, keep_right)
     if (keep_left or keep_right) and not eager:
@@ -93,16 +95,18 @@ def _stream_stream(node: Join, left: Rows, right: Rows, clocked: bool) -> Rows:
     return _joined(node, frame, left, right, late=True)
 
 
-def _stamped(node: Join, left: DataFrame, right: DataFrame, clocked: bool) -> DataFrame:
+def _stamped(node: Join, left: DataFrame, right: DataFrame, clocked: bool, known: Known | None) -> DataFrame:
     """Both sides with their common stream time, and a clock for timers: one for both, unless a join below has one
     already, because Spark refuses a second."""
     left_has, right_has = has_clock(node.left), has_clock(node.right)
     keyed = column(KEY).getField(JOIN_KEY).isNotNull()
     if not left_has and not right_has:
         both = _unioned(left, right)
-        return with_clock(both if clocked else common_stream_time(both), only=keyed)
+        return with_clock(both if clocked else common_stream_time(both), only=keyed, known=known)
     stamped = common_stream_time(
-        _unioned(left if left_has else with_clock(left), right if right_has else with_clock(right))
+        _unioned(
+            left if left_has else with_clock(left, known=known), right if right_has else with_clock(right, known=known)
+        )
     )
     return stamped.filter(keyed)
 

@@ -119,7 +119,7 @@ class Lowering:
                     # A change of the table causes no row.
                     lowering = replace(lowering, headers=False)
                 right = lowering.lower(node.right, needed | _key_of(node.right))
-                return lower_join(node, left, right, clocked=bool(topics))
+                return lower_join(node, left, right, bool(topics), self.inputs.known)
             case Aggregate():
                 below = self.lower(node.input, needed | _key_of(node.input))
                 clock = self._clock_below(node, below)
@@ -136,10 +136,11 @@ class Lowering:
         return tuple(streams) if self.inputs.common_time else ()
 
     def _clock_below(self, node: Aggregate, rows: Rows) -> Clock:
+        known = self.inputs.known if self.final else None
         if node.window is None or not has_clock(node.input):
-            return NO_CLOCK
+            return replace(NO_CLOCK, known=known)
         if rows.frame.isStreaming:
-            return Clock(below=True)
+            return Clock(below=True, known=known)
         topics = sorted({source.topic for source in scanned(node) if source.kind == "stream"})
         times = [self.inputs.read(self.inputs.topic(name), [TIME], None).select(column(TIME)) for name in topics]
         return Clock(below=True, times=reduce(DataFrame.unionAll, times))
@@ -148,7 +149,8 @@ class Lowering:
         """A join of streams has given its rows one stream time for all partitions."""
         if node.window is None or has_clock(node.input):
             return None
-        return self.inputs.floor(self.inputs.topic(scanned(node)[0].topic))
+        delay = 0 if node.window.kind == "session" else node.window.grace_ms
+        return self.inputs.floor(self.inputs.topic(scanned(node)[0].topic), delay)
 
 
 def _renamed_back(node: Rename, needed: frozenset[str]) -> frozenset[str]:

@@ -26,6 +26,7 @@ from headrace.log.base import (
 )
 from headrace.process.casts import lower_cast
 from headrace.process.json_fields import json_field, json_fields
+from headrace.process.lower.known import Known
 from headrace.process.lower.rows import Rows, column
 from headrace.process.raw_keys import raw_key
 from headrace.process.raw_values import decode_by_codec, needs_codec
@@ -61,8 +62,13 @@ class Inputs(Protocol):
         """The named columns, system ones too. With `min_lag`, records that lag behind stream time by no more than
         this may be missing. With `clock`, stream time is that of these topics and its own together."""
 
-    def floor(self, topic: TopicSpec) -> DataFrame | None:
-        """Where stream time is each partition's own: `$floor`, what it has reached in all of them, once a batch."""
+    @property
+    def known(self) -> Known | None:
+        """What of the query's results that wait for time is in the log already."""
+
+    def floor(self, topic: TopicSpec, delay_ms: int) -> DataFrame | None:
+        """Where stream time is each partition's own: `$floor`, what it has reached in all of them, once a batch. What
+        is closed by it is so after another `delay_ms`."""
 
 
 def lower_scan(

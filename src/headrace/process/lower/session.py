@@ -58,10 +58,12 @@ def lower_sessions(
     bounds = F.struct(column(TIME).alias("start"), column(TIME).alias("end"), F.when(may_be_late, late).alias(LATE_ROW))
     merged = F.struct(*(value for _, value in parts))
     changes = as_changes(frame, key, FROM_LEFT, bounds, merged)
-    timed = changes if clock.below else with_clock(changes, floor=floor)
+    timed = changes if clock.below else with_clock(changes, floor=floor, known=clock.known)
     found = sessions(timed, window.size_ms, window.grace_ms, final, [kind for kind, _ in parts])
     if final:
         found = until_now(found, changes if clock.times is None else clock.times)
+        if clock.known is not None:
+            found = found.filter((column(SIDE) != FROM_LEFT) | (column(STREAM_TIME) > F.lit(clock.known.closed)))
     start, end = column(LEFT).getField("start"), column(LEFT).getField("end")
     spread = found.select(
         *(

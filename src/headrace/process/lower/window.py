@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from headrace.errors import UsageError
 from headrace.log.base import STREAM_TIME, TIME, WINDOW_END, WINDOW_START
 from headrace.process.lower.floor import watermark_by_floor
+from headrace.process.lower.known import Known
 from headrace.process.lower.rows import column
 from headrace.sql.source import WINDOW_COLUMNS, Window
 
@@ -68,6 +69,8 @@ class Clock:
 
     below: bool = False
     times: DataFrame | None = None
+    known: Known | None = None
+    """Of results that come once, when their window is closed: which are in the log already."""
 
 
 NO_CLOCK = Clock()
@@ -91,7 +94,7 @@ def forget_closed_windows(
     if floor is not None:
         return watermark_by_floor(frame.withColumn(CLOSES, closes), CLOSES, window.grace_ms, floor)
     if final:
-        return _close_on_time(frame, window, closes)
+        return _close_on_time(frame, window, closes, clock.known)
     behind = f"{window.size_ms + window.grace_ms} milliseconds"
     # The name is parsed as SQL.
     return frame.withColumn(CLOSES, closes).withWatermark(f"`{CLOSES}`", behind)
@@ -104,11 +107,19 @@ def _close_by_clock(frame: DataFrame, window: Window) -> DataFrame:
     return frame.withColumn(CLOSES, closes.alias(CLOSES, metadata={WATERMARK_MARK: 0}))
 
 
-def _close_on_time(frame: DataFrame, window: Window, closes: Column) -> DataFrame:
+def without_known_windows(frame: DataFrame, window: Window, clock: Clock) -> DataFrame:
+    """A window that has had its last word takes no part any more: whatever comes for it now is late."""
+    if clock.known is None:
+        return frame
+    grace = window.grace_ms if clock.below else 0
+    return frame.filter(column(WINDOW_END) + F.lit(grace) > F.lit(clock.known.closed))
+
+
+def _close_on_time(frame: DataFrame, window: Window, closes: Column, known: Known | None) -> DataFrame:
     """Here the window comes out when it is closed, which must be as soon as it is: the watermark is the largest event
     time minus grace, exactly. Spark closes by the column that carries the watermark's mark; event time does, and the
     window's end gets the same mark."""
-    event = F.timestamp_millis(column(TIME))
+    event = F.timestamp_millis(column(TIME) if known is None else known.clock(window.grace_ms))
     stamped = frame.withColumn(EVENT, event).withWatermark(f"`{EVENT}`", f"{window.grace_ms} milliseconds")
     others = [column(name) for name in frame.columns]
     return stamped.select(*others, closes.alias(CLOSES, metadata={WATERMARK_MARK: window.grace_ms}))

@@ -31,6 +31,7 @@ final class CutGroup {
   private final Map<TopicStream, TopicOffset> decided = new HashMap<>();
   private LogMoment first;
   private LogMoment last;
+  private boolean rested;
 
   private CutGroup(String key, ReadOptions options) {
     this.key = key;
@@ -105,15 +106,20 @@ final class CutGroup {
       TopicOffset known = entry.getValue();
       starts.put(entry.getKey(), known != null ? known : start(entry.getKey(), asked.arrival(), moment));
     }
-    long cut = Math.min(bound(asked.arrival()), unlimited ? moment.arrival() : cut(starts, moment));
-    boolean anyNew = false;
-    Map<TopicStream, TopicOffset> ends = new HashMap<>();
-    for (Map.Entry<TopicStream, TopicOffset> entry : starts.entrySet()) {
-      TopicOffset end = new OffsetParser(entry.getKey().topic(moment), moment).atArrival(cut);
-      TopicOffset notBefore = end.orStart(entry.getValue());
-      anyNew |= !notBefore.sameOffsets(entry.getValue());
-      ends.put(entry.getKey(), notBefore);
+    // All of a query rest where the first of them has to, and end a batch where they must.
+    long most = members.keySet().stream().mapToLong(TopicStream::maxArrival).min().orElse(Long.MAX_VALUE);
+    long stop = Math.min(most, members.keySet().stream().mapToLong(TopicStream::stopAt).max().orElse(0));
+    long cut = Math.min(most, unlimited ? moment.arrival() : cut(starts, moment));
+    if (stop > 0 && asked.arrival() <= stop) {
+      Map<TopicStream, TopicOffset> known = ends(starts, moment, Math.min(stop, cut));
+      boolean anyNew = isNew(starts, known);
+      if (anyNew || rests()) {
+        decided.putAll(anyNew ? known : starts);
+        return;
+      }
     }
+    Map<TopicStream, TopicOffset> ends = ends(starts, moment, cut);
+    boolean anyNew = isNew(starts, ends);
     decided.putAll(anyNew ? ends : starts);
     if (!anyNew && last == null) {
       // What comes meanwhile is found when Spark asks again, at once: so the wait does not count as a batch's time.
@@ -121,11 +127,27 @@ final class CutGroup {
     }
   }
 
-  /** All of a query rest where the first of them has to, and end a batch where they must. */
-  private long bound(long start) {
-    long most = members.keySet().stream().mapToLong(TopicStream::maxArrival).min().orElse(Long.MAX_VALUE);
-    long stop = members.keySet().stream().mapToLong(TopicStream::stopAt).max().orElse(0);
-    return start < stop ? Math.min(stop, most) : most;
+  /**
+   * Once, before the first batch behind the stop: what time has brought about by then comes out of a batch without
+   * records, which Spark makes when there are none, and which belongs to what was before the stop.
+   */
+  private boolean rests() {
+    boolean first = !rested && last == null;
+    rested = true;
+    return first;
+  }
+
+  private static Map<TopicStream, TopicOffset> ends(Map<TopicStream, TopicOffset> starts, LogMoment moment, long cut) {
+    Map<TopicStream, TopicOffset> ends = new HashMap<>();
+    for (Map.Entry<TopicStream, TopicOffset> start : starts.entrySet()) {
+      TopicOffset end = new OffsetParser(start.getKey().topic(moment), moment).atArrival(cut);
+      ends.put(start.getKey(), end.orStart(start.getValue()));
+    }
+    return ends;
+  }
+
+  private static boolean isNew(Map<TopicStream, TopicOffset> starts, Map<TopicStream, TopicOffset> ends) {
+    return starts.entrySet().stream().anyMatch(start -> !ends.get(start.getKey()).sameOffsets(start.getValue()));
   }
 
   /** Where a source will start that Spark has not asked yet: where the one that was asked is. */

@@ -54,6 +54,10 @@ record KafkaOffsets(String topic, Map<Integer, Long> places) {
     return new KafkaOffsets(topic, found);
   }
 
+  boolean isWithin(Map<Integer, Long> stops) {
+    return places.entrySet().stream().allMatch(end -> end.getValue() <= stops.getOrDefault(end.getKey(), 0L));
+  }
+
   boolean hasReached(Map<Integer, Long> stops) {
     return stops.entrySet().stream().allMatch(stop -> at(stop.getKey()) >= stop.getValue());
   }

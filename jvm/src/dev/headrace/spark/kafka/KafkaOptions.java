@@ -19,6 +19,7 @@ import java.util.Map;
  * @param from where the query goes on, as Kafka's offsets; empty where it begins
  * @param times how far time had come, by partition, where the query begins or continues
  * @param floor no record's stream time is below this
+ * @param closed of a query that was moved here: the floor that its results before were made with; -1 if there are none
  * @param wakes whether a new floor is reason enough for a batch: results wait for it
  * @param timesFile where to note times before each batch, so that the next start need not read all again
  * @param stopAt offsets that a batch must not pass over, by partition: it ends there, and the next one goes on
@@ -28,7 +29,7 @@ import java.util.Map;
  */
 record KafkaOptions(
     Role role, String cut, String topic, int rank, long maxRows, boolean ordered, String from, Map<Integer, Long> times, long floor,
-    boolean wakes, String timesFile, Map<Integer, Long> stopAt, Map<Integer, Long> until, long idleMs, long minLag) {
+    long closed, boolean wakes, String timesFile, Map<Integer, Long> stopAt, Map<Integer, Long> until, long idleMs, long minLag) {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final TypeReference<Map<Integer, Long>> BY_PARTITION = new TypeReference<>() {};
   private static final long IDLE_MS = 60_000;
@@ -50,6 +51,7 @@ record KafkaOptions(
         options.getOrDefault("from", ""),
         parse(options.getOrDefault("times", "{}")),
         Long.parseLong(options.getOrDefault("floor", "-1")),
+        Long.parseLong(options.getOrDefault("closed", "-1")),
         Boolean.parseBoolean(options.getOrDefault("wakes", "false")),
         options.getOrDefault("timesFile", ""),
         parse(options.getOrDefault("stopAt", "{}")),

@@ -51,6 +51,7 @@ final class KafkaTopicStream implements MicroBatchStream, SupportsTriggerAvailab
 
   @Override
   public void prepareForTriggerAvailableNow() {
+    cut.stopAtThisMoment();
     ((SupportsTriggerAvailableNow) records).prepareForTriggerAvailableNow();
   }
 

@@ -24,6 +24,7 @@ final class QueryCut {
   private final String name;
   private final Map<String, TopicTimes> topics = new LinkedHashMap<>();
   private final Map<KafkaTopicStream, Offset> decided = new HashMap<>();
+  private boolean rested;
 
   private QueryCut(String name) {
     this.name = name;
@@ -68,7 +69,7 @@ final class QueryCut {
     // One topic may mostly be cut anywhere: Spark's own limit does, without a look at the records.
     boolean ordered = topics.size() > 1 || topics.values().stream().anyMatch(TopicTimes::ordered);
     ReadLimit each = ordered ? ReadLimit.allAvailable() : limit;
-    boolean stopping = topics.values().stream().anyMatch(topic -> !topic.start().hasReached(topic.stops()));
+    boolean stopping = topics.values().stream().anyMatch(topic -> !topic.start().hasReached(topic.stops())) || rests();
     Map<TopicTimes, KafkaOffsets> ends = look(each, stopping);
     boolean anyNew = isNew(ends);
     long most = topics.values().stream().mapToLong(TopicTimes::maxRows).max().orElse(0);
@@ -77,12 +78,28 @@ final class QueryCut {
     if (ordered && most > 0 && rows > most) {
       ends = OrderedCut.first(ends, most);
     }
+    boolean known = ends.entrySet().stream().allMatch(end -> end.getValue().isWithin(end.getKey().stops()));
     decided.clear();
     for (Map.Entry<TopicTimes, KafkaOffsets> end : ends.entrySet()) {
       TopicTimes topic = end.getKey();
-      topic.raiseFloor(end.getValue(), visible.get(topic), anyNew);
+      topic.raiseFloor(end.getValue(), visible.get(topic), anyNew, known);
       topic.decide(end.getValue(), decided);
     }
+  }
+
+  /**
+   * Once, before the first batch behind the stops: what time has brought about by then comes out of a batch without
+   * records, which Spark makes when there are none, and which belongs to what was before them.
+   */
+  private boolean rests() {
+    boolean first = !rested && topics.values().stream().anyMatch(topic -> !topic.stops().isEmpty());
+    rested = true;
+    return first;
+  }
+
+  /** For a trigger that ends with the first batch without records. */
+  synchronized void stopAtThisMoment() {
+    rested = true;
   }
 
   /** As soon as there is something new; at the latest after a while. */

@@ -11,6 +11,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
@@ -91,12 +92,20 @@ final class TopicTimes {
     return asked.until() == null ? latest : latest.notBeyond(asked.until(), start());
   }
 
-  /** Without a source for it nobody would remember the floor, so there is none. */
-  void raiseFloor(KafkaOffsets end, KafkaOffsets visible, boolean anyNew) {
-    if (members.stream().noneMatch(KafkaTopicStream::givesFloor)) {
+  /**
+   * Without a source for it nobody would remember the floor, so there is none. `known`: the batch's results are there
+   * already, from another log. What had been closed with them is closed, and nothing else.
+   */
+  void raiseFloor(KafkaOffsets end, KafkaOffsets visible, boolean anyNew, boolean known) {
+    Optional<KafkaTopicStream> giver = members.stream().filter(KafkaTopicStream::givesFloor).findFirst();
+    if (giver.isEmpty()) {
       return;
     }
     long least = least(times(), end, visible);
+    long closed = giver.get().asked().closed();
+    if (closed >= 0) {
+      least = known ? Math.min(least, closed) : Math.max(least, closed);
+    }
     if (anyNew || members.stream().anyMatch(member -> member.asked().wakes())) {
       floor = Math.max(floor, least);
     }
