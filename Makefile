@@ -45,6 +45,7 @@ chaos: setup-tests ## hundreds of kill -9 under load, then every fault of the lo
 	@$(VENV)/python -m tests.chaos.deploy --spark
 	@$(VENV)/python -m tests.chaos.change --points --rounds $(or $(CHANGES),100)
 	@$(VENV)/python -m tests.chaos.layers
+	@$(VENV)/python -m tests.chaos.batch_job
 	@$(VENV)/python -m tests.chaos.switch --rounds $(or $(SWITCHES),10)
 	@$(VENV)/python -m tests.chaos.operators --rounds $(or $(OPERATOR_ROUNDS),30)
 	@$(VENV)/python -m tests.chaos.producers --kills $(or $(KILLS),200)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from headrace.coordinate.reconcile import Reconciler
 from headrace.coordinate.status import ENGINE_STATUS, EngineReport
 from headrace.errors import HeadraceError
 from headrace.log.local.open import LocalClient
+from headrace.process.ask.jobs import Jobs
 from headrace.process.runner import SparkQueryRunner
 
 LOOK_S = 0.05
@@ -27,9 +28,10 @@ logger = logging.getLogger("headrace.chaos")
 
 
 @contextmanager
-def engine_beside(folder: Path, spark: SparkSession) -> Iterator[None]:
+def engine_beside(folder: Path, spark: SparkSession, begins: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """From when `begins` says so."""
     stop = threading.Event()
-    thread = threading.Thread(target=_work, args=(folder, spark, stop), name="engine-beside")
+    thread = threading.Thread(target=_work, args=(folder, spark, stop, begins), name="engine-beside")
     thread.start()
     try:
         yield
@@ -38,15 +40,19 @@ def engine_beside(folder: Path, spark: SparkSession) -> Iterator[None]:
         thread.join(60)
 
 
-def _work(folder: Path, spark: SparkSession, stop: threading.Event) -> None:
+def _work(folder: Path, spark: SparkSession, stop: threading.Event, begins: Callable[[], bool]) -> None:
     project, clock = load_project(folder), SystemClock()
+    while not begins():
+        if stop.wait(LOOK_S):
+            return
     client = _connected(project.log_folder, stop)
     if client is None:
         return
     runner = SparkQueryRunner(spark, project.log_folder, SparkSettings(shuffle_partitions=1), clock, client)
+    jobs = Jobs(spark, project.log_folder, client, clock)
     try:
         catalog = Catalog(client)
-        reconciler = Reconciler(catalog, runner, project.checkpoints_folder, clock)
+        reconciler = Reconciler(catalog, runner, project.checkpoints_folder, clock, jobs)
         reconciler.reconcile()
         while not stop.wait(LOOK_S):
             if catalog.refresh():
@@ -57,6 +63,7 @@ def _work(folder: Path, spark: SparkSession, stop: threading.Event) -> None:
             except (HeadraceError, OSError) as error:
                 logger.debug("not reported: %s", error)
     finally:
+        jobs.close()
         runner.close()
         client.close()
 

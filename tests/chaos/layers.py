@@ -1,13 +1,15 @@
 """kill -9 before and after every record that a Lambda deployment and a refresh write: one pair of layers serves.
 
     python -m tests.chaos.layers                     every point
-    python -m tests.chaos.layers FOLDER before 3     the process that dies there
+    python -m tests.chaos.layers FOLDER before 3     the process that dies there; `writing 2` is inside the second job
 
 Without Spark: what the batch job and the stream would write, it writes itself.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +27,7 @@ from headrace.log.base import Append, BatchIdentity, Route
 from headrace.server.assemble import open_services
 from headrace.server.services import Services
 from headrace.views.versions import Version
+from tests.chaos.batch_points import POINTS, TRANSACTION, BatchPoints
 from tests.chaos.deploying import PATIENCE, QUIET, Appends
 from tests.support import wait_for
 
@@ -51,8 +54,9 @@ def batch_job(services: Services, version: Version, count: int) -> None:
     route = Route(topic, {name: name for name in append.batch.schema.names})
     for attempt in range(2):
         if log.last_identity(id_, 1) is None or attempt:
-            log.stage(f"{id_}-{attempt}", 0, 0, [route], iter([append.batch]))
-            log.commit(f"{id_}-{attempt}", [(0, 0)], BatchIdentity(id_, 1, "batch", 0, '{"arrival": 0}'))
+            transaction = f"{TRANSACTION}{id_}-{attempt}"
+            log.stage(transaction, 0, 0, [route], iter([append.batch]))
+            log.commit(transaction, [(0, 0)], BatchIdentity(id_, 1, "batch", 0, '{"arrival": 0}'))
 
 
 def advance(services: Services, number: int, count: int) -> None:
@@ -120,7 +124,8 @@ def recover(folder: Path) -> None:
 
 
 def sweep(say: Callable[[str], None]) -> int:
-    points = [f"{when} {number}" for number in range(1, MOST_APPENDS) for when in ("before", "after")]
+    points = [f"{point} {job}" for job in (1, 2) for point in POINTS]
+    points += [f"{when} {number}" for number in range(1, MOST_APPENDS) for when in ("before", "after")]
     for count, point in enumerate(points):
         with tempfile.TemporaryDirectory() as folder:
             if not die(Path(folder), point):
@@ -135,7 +140,10 @@ def main() -> None:
     with open_services(load_project(folder), SystemClock()) as services:
         services.deployments.start({"all.sql": SQL}, Options())
         services.log.append([rows_of(services, "BY_PAGE", BATCH, "N")]).result()
-        Appends(services.log, when, number)
+        if when in POINTS:
+            BatchPoints(services.log, when, number, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        else:
+            Appends(services.log, when, number)
         finish(services)
 
 

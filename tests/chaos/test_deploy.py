@@ -18,7 +18,7 @@ def test_killed_there_it_goes_on(tmp_path: Path, point: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", ["after 1", "before 2", "after 2", "after 5"])
+@pytest.mark.parametrize("point", ["after 1", "before 2", "after 2", "after 5", "writing 1", "publishing 2"])
 def test_a_lambda_view_killed_there_has_one_pair_of_layers(tmp_path: Path, point: str) -> None:
     assert layers.die(tmp_path, point)
     layers.recover(tmp_path)

@@ -23,7 +23,7 @@ const comparison: Comparison = {
   view: "by_page", old: 1, new: 2, cut: 9, same: 3, changed: 1, only_old: 0, only_new: 2, columns_added: [], columns_removed: [], deltas: [], samples: [],
 };
 const change: PlannedChange = {
-  name: "by_page", verdict: "rebuilds", reason: "what it reads is rebuilt", hint: "", dependents: [], replays: 2, seconds: null, warnings: [], version: 2, serving: 1, statement: "new", old_statement: "old",
+  name: "by_page", verdict: "rebuilds", reason: "what it reads is rebuilt", hint: "", dependents: [], alerts: [], replays: 2, seconds: null, warnings: [], version: 2, serving: 1, statement: "new", old_statement: "old",
 };
 
 describe("deployments", () => {

@@ -115,6 +115,8 @@ def _lines(change: dict[str, Any]) -> list[str]:
     lines += [f"note: {warning}" for warning in change["warnings"]]
     if change["dependents"]:
         lines.append(f"read by {', '.join(change['dependents'])}")
+    if change["alerts"]:
+        lines.append(f"watched by the alert {', '.join(change['alerts'])}")
     return lines + definition_diff(change["old_statement"], change["statement"], change["verdict"])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,6 +12,7 @@ from headrace.coordinate.changes import project_files
 from headrace.coordinate.comparing import lag_of, read_by
 from headrace.coordinate.deployments import Options
 from headrace.coordinate.functions import function_texts, of_folder
+from headrace.deliver.alerts.definitions import Definition
 from headrace.errors import NotFound, UsageError
 from headrace.functions.files import FunctionFile, Problem
 from headrace.process.base import QueryStatus
@@ -50,7 +51,8 @@ async def make_plan(request: Request, services: Services) -> Response:
     def run() -> PlanAnswer:
         files = _files(wanted.files, services)
         options = Options(in_place=wanted.in_place, describe=describe, strategy=wanted.strategy)
-        return plan_model(services.deployments.plan(files, options))
+        alerts = [status.definition for status in services.alerts.statuses()]
+        return plan_model(services.deployments.plan(files, options), alerts)
 
     return json_response(await services.run(run))
 
@@ -64,9 +66,9 @@ def _files(given: Mapping[str, str] | None, services: Services) -> Mapping[str, 
     return {**given, **function_texts(services.project.folder)}
 
 
-def plan_model(plan: Plan) -> PlanAnswer:
+def plan_model(plan: Plan, alerts: Sequence[Definition]) -> PlanAnswer:
     return PlanAnswer(
-        changes=[_change_model(plan, change) for change in plan.changes],
+        changes=[_change_model(plan, change, alerts) for change in plan.changes],
         pending=len(plan.pending),
         refused=len(plan.refused),
         replays=plan.replays,
@@ -79,9 +81,10 @@ def plan_model(plan: Plan) -> PlanAnswer:
     )
 
 
-def _change_model(plan: Plan, change: Change) -> ChangeModel:
+def _change_model(plan: Plan, change: Change, alerts: Sequence[Definition]) -> ChangeModel:
+    name = display_name(change.name)
     return ChangeModel(
-        name=display_name(change.name),
+        name=name,
         kind=change.kind,
         verdict=change.verdict,
         reason=change.reason,
@@ -90,6 +93,7 @@ def _change_model(plan: Plan, change: Change) -> ChangeModel:
         line=change.wanted.line if change.wanted else 0,
         column=change.wanted.column if change.wanted else 0,
         dependents=[display_name(name) for name in change.dependents],
+        alerts=[alert.name for alert in alerts if alert.subject.casefold() == name.casefold()],
         replays=change.replays,
         seconds=plan.seconds(change.replays),
         offsets={str(partition): offset for partition, offset in change.offsets.items()},

@@ -27,6 +27,8 @@ class ChangeModel(Model, frozen=True):
     line: Count
     column: Count
     dependents: list[str]
+    alerts: list[str]
+    """Those that watch it by its name: they go on with the new version."""
     replays: Count
     seconds: float | None
     """About how long; null if no build has been measured yet."""

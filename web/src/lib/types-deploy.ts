@@ -83,6 +83,7 @@ export interface PlannedChange {
   reason: string;
   hint: string;
   dependents: string[];
+  alerts: string[];
   replays: number;
   seconds: number | null;
   warnings: string[];

@@ -1,12 +1,14 @@
 """Work of the engine that ends: questions, plans that are asked for, and batch layers of Lambda views. One thread and
 one group of Spark jobs each, the rows appended to a topic.
 
-What reads a bounded range needs no checkpoint and no second try: a question that fails says why, and one whose asker
-has gone is cancelled. A batch layer that was cut short is computed again.
+What reads a bounded range needs no checkpoint. A question that fails says why, without a second try, and one whose
+asker has gone is cancelled. A batch layer that was cut short, by an engine or a server that was killed, is computed
+again: nobody asks for it a second time.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
 from headrace.clock import Clock
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, LogError, NotRunning
 from headrace.log.base import Append, Log, TopicSpec
 from headrace.log.schema import arrow_type
 from headrace.process.ask.frame import ask_frame
@@ -31,10 +33,15 @@ from headrace.sql.source import Source
 if TYPE_CHECKING:
     from headrace.process.kafka.place import KafkaPlace
 
+logger = logging.getLogger("headrace.engine")
+
 Spec: TypeAlias = JobSpec | PlanSpec | LayerSpec
 AT_ONCE = 2
 """Further ones wait: questions must not starve the queries that run on."""
 ROWS_PER_APPEND = 50_000
+TRIES = 3
+"""Of a batch layer. What the log was away for does not count."""
+AGAIN_S = 0.5
 
 
 @dataclass(slots=True)
@@ -49,6 +56,7 @@ class _Job:
     cancelled: bool = False
     error: QueryError | None = None
     plan: str | None = None
+    restarts: int = 0
 
 
 class Jobs:
@@ -102,6 +110,7 @@ class Jobs:
             changed_rows=job.rows,
             last_error=job.error,
             spark_plan=job.plan,
+            restarts=job.restarts,
             started_ms=job.started_ms,
             updated_ms=self._clock.now_ms(),
         )
@@ -133,19 +142,49 @@ class Jobs:
                     case PlanSpec():
                         job.plan = spark_plan(self._spark, self._where, self._topic, spec.plan, spec.late_topic)
                     case LayerSpec():
-                        self._compute(spec)
+                        self._compute_until_done(job, spec)
             job.state = "stopped"
         except Exception as error:
-            message = error.message if isinstance(error, HeadraceError) else f"Spark says: {str(error).splitlines()[0]}"
-            job.error, job.state = QueryError(message, self._clock.now_ms()), "failed"
+            job.error, job.state = self._error(error), "failed"
         finally:
             job.done = True
+
+    def _error(self, error: Exception) -> QueryError:
+        message = error.message if isinstance(error, HeadraceError) else f"Spark says: {str(error).splitlines()[0]}"
+        return QueryError(message, self._clock.now_ms())
 
     def _answer(self, job: _Job, spec: JobSpec) -> None:
         answer = ask_frame(self._spark, self._where, self._log, spec.query).limit(spec.limit).toArrow()
         for batch in _batches(answer, spec.sink):
             self._log.append([Append(spec.sink.topic, batch, 0)]).result()
             job.rows += batch.num_rows
+
+    def _compute_until_done(self, job: _Job, spec: LayerSpec) -> None:
+        tries = 0
+        while not job.cancelled:
+            try:
+                self._compute(spec)
+                job.error = None
+                return
+            except Exception as error:
+                logger.warning("%s is computed again: %s", spec.id, error)
+                job.error, job.state = self._error(error), "restarting"
+                tries += 0 if self._was_away(job) else 1
+                if tries >= TRIES:
+                    raise
+                job.restarts, job.state = job.restarts + 1, "running"
+
+    def _was_away(self, job: _Job) -> bool:
+        """Whether the log was, and is back now; a server that was killed comes again."""
+        away = False
+        while not job.cancelled:
+            try:
+                self._log.last_identity(job.spec.id, 1)
+                return away
+            except (NotRunning, LogError, OSError):
+                away = True
+                threading.Event().wait(AGAIN_S)
+        return away
 
     def _compute(self, spec: LayerSpec) -> None:
         """Once: what was killed after it had committed is not computed again."""
