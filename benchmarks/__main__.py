@@ -48,6 +48,7 @@ AREAS = {
     "process": "benchmarks.process_bench",
     "operators": "benchmarks.operator_bench",
     "views": "benchmarks.views_bench",
+    "replay": "benchmarks.replay_bench",
     "system": "benchmarks.system_bench",
 }
 RESULTS = Path(__file__).parent / "results"

@@ -74,7 +74,7 @@ def measure_project(label: str, pipeline: str, seconds: float, aim: str) -> list
     ]
 
 
-def event_to_feed(url: str, seconds: float) -> list[float]:
+def event_to_feed(url: str, seconds: float, warm_up: float = WARM_UP) -> list[float]:
     """Probe events have a page of their own, so that each is a change of its own in the feed; the rest is load."""
     sent: dict[str, float] = {}
     delays: list[float] = []
@@ -97,7 +97,7 @@ def event_to_feed(url: str, seconds: float) -> list[float]:
     listener.start()
     listening.wait(10)
     with httpx.Client(timeout=10) as http:
-        warm_up, number = WARM_UP, 0
+        number = 0
         began = time.monotonic()
         while time.monotonic() - began < warm_up + seconds:
             number += 1

@@ -31,6 +31,9 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
             shop.run("down")
 
 
+EVER = "CREATE TABLE ever AS SELECT pageid, COUNT(*) AS views FROM pageviews GROUP BY pageid REFRESH EVERY 1 DAY;"
+
+
 def settings(kafka: str, prefix: str, backend: str) -> str:
     return f'[log]\nbackend = "{backend}"\n\n[log.kafka]\nbootstrap = "{kafka}"\nprefix = "{prefix}"\n'
 
@@ -38,6 +41,7 @@ def settings(kafka: str, prefix: str, backend: str) -> str:
 def test_a_pipeline_moves_there_and_back_and_goes_on(kafka: str, shop: Shop) -> None:
     prefix, file = kafka_settings(kafka).kafka.prefix, shop.folder / "headrace.toml"
     file.write_text(settings(kafka, prefix, "local"))
+    (shop.folder / "pipelines" / "ever.sql").write_text(EVER)
     sent: Counter[str] = Counter()
     per_minute = "SELECT pageid, views FROM views_per_minute;"
 
@@ -51,6 +55,13 @@ def test_a_pipeline_moves_there_and_back_and_goes_on(kafka: str, shop: Shop) -> 
         assert accepted + redriven(http) == count
         sent.update(PAGES[n % 3] for n in numbers)
 
+    def both_layers_have_it(refresh: bool = False) -> None:
+        """The Lambda view shows what was sent, before and after its batch layer is computed again here."""
+        wait_for(lambda: dict(shop.sql("SELECT pageid, views FROM ever;")) == sent, 60, "the Lambda view")
+        if refresh:
+            shop.run("view", "refresh", "ever")
+            both_layers_have_it()
+
     def redriven(http: httpx.Client) -> int:
         order = {"set": {"userid": "userid"}}
         accepted: int = http.post("/v1/topics/pageviews/dead-letters/redrive", json=order).json()["accepted"]
@@ -61,6 +72,7 @@ def test_a_pipeline_moves_there_and_back_and_goes_on(kafka: str, shop: Shop) -> 
         feed = Feed(http)
         post(http, 0, 300)
         feed.read_until(sent)
+        both_layers_have_it(refresh=True)
         # Copied ahead, while it runs.
         shop.run("log", "copy", "--to", "kafka")
         post(http, 300, 150)
@@ -69,16 +81,18 @@ def test_a_pipeline_moves_there_and_back_and_goes_on(kafka: str, shop: Shop) -> 
     shop.run("down")
     moved = shop.json("log", "copy", "--to", "kafka")
     assert moved["records"] > 0
-    assert moved["queries"] == 2
+    assert moved["queries"] == 3
     file.write_text(settings(kafka, prefix, "kafka"))
     start(shop)
     assert "is filled again" not in shop.logs()
     with httpx.Client(base_url=f"http://127.0.0.1:{shop.port}", timeout=90) as http:
         assert shop.views() == sent
+        both_layers_have_it()
         feed.move(http)
         post(http, 450, 120)
         feed.read_until(sent)
         assert shop.views() == sent
+        both_layers_have_it(refresh=True)
         # The counts went on from where they were: each change adds to the one before, none came twice.
         for page in PAGES:
             views = [c["value"]["views"] for c in feed.changes if c["key"]["pageid"] == page]
@@ -101,10 +115,12 @@ def test_a_pipeline_moves_there_and_back_and_goes_on(kafka: str, shop: Shop) -> 
     assert "is filled again" not in shop.logs()
     with httpx.Client(base_url=f"http://127.0.0.1:{shop.port}", timeout=90) as http:
         assert shop.views() == sent
+        both_layers_have_it()
         feed.move(http)
         post(http, 630, 90)
         feed.read_until(sent)
         assert shop.views() == sent
+        both_layers_have_it(refresh=True)
         for page in PAGES:
             views = [c["value"]["views"] for c in feed.changes if c["key"]["pageid"] == page]
             assert views == sorted(set(views))

@@ -1,0 +1,163 @@
+"""Replays: how their time grows with the log, and what live tables notice while one runs.
+
+The first is one stream's count by key, replayed into a topic at each size. The second is a whole project: the delay from
+an event to its change in a feed, at rest, and while another table is rebuilt again and again from millions of events.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from benchmarks.measure import Measure, percentile
+from benchmarks.process_bench import COUNT, Bench, planned
+from benchmarks.spark_bench import BATCH_ROWS, VIEWS, make_batch
+from benchmarks.system_bench import ONE_QUERY, event_to_feed
+from headrace.clock import SystemClock
+from headrace.config import LogSettings, SparkSettings
+from headrace.coordinate.catalog import Catalog, create_internal_topics
+from headrace.coordinate.statements import StatementExecutor
+from headrace.log.base import Append
+from headrace.log.local.open import LocalLog
+from headrace.process.session import query_session
+from tests.support import free_port, wait_for
+
+SIZES, QUICK_SIZES = (1_000_000, 5_000_000, 20_000_000, 50_000_000), (100_000, 300_000)
+HISTORY, QUICK_HISTORY = 5_000_000, 300_000
+REBUILT = (
+    "CREATE TABLE per_user AS SELECT userid, COUNT(*) AS views FROM pageviews WHERE pageid <> '{}' GROUP BY userid;"
+)
+USERS = 50_000
+OVER = ("switched", "cancelled", "failed", "rolled back")
+
+
+def run(quick: bool = False) -> list[Measure]:
+    return [*_growth(QUICK_SIZES if quick else SIZES), *_beside(QUICK_HISTORY if quick else HISTORY, quick)]
+
+
+def _growth(sizes: Sequence[int]) -> list[Measure]:
+    from headrace.process.jvm import spark_session
+
+    settings = SparkSettings(master="local[2]", memory="3g", shuffle_partitions=2)
+    session = spark_session(settings, "headrace replay bench")
+    try:
+        with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
+            log = LocalLog(Path(name) / "log", LogSettings(), SystemClock())
+            try:
+                return _grown(session, log, Path(name), sizes)
+            finally:
+                log.close()
+    finally:
+        session.stop()
+
+
+def _grown(session: SparkSession, log: LocalLog, folder: Path, sizes: Sequence[int]) -> list[Measure]:
+    """The first size twice: once to warm up. What it took is what the others are measured by, event for event."""
+    log.create_topic(VIEWS)
+    bench, plan = Bench(query_session(session), log, folder), planned(COUNT)
+    found: list[Measure] = []
+    filled, per_event = 0, 0.0
+    for size in sizes:
+        for first in range(filled, size, BATCH_ROWS):
+            log.append([Append(VIEWS.name, make_batch(first, min(BATCH_ROWS, size - first)))]).result()
+        filled = size
+        if not found:
+            bench.into_topic(plan)
+        seconds = size / bench.into_topic(plan)[0]
+        per_event = per_event or seconds / size
+        name = f"replay of {size / 1e6:g} M events"
+        found.append(Measure(name, seconds, "s", per_event * size, "at the pace of the first", "grows with the events"))
+    return found
+
+
+def _beside(history: int, quick: bool) -> list[Measure]:
+    """A feed's delay while another table is replayed."""
+    seconds = 8.0 if quick else 30.0
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-", ignore_cleanup_errors=True) as name:
+        project, port = Path(name) / "project", free_port()
+        (project / "pipelines").mkdir(parents=True)
+        sql = f"{ONE_QUERY}\n{REBUILT.format('/none')}"
+        (project / "pipelines" / "bench.sql").write_text(sql)
+        (project / "headrace.toml").write_text(f"[server]\nport = {port}\n[views]\ncheck_every_seconds = 0\n")
+        _fill(project / ".headrace" / "log", sql, history)
+        url = f"http://127.0.0.1:{port}"
+        up = subprocess.Popen(
+            [sys.executable, "-m", "headrace.cli.main", "up", "--project", str(project)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            wait_for(lambda: httpx.get(f"{url}/readyz", timeout=5).status_code == 200, 120, "ready")
+            wait_for(lambda: _is_caught_up(url), 120, "the history to be read")
+            rest = event_to_feed(url, seconds)
+            with _Rebuilding(url) as rebuilding:
+                busy = event_to_feed(url, seconds, warm_up=2.0)
+        finally:
+            up.send_signal(signal.SIGINT)
+            up.wait(60)
+    detail = f"{rebuilding.done} replays of {history / 1e6:g} M events meanwhile"
+    quiet, loud = percentile(rest, 0.99) * 1000, percentile(busy, 0.99) * 1000
+    return [Measure("event to feed p99 during a replay", loud, "ms", quiet, "at rest", "≤ 3 × at rest", detail)]
+
+
+def _fill(folder: Path, sql: str, rows: int) -> None:
+    """The project's log, before the project runs."""
+    log = LocalLog(folder, LogSettings(), SystemClock())
+    try:
+        create_internal_topics(log)
+        StatementExecutor(log, Catalog(log), SystemClock()).execute(sql)
+        for first in range(0, rows, BATCH_ROWS):
+            numbers = range(first, min(first + BATCH_ROWS, rows))
+            columns = {
+                "USERID": pa.array([f"u{number % USERS}" for number in numbers]),
+                "PAGEID": pa.array([f"/p{number % 100}" for number in numbers]),
+                "$time": pa.array(numbers, pa.int64()),
+            }
+            log.append([Append("pageviews", pa.record_batch(columns))]).result()
+    finally:
+        log.close()
+
+
+def _is_caught_up(url: str) -> bool:
+    queries = httpx.get(f"{url}/v1/queries", timeout=10).json()["queries"]
+    return len(queries) == 2 and all(one["state"] == "running" and one["lag"] == 0 for one in queries)
+
+
+class _Rebuilding(threading.Thread):
+    """Deploys one change after the other, for as long as it is open."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(daemon=True)
+        self._url, self._finish, self.done = url, threading.Event(), 0
+
+    def __enter__(self) -> _Rebuilding:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._finish.set()
+        self.join()
+
+    def run(self) -> None:
+        number = 0
+        with httpx.Client(base_url=self._url, timeout=60) as http:
+            while not self._finish.wait(0.1):
+                newest = next(iter(http.get("/v1/deployments").json()["deployments"]), None)
+                if newest is not None and newest["stage"] not in OVER:
+                    continue
+                assert newest is None or newest["stage"] != "failed", newest
+                self.done += newest is not None
+                number += 1
+                http.post("/v1/views/per_user/forget")
+                sql = f"{ONE_QUERY}\n{REBUILT.format(f'/none{number}')}"
+                http.post("/v1/deployments", json={"files": {"pipelines/bench.sql": sql}, "approve": True})
