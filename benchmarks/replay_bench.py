@@ -1,7 +1,7 @@
 """Replays: how their time grows with the log, and what live tables notice while one runs.
 
-The first is one stream's count by key, replayed into a topic at each size. The second is a whole project: the delay from
-an event to its change in a feed, at rest, and while another table is rebuilt again and again from millions of events.
+The first is one stream's count by key, replayed into a topic at each size. The second is a whole project: the delay
+from an event to its change in a feed, at rest, and while another table is rebuilt again and again from millions.
 """
 
 from __future__ import annotations
