@@ -6,9 +6,6 @@ from an event to its change in a feed, at rest, and while another table is rebui
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -21,7 +18,7 @@ from pyspark.sql import SparkSession
 from benchmarks.measure import Measure, percentile
 from benchmarks.process_bench import COUNT, Bench, planned
 from benchmarks.spark_bench import BATCH_ROWS, VIEWS, make_batch
-from benchmarks.system_bench import ONE_QUERY, event_to_feed
+from benchmarks.system_bench import ONE_QUERY, event_to_feed, running
 from headrace.clock import SystemClock
 from headrace.config import LogSettings, SparkSettings
 from headrace.coordinate.catalog import Catalog, create_internal_topics
@@ -90,21 +87,11 @@ def _beside(history: int, quick: bool) -> list[Measure]:
         (project / "headrace.toml").write_text(f"[server]\nport = {port}\n[views]\ncheck_every_seconds = 0\n")
         _fill(project / ".headrace" / "log", sql, history)
         url = f"http://127.0.0.1:{port}"
-        up = subprocess.Popen(
-            [sys.executable, "-m", "headrace.cli.main", "up", "--project", str(project)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            wait_for(lambda: httpx.get(f"{url}/readyz", timeout=5).status_code == 200, 120, "ready")
+        with running(project, url):
             wait_for(lambda: _is_caught_up(url), 120, "the history to be read")
             rest = event_to_feed(url, seconds)
             with _Rebuilding(url) as rebuilding:
                 busy = event_to_feed(url, seconds, warm_up=2.0)
-        finally:
-            up.send_signal(signal.SIGINT)
-            up.wait(60)
     detail = f"{rebuilding.done} replays of {history / 1e6:g} M events meanwhile"
     quiet, loud = percentile(rest, 0.99) * 1000, percentile(busy, 0.99) * 1000
     return [Measure("event to feed p99 during a replay", loud, "ms", quiet, "at rest", "≤ 3 × at rest", detail)]

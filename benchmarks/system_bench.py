@@ -11,6 +11,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,21 +48,11 @@ def measure_project(label: str, pipeline: str, seconds: float, aim: str) -> list
         (project / "headrace.toml").write_text(f"[server]\nport = {port}\n")
         url = f"http://127.0.0.1:{port}"
         started = time.monotonic()
-        up = subprocess.Popen(
-            [sys.executable, "-m", "headrace.cli.main", "up", "--project", str(project)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            wait_for(lambda: httpx.get(f"{url}/readyz", timeout=5).status_code == 200, 120, "ready")
+        with running(project, url) as pid:
             ready = time.monotonic() - started
-            idle = memory_of(up.pid)
+            idle = memory_of(pid)
             delays = event_to_feed(url, seconds)
             pulls = pull_latencies(url, seconds / 3)
-        finally:
-            up.send_signal(signal.SIGINT)
-            up.wait(60)
         shutil.rmtree(project, ignore_errors=True)
     return [
         Measure(f"ready after `up`, {label}", ready, "s", aim="≤ 15 s"),
@@ -72,6 +64,23 @@ def measure_project(label: str, pipeline: str, seconds: float, aim: str) -> list
             f"pull by key over HTTP p99, {label}", percentile(pulls, 0.99) * 1000, "ms", detail=f"{len(pulls)} pulls"
         ),
     ]
+
+
+@contextmanager
+def running(project: Path, url: str) -> Iterator[int]:
+    """The project, once it is ready; the supervisor's process."""
+    up = subprocess.Popen(
+        [sys.executable, "-m", "headrace.cli.main", "up", "--project", str(project)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        wait_for(lambda: httpx.get(f"{url}/readyz", timeout=5).status_code == 200, 120, "ready")
+        yield up.pid
+    finally:
+        up.send_signal(signal.SIGINT)
+        up.wait(60)
 
 
 def event_to_feed(url: str, seconds: float, warm_up: float = WARM_UP) -> list[float]:

@@ -75,6 +75,12 @@ def test_a_planted_error_is_found_shown_and_explained(page: Page, project: Trust
     page.goto(page.url.split("#")[0] + "#/views")
     page.get_by_role("tab", name="Checks").click()
     expect(page.get_by_role("region", name="Checks", exact=True)).to_contain_text("differs", timeout=PATIENCE_MS)
+    (project.folder / "alerts").mkdir()
+    (project.folder / "alerts" / "drift.toml").write_text('watch = "drift"\ndescription = "see headrace view why"')
+    page.get_by_role("link", name="Alerts").click()
+    expect(page.get_by_test_id("answer")).to_have_text("Yes: drift fires.", timeout=PATIENCE_MS)
+    expect(page.get_by_test_id("subjects")).to_contain_text("1 now, fired 1 time", timeout=PATIENCE_MS)
+    expect(page.get_by_role("link", name="Alerts")).to_contain_text("1 firing", timeout=PATIENCE_MS)
 
 
 def test_what_came_too_late_is_listed_and_repaired(page: Page, project: Trusted) -> None:

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata, resources
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Literal
 
 from headrace import __version__
 from headrace.cli.output import bytes_text
+from headrace.collect.toml_files import Problem
 from headrace.config import Project, load_project
 from headrace.coordinate.local import holder
 from headrace.coordinate.ports import choose_port
@@ -150,21 +151,20 @@ def _pipelines(project: Project) -> Check:
 def _collectors(project: Project) -> Check:
     from headrace.collect.definitions import load_definitions
 
-    found, problems = load_definitions(project)
-    if problems:
-        first = problems[0]
-        return Check("collectors", "wrong", f"{first.file}:{first.line}: {first.message}", first.hint)
-    return Check("collectors", "ok", f"{len(found)} in collectors/")
+    return _files("collectors", *load_definitions(project))
 
 
 def _alerts(project: Project) -> Check:
     from headrace.deliver.alerts.definitions import load_alerts
 
-    found, problems = load_alerts(project)
+    return _files("alerts", *load_alerts(project))
+
+
+def _files(folder: str, found: Sequence[object], problems: Sequence[Problem]) -> Check:
     if problems:
         first = problems[0]
-        return Check("alerts", "wrong", f"{first.file}:{first.line}: {first.message}", first.hint)
-    return Check("alerts", "ok", f"{len(found)} in alerts/")
+        return Check(folder, "wrong", f"{first.file}:{first.line}: {first.message}", first.hint)
+    return Check(folder, "ok", f"{len(found)} in {folder}/")
 
 
 def _disk(project: Project) -> Check:
