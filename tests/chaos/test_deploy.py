@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.chaos import layers
+from tests.chaos import batch_job, layers
 from tests.chaos.deploy import survive
 
 
@@ -18,7 +18,7 @@ def test_killed_there_it_goes_on(tmp_path: Path, point: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", ["after 1", "before 2", "after 2", "after 5", "writing 1", "publishing 2"])
+@pytest.mark.parametrize("point", ["after 1", "before 2", "after 2", "after 5"])
 def test_a_lambda_view_killed_there_has_one_pair_of_layers(tmp_path: Path, point: str) -> None:
     assert layers.die(tmp_path, point)
     layers.recover(tmp_path)
@@ -28,3 +28,11 @@ def test_a_lambda_view_killed_there_has_one_pair_of_layers(tmp_path: Path, point
 @pytest.mark.spark
 def test_killed_while_spark_builds_and_compares_it_goes_on(tmp_path: Path, spark: SparkSession) -> None:
     assert survive(tmp_path, "after 3", spark)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_server_killed_while_a_batch_layer_is_written_has_it_computed_again(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    batch_job.survive(tmp_path, "writing", 1, "server", spark)
