@@ -81,7 +81,7 @@ def test_a_pipeline_moves_there_and_back_and_goes_on(kafka: str, shop: Shop) -> 
     shop.run("down")
     moved = shop.json("log", "copy", "--to", "kafka")
     assert moved["records"] > 0
-    assert moved["queries"] == 3
+    assert moved["queries"] >= 3, "and those of versions that are kept for a while"
     file.write_text(settings(kafka, prefix, "kafka"))
     start(shop)
     assert "is filled again" not in shop.logs()

@@ -11,6 +11,7 @@ from headrace.process.base import QueryError, QuerySpec
 MESSAGE_LENGTH, DETAIL_LENGTH = 300, 4000
 # The owner's and the connector's errors travel through the JVM as text; the code is what is looked for.
 CONFLICT = BatchConflict.code
+CALLED = "An error occurred while calling"
 _CAUSE = re.compile(r"^\s*Caused by: (?P<cause>.+)$", re.MULTILINE)
 _TERMINATED = re.compile(r"terminated with exception: (?P<cause>.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE | re.DOTALL)
 _CLASS = re.compile(r"^(?:[a-z][\w$]*\.)+(?P<name>[A-Z][\w$]*)(?:: )?")
@@ -61,7 +62,9 @@ def _short(text: str) -> str:
     """The deepest cause, without its Java class unless that is all there is."""
     causes = _CAUSE.findall(text)
     terminated = _TERMINATED.search(text)
-    first_line = text.strip().splitlines()[0] if text.strip() else "unknown error"
+    lines = text.strip().splitlines() or ["unknown error"]
+    # Py4J's own first line says only that something was called.
+    first_line = lines[1].removeprefix(": ") if len(lines) > 1 and lines[0].startswith(CALLED) else lines[0]
     cause = causes[-1] if causes else terminated["cause"] if terminated else first_line
     cause = cause.strip().splitlines()[0]
     without_class = _CLASS.sub("", cause)

@@ -27,6 +27,7 @@ from headrace.process.ask.frame import ask_frame
 from headrace.process.base import JobSpec, LayerSpec, PlanSpec, QueryError, QueryState, QueryStatus
 from headrace.process.batch import write_layer
 from headrace.process.explaining import spark_plan
+from headrace.process.failures import short_failure
 from headrace.process.session import query_session
 from headrace.sql.source import Source
 
@@ -150,7 +151,7 @@ class Jobs:
             job.done = True
 
     def _error(self, error: Exception) -> QueryError:
-        message = error.message if isinstance(error, HeadraceError) else f"Spark says: {str(error).splitlines()[0]}"
+        message = error.message if isinstance(error, HeadraceError) else f"Spark says: {short_failure(error)}"
         return QueryError(message, self._clock.now_ms())
 
     def _answer(self, job: _Job, spec: JobSpec) -> None:
