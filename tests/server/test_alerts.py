@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from headrace.server.models_alerts import AlertModel, AlertsAnswer, AlertTrials
 from tests.server.running import Running
 from tests.support import wait_for
+
+pytestmark = pytest.mark.slow
 
 ALERT = """
 watch = "dead_letters"
