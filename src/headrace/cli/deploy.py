@@ -11,6 +11,7 @@ import typer
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, in_terminal, open_api
 from headrace.cli.output import local_time, print_json, print_table
 from headrace.cli.plan import InPlaceOption, StrategyOption, definition_diff, duration, files_of
+from headrace.errors import NotFound
 
 if TYPE_CHECKING:
     from headrace.cli.api import Api
@@ -25,6 +26,9 @@ app = typer.Typer(
     epilog="Example:  headrace deploy --gate max_changed=0.1%",
 )
 NumberArgument = Annotated[int, typer.Argument(metavar="NUMBER", help="A deployment's number.", min=1)]
+NewestArgument = Annotated[
+    int | None, typer.Argument(metavar="[NUMBER]", help="A deployment's number; by default the newest.", min=1)
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -153,9 +157,9 @@ def print_comparison(found: dict[str, Any]) -> None:
             print(f"    columns {what}: {', '.join(names)}")
 
 
-@app.command("show", epilog="Example:  headrace deploy show 3")
+@app.command("show", epilog="Example:  headrace deploy show")
 def show(
-    number: NumberArgument,
+    number: NewestArgument = None,
     project: ProjectOption = None,
     url: UrlOption = None,
     key: KeyOption = None,
@@ -163,20 +167,31 @@ def show(
 ) -> None:
     """One deployment: stage, progress, what differed."""
     with open_api(project, url, key) as api:
-        body = api.get(f"/v1/deployments/{number}")
+        body = api.get(f"/v1/deployments/{_newest(api, number)}")
     print_json(body) if as_json else print_deployment(body)
+
+
+def _newest(api: Api, number: int | None) -> int:
+    """There is one under way at a time, so that is mostly the one that is meant."""
+    if number is not None:
+        return number
+    found = api.get("/v1/deployments")["deployments"]
+    if not found:
+        raise NotFound("nothing was deployed yet", hint="see what would be:  headrace plan")
+    newest: int = found[0]["id"]
+    return newest
 
 
 def _changing(action: str, example: str, text: str) -> None:
     def change(
-        number: NumberArgument,
+        number: NewestArgument = None,
         project: ProjectOption = None,
         url: UrlOption = None,
         key: KeyOption = None,
         as_json: JsonOption = False,
     ) -> None:
         with open_api(project, url, key) as api:
-            body = api.post(f"/v1/deployments/{number}/{action}")
+            body = api.post(f"/v1/deployments/{_newest(api, number)}/{action}")
             if action == "approve":
                 body = follow(api, body, as_json)
         print_json(body) if as_json else print_deployment(body)
@@ -185,10 +200,10 @@ def _changing(action: str, example: str, text: str) -> None:
     app.command(action, epilog=f"Example:  {example}")(change)
 
 
-_changing("pause", "headrace deploy pause 3", "Stop building for now; what is built stays.")
-_changing("resume", "headrace deploy resume 3", "Go on building.")
-_changing("approve", "headrace deploy approve 3", "Switch although the versions differ.")
-_changing("cancel", "headrace deploy cancel 3", "Throw away what was built; what served, serves.")
+_changing("pause", "headrace deploy pause", "Stop building for now; what is built stays.")
+_changing("resume", "headrace deploy resume", "Go on building.")
+_changing("approve", "headrace deploy approve", "Switch although the versions differ.")
+_changing("cancel", "headrace deploy cancel", "Throw away what was built; what served, serves.")
 
 
 @app.command("throttle", epilog="Example:  headrace deploy throttle 3 50000")

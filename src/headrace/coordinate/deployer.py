@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.clock import Clock
 from headrace.coordinate.base import QueryDefinition
+from headrace.coordinate.carrying import carry_repairs
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.comparing import Comparer, NotComparable, cut_of, lag_of, read_by, sweep_scratch
 from headrace.coordinate.deployments import Deployments
@@ -24,6 +25,7 @@ from headrace.errors import HeadraceError, NotFound, QueryFailed
 from headrace.log.base import Log
 from headrace.store.cuts import has_reached
 from headrace.store.follow import Followers
+from headrace.store.revisions import Revisions
 from headrace.views.difference import Comparison
 from headrace.views.versions import Deployment
 
@@ -52,6 +54,7 @@ class Deployer:
 
     def __init__(self, deployments: Deployments, around: Surroundings) -> None:
         self._deployments, self._around = deployments, around
+        self._revisions = Revisions(around.log)
         self._stop = threading.Event()
         self._swept = 0.0
         self._untold: set[str] = set()
@@ -141,6 +144,9 @@ class Deployer:
         rows = sum(read_by(self._around.log, query) for query in self._deployments.queries(deployment))
         took = max(1, self._around.clock.now_ms() - deployment.started_ms)
         stage = "comparing" if _has_before(deployment) and not is_refresh(deployment) else "switching"
+        if stage == "comparing":
+            around = self._around
+            carry_repairs(around.log, around.catalog, around.followers, around.clock, self._revisions, deployment)
         self._deployments.advance(deployment, stage=stage, rows_read=rows, build_ms=took)
 
     def _compare(self, deployment: Deployment) -> None:
