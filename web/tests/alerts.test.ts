@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { alertsSays, subjectSays, toldSays } from "../src/lib/alerts";
+import { alertsSays, subjectSays, toldSays, worstFirst } from "../src/lib/alerts";
 import type { Alert, AlertDestination } from "../src/lib/types-alerts";
 
 const place = (more: Partial<AlertDestination> = {}): AlertDestination => ({ to: "topic t", waiting: 0, told_ms: null, attempts: 0, error: null, ...more });
@@ -17,6 +17,11 @@ describe("alerts", () => {
     expect(says(alert({ destinations: [place({ waiting: 1, error: "answered 503" })] })).tone).toBe("warn");
     expect(alertsSays({ alerts: [alert()], problems: [{ file: "alerts/a.toml", line: 2, message: "no", hint: null }] }).tone).toBe("bad");
     expect(says(alert({ state: "disabled" })).tone).toBe("idle");
+  });
+
+  it("come with those that fire first", () => {
+    const names = worstFirst([alert({ name: "b" }), alert({ name: "a" }), alert({ name: "z", state: "firing" })]).map((one) => one.name);
+    expect(names).toEqual(["z", "a", "b"]);
   });
 
   it("say whether somebody was told", () => {

@@ -19,6 +19,12 @@ export function alertsSays(found: Alerts): Said {
   return { tone: "ok", text: `No: ${plural(watching.length, "alert watches", "alerts watch")}, none fires.` };
 }
 
+const SEVERITY: Alert["state"][] = ["firing", "pending", "resolved", "ok", "disabled"];
+
+export function worstFirst(alerts: Alert[]): Alert[] {
+  return [...alerts].sort((a, b) => SEVERITY.indexOf(a.state) - SEVERITY.indexOf(b.state) || a.name.localeCompare(b.name));
+}
+
 export function toldSays(place: AlertDestination, now = Date.now()): string {
   if (place.waiting > 0) return `${plural(place.waiting, "notice waits", "notices wait")}${place.error ? `: ${place.error}` : ""}`;
   if (place.told_ms === null) return "not told yet";
