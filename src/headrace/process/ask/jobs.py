@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import inheritable_thread_target
@@ -50,7 +51,8 @@ class _Job:
     spec: Spec
     started_ms: int
     group: str
-    """Of its jobs in Spark; another each time it is started."""
+    """Of its jobs in Spark; another each time it is started, whoever else uses the session: a group that was cancelled
+    stays so."""
     state: QueryState = "starting"
     rows: int = 0
     done: bool = False
@@ -66,15 +68,13 @@ class Jobs:
     def __init__(self, spark: SparkSession, where: Path | KafkaPlace, log: Log, clock: Clock) -> None:
         self._spark, self._where, self._log, self._clock = query_session(spark), where, log, clock
         self._jobs: dict[str, _Job] = {}
-        self._started = 0
         self._lock = threading.Lock()
         self._turn = threading.Semaphore(AT_ONCE)
         self._layer_turn = threading.Semaphore(1)
 
     def start(self, spec: Spec) -> None:
         with self._lock:
-            self._started += 1
-            job = self._jobs[spec.id] = _Job(spec, self._clock.now_ms(), f"{spec.id} {self._started}")
+            job = self._jobs[spec.id] = _Job(spec, self._clock.now_ms(), f"{spec.id} {uuid4().hex}")
         work = inheritable_thread_target(self._spark)(self._run)
         threading.Thread(target=work, args=(job,), name=f"headrace-{spec.id}", daemon=True).start()
 
