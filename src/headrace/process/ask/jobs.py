@@ -168,6 +168,8 @@ class Jobs:
                 job.error = None
                 return
             except Exception as error:
+                if job.cancelled:
+                    return
                 job.error, job.state = self._error(error), "restarting"
                 logger.warning("%s is computed again: %s", spec.id, job.error.message)
                 tries += 0 if self._was_away(job) else 1
