@@ -162,7 +162,7 @@ class Jobs:
 
     def _compute_until_done(self, job: _Job, spec: LayerSpec) -> None:
         tries = 0
-        while not job.cancelled:
+        while True:
             try:
                 self._compute(spec)
                 job.error = None
