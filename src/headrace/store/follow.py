@@ -142,11 +142,16 @@ class Follower:
         if moved is None:
             self._refill("it is ahead of the log, which must be another one")
         else:
-            logger.info("view `%s` continues at %s: its log was moved", self.source.name, dict(moved.offsets))
+            logger.info("view `%s` continues at %s: its log was moved", self._shown, dict(moved.offsets))
             self.view.rebase(moved)
 
+    @property
+    def _shown(self) -> str:
+        """A part of a Lambda view has a name that no view can have."""
+        return self.source.name.replace("\0", " ")
+
     def _refill(self, reason: str) -> None:
-        logger.warning("view `%s` v%d is filled again from the log: %s", self.source.name, self.version, reason)
+        logger.warning("view `%s` v%d is filled again from the log: %s", self._shown, self.version, reason)
         self._store.drop_view(self.source.name, self.version)
         self.view = self._opened()
 
