@@ -100,9 +100,9 @@ def _stored_name(name: str, place: int) -> str:
 
 def in_order(changes: DataFrame) -> DataFrame:
     """Sorted by key and arrival within partitions by key: what Spark's state needs, and more. The number of partitions
-    is left to Spark, which takes it from the query's checkpoint. `$place` stays, though nobody needs it any more: to
-    leave it out, Spark would copy every row."""
-    return changes.repartition(column(KEY)).sortWithinPartitions(column(KEY), column(ARRIVAL), column(PLACE))
+    is left to Spark, which takes it from the query's checkpoint."""
+    sorted_ = changes.repartition(column(KEY)).sortWithinPartitions(column(KEY), column(ARRIVAL), column(PLACE))
+    return sorted_.drop(column(PLACE))
 
 
 def with_clock(
@@ -169,9 +169,7 @@ def common_stream_time(changes: DataFrame) -> DataFrame:
     packed = keyed.withColumn(LEFT, F.struct(column(_CLOCK).alias("key"), column(LEFT).alias("row"))).drop(
         column(_CLOCK)
     )
-    # Without `drop` joins on Kafka lose matches (tests/process/test_kafka_operators.py). Presumably the order is lost,
-    # because the key is constant; that has not been looked into.
-    stamped = _call("StreamClock", "stamp", in_order(packed).drop(column(PLACE)))
+    stamped = _call("StreamClock", "stamp", in_order(packed))
     return stamped.withColumn(KEY, column(LEFT).getField("key")).withColumn(LEFT, column(LEFT).getField("row"))
 
 

@@ -21,8 +21,7 @@ import org.apache.spark.sql.types.StructType;
  * The rows that operators take and give: a record of the left or of the right input, or both joined. Python makes them
  * in this order of columns ({@code process/operators.py}) and takes them apart again.
  *
- * <p>Further columns behind these (its place among rows that arrived together, headers) belong to a row and to those that
- * it causes.
+ * <p>Further columns behind these (headers) belong to a row and to those that it causes.
  *
  * <p>An operator gets the rows of one key in the order they arrived: Python sorts each partition by key and arrival,
  * which is more than the order by key that Spark wants.
