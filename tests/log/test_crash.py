@@ -176,7 +176,7 @@ def test_a_failed_sync_is_never_acknowledged_and_the_log_recovers(tmp_path: Path
 @pytest.mark.parametrize("what", ["segment", "journal"])
 def test_a_failed_write_is_a_full_disk_and_the_log_recovers(tmp_path: Path, what: str) -> None:
     folder = tmp_path / "log"
-    ledger = run(folder, 0, 20, before=strace("pwritev,pwritev2:error=ENOSPC:when=6", *files(folder, what)))
+    ledger = run(folder, 0, 20, before=strace("pwritev,pwritev2,pwrite64:error=ENOSPC:when=6", *files(folder, what)))
     assert (list(ledger.failed.values()), ledger.done) == (["disk_full"], True)
     assert check(folder, ledger.acknowledged, 20) == sorted(set(range(20)) - set(ledger.failed))
 

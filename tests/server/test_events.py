@@ -62,6 +62,7 @@ def test_rejected_events_are_told_apart_and_kept(server: Running, topic: str) ->
         "id": None,
         "bytes": base64.b64encode(b'{"userid":7,  "x": 1}').decode(),
         "text": '{"userid":7,  "x": 1}',
+        "attempts": 1,
     }
 
 

@@ -110,8 +110,12 @@ def _no_value(row: Row) -> None:
         raise NoValue
 
 
+class _Scope(dict[str, Any]):
+    """A row as a lambda's body sees it: with its parameters."""
+
+
 def _in_lambda(row: Row) -> bool:
-    return any(name.startswith(_PARAMETER) for name in row)
+    return isinstance(row, _Scope)
 
 
 @_compile.register
@@ -313,7 +317,7 @@ def _struct_literal(node: StructLiteral, now: Now) -> Compiled:
 def _lambda(node: Lambda, now: Now) -> Compiled:
     """Its value is a function; the body sees the row it stands in and its parameters."""
     body, names = _compile(node.body, now), [_variable(name) for name in node.parameters]
-    return lambda row: lambda *values: body({**row, **dict(zip(names, values, strict=True))})
+    return lambda row: lambda *values: body(_Scope({**row, **dict(zip(names, values, strict=True))}))
 
 
 @_compile.register
