@@ -91,8 +91,9 @@ def _otlp(chance: random.Random) -> bytes:
 
 
 def _debezium(chance: random.Random) -> bytes:
-    change = {"op": "u", "before": {"id": 1, "name": "a"}, "after": {"id": 1, "name": "b"}, "ts_ms": 1, "source": {}}
-    return _json({"payload": change | {"source": {"lsn": chance.randint(1, 1 << 40)}}, "schema": {"fields": []}})
+    source = {"lsn": chance.randint(1, 1 << 40)}
+    change = {"op": "u", "before": {"id": "1", "name": "a"}, "after": {"id": "1", "name": "b"}, "source": source}
+    return _json({"payload": change | {"ts_ms": 1}, "schema": {"fields": []}})
 
 
 def _weblog(chance: random.Random) -> bytes:
