@@ -222,7 +222,7 @@ def test_all_partitions_are_read_once_between_two_members(log: Log) -> None:
             consumer.commit()
         return len(found) >= 12
 
-    wait_for(all_read, 30, "twelve records")
+    wait_for(all_read, 60, "twelve records")
     assert sorted(found) == sorted(number * 10 + one for number in range(6) for one in (0, 1))
     for consumer in (first, second):
         consumer.close()

@@ -83,12 +83,16 @@ class KafkaConsumer(Consumer):
         self._gains: dict[TopicPartition, int] = {}
         """In a group: when a partition became ours. One that was lost and came back is another."""
         self._numbers = itertools.count()
+        self._committing: dict[TopicPartition, int] = {}
+        """What the caller is committing right now; what is taken away meanwhile is committed before it goes."""
         self._session_s = session_timeout_s
         self._overtaken: set[TopicPartition] = set()
         self._paused: set[TopicPartition] = set()
         self._next_look = 0.0
         self._closed = False
-        self._client = Client(self._conf(group, client, session_timeout_s))
+        self._answers: list[KafkaError | None] = []
+        """What became of the commit that was sent last."""
+        self._client = Client(self._conf(group, client, session_timeout_s) | {"on_commit": self._answered})
         self._look_around()
 
     def _conf(self, group: str | None, client: str, session_timeout_s: float) -> dict[str, Any]:
@@ -138,7 +142,7 @@ class KafkaConsumer(Consumer):
             self._client.unsubscribe()
             return
         names = [self._prefix + name for name in now]
-        self._client.subscribe(names, on_assign=self._gained, on_revoke=self._lost, on_lost=self._lost)
+        self._client.subscribe(names, on_assign=self._gained, on_revoke=self._revoked, on_lost=self._lost)
 
     def _assign(self, now: Mapping[str, Topic], replaced: set[str]) -> None:
         ours = {TopicPartition(name, n) for name, topic in now.items() for n in range(topic.spec.partitions)}
@@ -161,6 +165,10 @@ class KafkaConsumer(Consumer):
         return ends.end if self._start == "latest" and old else ends.start
 
     def _gained(self, client: Client, partitions: list[At]) -> None:
+        if self._closed:
+            # They came while we were leaving; asking where to begin would only make everybody wait.
+            client.incremental_assign(partitions)
+            return
         committed = client.committed(partitions, timeout=self._connection.settings.request_seconds)
         starting = []
         for place in committed:
@@ -172,6 +180,14 @@ class KafkaConsumer(Consumer):
             self._gains[at] = next(self._numbers)
             starting.append(self._kafka(at, self._positions[at]))
         client.incremental_assign(starting)
+
+    def _revoked(self, client: Client, partitions: list[At]) -> None:
+        """We are still a member and they are still ours: the last moment to commit them."""
+        going = {at: self._committing[at] for at in map(self._ours, partitions) if at in self._committing}
+        if going and self._commit_at_once(going) is None:
+            for at in going:
+                del self._committing[at]
+        self._lost(client, partitions)
 
     def _lost(self, client: Client, partitions: list[At]) -> None:
         self._forget([self._ours(at) for at in partitions])
@@ -323,28 +339,44 @@ class KafkaConsumer(Consumer):
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         if self._group is None:
             raise UsageError("a consumer without a group commits nothing", hint="open it with a group")
-        chosen = dict(self._positions if offsets is None else offsets)
-        if not chosen:
-            return
-        held = {at: self._gains.get(at) for at in chosen}
-        deadline = time.monotonic() + self._session_s
-        while True:
-            error = self._try_commit(chosen)
-            if error is None:
-                return
-            # The group is being shared out anew. As long as we keep what we commit, it is committed after that.
-            self._fill(_STEP_S)
-            kept = all(self._gains.get(at) == gain is not None for at, gain in held.items())
-            if error.code() not in _UNSETTLED or not kept or time.monotonic() > deadline:
-                raise self._refused(error)
-
-    def _try_commit(self, offsets: Mapping[TopicPartition, int]) -> KafkaError | None:
-        places = [self._kafka(at, offset) for at, offset in offsets.items()]
+        self._committing = dict(self._positions if offsets is None else offsets)
+        held = {at: self._gains.get(at) for at in self._committing}
+        # A member that holds up the others is sent away after a session; then it is our turn.
+        deadline = time.monotonic() + 3 * self._session_s
         try:
-            done = self._client.commit(offsets=places, asynchronous=False)
+            while self._committing and (error := self._send_commit(deadline)) is not None:
+                # The group was shared out anew. As long as we keep what we commit, it is committed after that.
+                kept = all(self._gains.get(at) == held[at] is not None for at in self._committing)
+                if error.code() not in _UNSETTLED or not kept or time.monotonic() > deadline:
+                    raise self._refused(error)
+                self._fill(_STEP_S)
+        finally:
+            self._committing = {}
+
+    def _send_commit(self, deadline: float) -> KafkaError | None:
+        """Go on polling meanwhile: a broker answers behind our request to join, which waits for the other members, and
+        they may wait for us to give something up."""
+        self._answers.clear()
+        try:
+            self._client.commit(offsets=self._places(self._committing), asynchronous=True)
+        except KafkaException as failure:
+            return error_of(failure) or KafkaError(KafkaError._FAIL)
+        while not self._answers and time.monotonic() < deadline:
+            self._fill(_STEP_S)
+        return self._answers[0] if self._answers else KafkaError(KafkaError._TIMED_OUT)
+
+    def _answered(self, error: KafkaError | None, places: list[At]) -> None:
+        self._answers.append(error or next((place.error for place in places if place.error is not None), None))
+
+    def _commit_at_once(self, offsets: Mapping[TopicPartition, int]) -> KafkaError | None:
+        try:
+            done = self._client.commit(offsets=self._places(offsets), asynchronous=False)
         except KafkaException as failure:
             return error_of(failure) or KafkaError(KafkaError._FAIL)
         return next((place.error for place in done or () if place.error is not None), None)
+
+    def _places(self, offsets: Mapping[TopicPartition, int]) -> list[At]:
+        return [self._kafka(at, offset) for at, offset in offsets.items()]
 
     def _refused(self, error: KafkaError) -> Exception:
         if is_lost_member(error):
