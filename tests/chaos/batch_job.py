@@ -38,6 +38,8 @@ PATIENCE = 120.0
 FIRST, MORE = 600, 90
 """Events before the view is built, and before it is refreshed."""
 PAGES = 40
+LAST = 3
+"""The version that serves in the end: the first is plain, the second has layers, the third is refreshed."""
 JOBS = (1, 2)
 VICTIMS = ("server", "engine")
 
@@ -122,20 +124,20 @@ def _strike(pid: int) -> None:
     os.kill(pid or os.getpid(), signal.SIGKILL)
 
 
-def survive(folder: Path, point: str, job: int, victim: str, spark: SparkSession) -> None:
-    """An engine that is killed is one of its own, and the story goes on with another."""
+def survive(folder: Path, point: str, job: int, victim: str, spark: SparkSession) -> int:
+    """An engine that is killed is one of its own, and the story goes on with another. The version that serves in the
+    end."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "headrace.toml").write_text(QUIET)
     if victim == "server":
         with engine_beside(folder, spark):
             assert _run(folder, point, job, 0).returncode == KILLED
-            recover(folder)
-        return
+            return recover(folder)
     with _engine(folder) as pid, _beside_once_gone(folder, pid, spark):
         ended = _run(folder, point, job, pid)
         assert ended.returncode == 0, ended.stderr
         assert "struck" in ended.stdout
-        recover(folder)
+        return recover(folder)
 
 
 def _run(folder: Path, point: str, job: int, pid: int) -> subprocess.CompletedProcess[str]:
@@ -173,19 +175,20 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def recover(folder: Path) -> None:
+def recover(folder: Path) -> int:
+    """To the end of the story; the version that serves then."""
     with open_services(load_project(folder), SystemClock()) as services:
         check_one_pair(services)
         finish(services)
         check_one_pair(services)
-        assert serving(services) == 3
+        return serving(services)
 
 
 def sweep(spark: SparkSession, say: Callable[[str], None]) -> int:
     points = list(product(VICTIMS, JOBS, POINTS))
     for victim, job, point in points:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            survive(Path(folder) / "project", point, job, victim, spark)
+            assert survive(Path(folder) / "project", point, job, victim, spark) == LAST
         say(f"killed the {victim}, {point}, job {job}: one pair of layers serves, and is right")
     return len(points)
 

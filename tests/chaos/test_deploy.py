@@ -35,4 +35,4 @@ def test_killed_while_spark_builds_and_compares_it_goes_on(tmp_path: Path, spark
 def test_a_server_killed_while_a_batch_layer_is_written_has_it_computed_again(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    batch_job.survive(tmp_path, "writing", 1, "server", spark)
+    assert batch_job.survive(tmp_path, "writing", 1, "server", spark) == batch_job.LAST

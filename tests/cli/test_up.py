@@ -203,6 +203,7 @@ def test_a_listener_waits_for_its_topic(shop: Shop) -> None:
     wait_for(lambda: shop.devices()["state"] == "running", 60, "the listener")
     shop.send("one", "two")
     wait_for(lambda: shop.devices()["accepted"] == 2, 60, "what was sent")
+    assert [shop.devices()[name] for name in ("received", "rejected", "errors")] == [2, 0, 0]
 
 
 def test_a_second_up_is_refused_with_the_holder_s_pid(shop: Shop) -> None:

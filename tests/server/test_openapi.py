@@ -13,6 +13,7 @@ from starlette.routing import Route
 from headrace.server import (
     alerts,
     collectors,
+    deliveries,
     deployments,
     functions,
     groups,
@@ -125,7 +126,7 @@ ANSWERS: list[tuple[str, str, Any, int, Any]] = [
     ("GET", "/v1/collectors", None, 200, models_collect.Collectors),
     ("GET", "/v1/jobs", None, 200, models_jobs.Jobs),
     ("GET", "/v1/functions", None, 200, functions.Functions),
-    ("GET", "/v1/deliveries", None, 200, functions.DeliveriesModel),
+    ("GET", "/v1/deliveries", None, 200, deliveries.DeliveriesModel),
     ("POST", "/v1/jobs", {}, 200, models_jobs.RunJobsAnswer),
     ("GET", "/v1/overview", None, 200, models.Overview),
     ("GET", "/v1/overview/history", None, 200, models.RatesHistory),

@@ -125,3 +125,4 @@ def test_who_never_listens_again_over_http_is_cut_off(
         wait_for(lambda: server.services.metrics.following() > following, 30, "the feed")
         wait_for(lambda: not has(server, port), 30, "the end of the connection")
         wait_for(lambda: server.services.metrics.following() == following, 30, "the end of the feed")
+    assert server.http.get("/healthz").status_code == 200, "and nobody else minds"

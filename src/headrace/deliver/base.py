@@ -1,5 +1,5 @@
 """What delivery promises: every answer has an address, every feed can be continued, nobody slow holds up
-anybody else."""
+anybody else. Whoever has to know that something is wrong is told once (`alerts/`, by states in the log)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions on topics and delivery streams: how they are, and what a function would do with some records."""
+"""Functions on topics: how they are, and what one would do with some records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.coordinate.attached_worker import AttachedStatus
-from headrace.coordinate.firehose.delivery import DeliveryStatus
 from headrace.errors import NotFound
 from headrace.functions.batches import Made, Rejected
 from headrace.server.endpoint import Endpoint
@@ -27,18 +26,6 @@ class FunctionModel(Model, frozen=True):
     """Records it has yet to read."""
     rate: float
     """Records per second."""
-
-
-class DeliveryModel(Model, frozen=True):
-    status: DeliveryStatus
-    lag: int
-    """Records that are not delivered yet; for files, those that wait for theirs too."""
-    rate: float
-    """Records per second, over the last five seconds: files come all at once."""
-
-
-class DeliveriesModel(Model, frozen=True):
-    deliveries: list[DeliveryModel]
 
 
 class Functions(Model, frozen=True):
@@ -76,18 +63,6 @@ async def list_functions(request: Request, services: Services) -> Response:
             [
                 FunctionModel(one, _lag(services, one.name), rates.of("function", one.name))
                 for one in services.attached.statuses()
-            ]
-        )
-
-    return json_response(await services.run(describe))
-
-
-async def list_deliveries(request: Request, services: Services) -> Response:
-    def describe() -> DeliveriesModel:
-        return DeliveriesModel(
-            [
-                DeliveryModel(one, services.deliveries.lag(one.name), services.rates.of("delivery", one.name))
-                for one in services.deliveries.statuses()
             ]
         )
 
@@ -132,13 +107,6 @@ ENDPOINTS = (
         handler=list_functions,
         summary="The functions that are called with a topic's records",
         answers={200: Functions},
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/deliveries",
-        handler=list_deliveries,
-        summary="Firehose's delivery streams: how they are, what waits for its file, the last one",
-        answers={200: DeliveriesModel},
     ),
     Endpoint(
         method="POST",

@@ -1,0 +1,47 @@
+"""Firehose's delivery streams: how they are."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.coordinate.firehose.delivery import DeliveryStatus
+from headrace.server.endpoint import Endpoint
+from headrace.server.errors import json_response
+from headrace.server.models import Model
+from headrace.server.services import Services
+
+
+class DeliveryModel(Model, frozen=True):
+    status: DeliveryStatus
+    lag: int
+    """Records that are not delivered yet; for files, those that wait for theirs too."""
+    rate: float
+    """Records per second, over the last five seconds: files come all at once."""
+
+
+class DeliveriesModel(Model, frozen=True):
+    deliveries: list[DeliveryModel]
+
+
+async def list_deliveries(request: Request, services: Services) -> Response:
+    def describe() -> DeliveriesModel:
+        return DeliveriesModel(
+            [
+                DeliveryModel(one, services.deliveries.lag(one.name), services.rates.of("delivery", one.name))
+                for one in services.deliveries.statuses()
+            ]
+        )
+
+    return json_response(await services.run(describe))
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/v1/deliveries",
+        handler=list_deliveries,
+        summary="Firehose's delivery streams: how they are, what waits for its file, the last one",
+        answers={200: DeliveriesModel},
+    ),
+)
