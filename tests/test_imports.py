@@ -22,7 +22,7 @@ STOREYS = (
     {"functions", "fluent"},
     {"log"},
     {"sql", "client"},
-    {"types", "errors", "config", "clock", "lean"},
+    {"types", "errors", "config", "clock", "lean", "nearest"},
 )
 HEIGHT = {tier: len(STOREYS) - number for number, storey in enumerate(STOREYS) for tier in storey}
 # Starting a child process by module name needs no import; these are the two doors that do.

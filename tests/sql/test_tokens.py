@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.errors import SqlError
-from headrace.sql.script import Script, nearest
+from headrace.nearest import nearest
+from headrace.sql.script import Script
 from headrace.sql.tokens import tokenize
 
 

@@ -20,7 +20,7 @@ from headrace.collect.shedding import ShedSettings
 from headrace.collect.toml_files import Problem, convert_settings, line_of, toml_error
 from headrace.config import Project, Settings
 from headrace.errors import ConfigError
-from headrace.sql.script import did_you_mean
+from headrace.nearest import did_you_mean
 
 FROM_ENVIRONMENT = "env:"
 HINT = "docs/reference/collectors.md lists every setting"

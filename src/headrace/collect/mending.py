@@ -16,11 +16,11 @@ import msgspec
 
 from headrace.errors import UsageError
 from headrace.log.base import TIME, Topic
+from headrace.nearest import did_you_mean
 from headrace.sql.alone import resolve_condition, resolve_value
 from headrace.sql.evaluate import Compiled, compile_expression
 from headrace.sql.expressions import Expression
 from headrace.sql.functions.function import Function
-from headrace.sql.script import did_you_mean
 from headrace.store.json_rows import to_json_rows
 from headrace.types import BIGINT, VARCHAR, Bytes, Column, DataType, Varchar, display_name
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace.errors import ConfigError
-from headrace.sql.script import did_you_mean
+from headrace.nearest import did_you_mean
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 

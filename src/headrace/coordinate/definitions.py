@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headrace.coordinate.catalog import Catalog
+from headrace.nearest import did_you_mean
 from headrace.sql.api import parse, same_definition
 from headrace.sql.clauses import Element, Identifier
-from headrace.sql.script import did_you_mean
 from headrace.sql.source import Source
 from headrace.sql.statements import CreateSource
 from headrace.types import Column, display_name, quote_name

@@ -9,7 +9,7 @@ from headrace.coordinate.events import Event, QueryDropped, SourceDropped, Topic
 from headrace.coordinate.topics import find_topic
 from headrace.errors import Conflict, SqlError
 from headrace.log.base import Log
-from headrace.sql.script import did_you_mean
+from headrace.nearest import did_you_mean
 from headrace.sql.source import Source
 from headrace.sql.statements import Drop
 from headrace.types import display_name

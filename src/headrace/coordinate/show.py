@@ -15,6 +15,7 @@ from headrace.coordinate.definitions import query_hint
 from headrace.coordinate.result import StatementResult, table_result
 from headrace.coordinate.status import EngineStatus
 from headrace.log.base import Log, Topic
+from headrace.nearest import did_you_mean
 from headrace.sql.api import (
     FUNCTIONS,
     Plan,
@@ -26,7 +27,6 @@ from headrace.sql.api import (
     plan_select,
     plan_tree,
 )
-from headrace.sql.script import did_you_mean
 from headrace.sql.source import Source, Window
 from headrace.sql.statements import (
     CreateAsSelect,

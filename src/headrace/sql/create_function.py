@@ -7,11 +7,11 @@ import textwrap
 from typing import Any, Literal
 
 from headrace.errors import SqlError
+from headrace.nearest import did_you_mean
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.function import Function
 from headrace.sql.functions.signatures import Exact, Signature
 from headrace.sql.named_types import known_type
-from headrace.sql.script import did_you_mean
 from headrace.sql.source import Sources
 from headrace.sql.statements import CreateFunction, DropFunction
 from headrace.types import DataType, display_name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from headrace.nearest import did_you_mean
 from headrace.sql.bind import bind
 from headrace.sql.casting import caster
 from headrace.sql.coerce import castable, is_number, widens
@@ -12,7 +13,6 @@ from headrace.sql.evaluate import compile_expression
 from headrace.sql.expressions import Expression, Span
 from headrace.sql.resolve import resolve
 from headrace.sql.scope import Scope, find_source
-from headrace.sql.script import did_you_mean
 from headrace.sql.source import Source, Sources
 from headrace.sql.statements import InsertValues
 from headrace.types import (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from headrace.nearest import did_you_mean
 from headrace.sql.clauses import TypeName
-from headrace.sql.script import Script, did_you_mean
+from headrace.sql.script import Script
 from headrace.types import SIMPLE_TYPES, Array, DataType, Map, Struct
 
 WRITTEN = (*SIMPLE_TYPES, "INT", "STRING", "DECIMAL", "ARRAY", "MAP", "STRUCT")

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headrace.errors import SqlError
+from headrace.nearest import did_you_mean
 from headrace.sql.calls import Resolver, resolve_call
 from headrace.sql.coerce import is_ordered
 from headrace.sql.expressions import Expression, Literal, OrderItem, Over
 from headrace.sql.functions import FUNCTIONS, function_of, is_aggregate
 from headrace.sql.implicit import convert
-from headrace.sql.script import did_you_mean
 from headrace.types import BIGINT, DOUBLE, INTEGER, DataType
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.errors import SqlError
+from headrace.nearest import did_you_mean
 from headrace.sql.clauses import UNIT_MS, Identifier, Property
 from headrace.sql.coerce import contains_map, has_text_keys, is_nested
-from headrace.sql.script import Script, did_you_mean
+from headrace.sql.script import Script
 from headrace.sql.source import Source, Window
 from headrace.types import BIGINT, BYTES, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Column, display_name
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
+from headrace.nearest import did_you_mean
 from headrace.sql.coerce import widens
 from headrace.sql.expressions import Dereference, Expression, MapLiteral, StructLiteral, Subscript
 from headrace.sql.implicit import convert
 from headrace.sql.scope import Scope, typed
-from headrace.sql.script import did_you_mean
 from headrace.types import BIGINT, INTEGER, Array, DataType, Map, Struct, display_name
 
 

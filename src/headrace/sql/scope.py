@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headrace.errors import SqlError
+from headrace.nearest import did_you_mean, nearest
 from headrace.sql.clauses import Identifier
 from headrace.sql.expressions import ColumnRef, Expression, Name, Span
-from headrace.sql.script import Script, did_you_mean, nearest
+from headrace.sql.script import Script
 from headrace.sql.source import PSEUDO_COLUMNS, WINDOW_COLUMNS, Source, Sources
 from headrace.types import Column, DataType, display_name
 

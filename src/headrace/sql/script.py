@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace.errors import SqlError
@@ -54,29 +52,3 @@ class Script:
             hint=hint,
             **data,
         )
-
-
-def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate a person probably meant, if one is near.
-
-    >>> nearest("PAGEVIEW", ["USERS", "PAGEVIEWS"])
-    'PAGEVIEWS'
-    """
-    by_upper = {candidate.upper(): candidate for candidate in sorted(candidates)}
-    # Difflib is quadratic; nobody mistypes a name this long.
-    if len(name) > 200:
-        return None
-    found = difflib.get_close_matches(name.upper(), by_upper, n=1, cutoff=0.6)
-    return by_upper[found[0]] if found else None
-
-
-def did_you_mean(
-    name: str, candidates: Iterable[str], otherwise: str | None = None, show: Callable[[str], str] = str
-) -> str | None:
-    """A hint naming the nearest candidate as `show` has it, followed by `otherwise`."""
-    found = nearest(name, candidates)
-    guess = f"did you mean `{show(found)}`?" if found else None
-    if found and found != name and found.casefold() == name.casefold():
-        # Both look the same as they are shown.
-        guess = f"in backticks case counts; it is called `{found}`"
-    return "  ".join(part for part in (guess, otherwise) if part) or None

@@ -9,7 +9,8 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from headrace.errors import SqlError
-from headrace.sql.script import Script, did_you_mean
+from headrace.nearest import did_you_mean
+from headrace.sql.script import Script
 
 Kind = Literal["word", "quoted", "string", "bytes", "integer", "decimal", "double", "operator", "end"]
 

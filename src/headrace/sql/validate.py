@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headrace.nearest import did_you_mean
 from headrace.sql.ask_plan import AskQuery
 from headrace.sql.create_function import check_drop_function, check_new_function, declared_function
 from headrace.sql.declare import altered_source, check_assert, source_from, type_from
@@ -16,7 +17,6 @@ from headrace.sql.parser import parse
 from headrace.sql.plan import PersistentQuery, PullQuery, PushQuery
 from headrace.sql.planner import plan_insert_select, plan_query, plan_select
 from headrace.sql.scope import find_source
-from headrace.sql.script import did_you_mean
 from headrace.sql.source import Source, Sources
 from headrace.sql.statements import (
     AlterSource,

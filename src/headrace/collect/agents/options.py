@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from headrace.collect.agents.base import Channel, Counters, ListeningSource, PollingSource, Role, Sink
 from headrace.collect.agents.properties import Property
 from headrace.errors import ConfigError
+from headrace.nearest import nearest
 
 if TYPE_CHECKING:
     from headrace.collect.agents.ports import Ports
@@ -188,7 +188,7 @@ def convert(option: Option, text: str) -> Value:
             return tuple(plain.replace(",", " ").split())
     if option.choices and plain.lower() not in {choice.lower() for choice in option.choices}:
         raise ConfigError(
-            f"cannot be `{plain}`{nearest(plain, option.choices)}", hint="one of " + ", ".join(option.choices)
+            f"cannot be `{plain}`{suggestion(plain, option.choices)}", hint="one of " + ", ".join(option.choices)
         )
     return plain if option.choices else text
 
@@ -199,15 +199,15 @@ OF_ALL = ("type", "channel", "channels", "interceptors", "selector.type")
 
 def _unknown(what: str, name: str, line: int, known: list[str]) -> Problem:
     hint = "its properties: " + ", ".join(f"`{one}`" for one in sorted(known)) if known else "it has no properties"
-    near = nearest(name, [*known, *OF_ALL])
+    near = suggestion(name, [*known, *OF_ALL])
     return Problem(line, f"{what} has no property `{name}`{near}", hint, "warning")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, known: Iterable[str]) -> str:
     """
-    >>> nearest("memmory", ["memory", "file"])
+    >>> suggestion("memmory", ["memory", "file"])
     ': did you mean `memory`?'
     """
-    by_lower = {one.lower(): one for one in known}
-    found = difflib.get_close_matches(name.lower(), by_lower, 1, 0.5)
-    return f": did you mean `{by_lower[found[0]]}`?" if found else ""
+    # Half is enough: names in these files are as short as `c1`.
+    found = nearest(name, known, 0.5)
+    return f": did you mean `{found}`?" if found else ""

@@ -15,7 +15,7 @@ from headrace.collect.agents.definition import (
     GroupDefinition,
     InterceptorDefinition,
 )
-from headrace.collect.agents.options import Option, Options, Problem, convert, nearest, read_options
+from headrace.collect.agents.options import Option, Options, Problem, convert, read_options, suggestion
 from headrace.collect.agents.properties import Property
 from headrace.errors import ConfigError
 
@@ -45,7 +45,7 @@ def read_agent(properties: Sequence[Property], name: str) -> AgentDefinition:
     agents = {agent.name: agent for agent in read_agents(properties)}
     if name not in agents:
         there = ", ".join(f"`{one}`" for one in agents) or "none"
-        raise ConfigError(f"the file has no agent `{name}`{nearest(name, agents)}", hint=f"its agents: {there}")
+        raise ConfigError(f"the file has no agent `{name}`{suggestion(name, agents)}", hint=f"its agents: {there}")
     agent = agents[name]
     if agent.errors:
         said = [f"line {one.line}: {one.message}" + (f" ({one.hint})" if one.hint else "") for one in agent.errors]
@@ -66,7 +66,7 @@ def _strays(properties: Sequence[Property], agents: Sequence[str]) -> Iterable[P
         elif part not in PARTS:
             yield Problem(
                 one.line,
-                f"agent `{agent}` has no `{part}`{nearest(part, PARTS)}",
+                f"agent `{agent}` has no `{part}`{suggestion(part, PARTS)}",
                 f"an agent has {', '.join(PARTS)}",
                 "warning",
             )
@@ -134,7 +134,7 @@ class _Reader:
                 line = min(one.line for one in self._given[part, name].values())
                 self._warn(
                     line,
-                    f"`{name}` is not among `{self._agent}.{part}`{nearest(name, self._names[part])}",
+                    f"`{name}` is not among `{self._agent}.{part}`{suggestion(name, self._names[part])}",
                     f"add it there, or it is left out:  {self._agent}.{part} = {' '.join((*self._names[part], name))}",
                 )
         channels = self._components("channels")
@@ -164,7 +164,7 @@ class _Reader:
         if kind is None:
             hint = NOT_HERE.get(type_.value.lower(), "types: " + ", ".join(names_of(role)))
             self._fail(
-                type_.line, f"there is no {role} of type `{type_.value}`{nearest(type_.value, names_of(role))}", hint
+                type_.line, f"there is no {role} of type `{type_.value}`{suggestion(type_.value, names_of(role))}", hint
             )
             return None
         bound = given.pop("channels" if role == "source" else "channel", None) if role != "channel" else None
@@ -199,7 +199,7 @@ class _Reader:
         if kind is None:
             known = [kind.name for kind in selectors.SELECTORS]
             self._fail(
-                type_.line, f"there is no selector `{type_.value}`{nearest(type_.value, known)}", ", ".join(known)
+                type_.line, f"there is no selector `{type_.value}`{suggestion(type_.value, known)}", ", ".join(known)
             )
             kind, given = selectors.SELECTORS[0], {}
         options, problems = read_options(f"the selector of {what}", kind.options, given, type_.line)
@@ -221,7 +221,7 @@ class _Reader:
                 known = [kind.name for kind in interceptors.INTERCEPTORS]
                 self._fail(
                     type_.line,
-                    f"there is no interceptor `{type_.value}`{nearest(type_.value, known)}",
+                    f"there is no interceptor `{type_.value}`{suggestion(type_.value, known)}",
                     ", ".join(known),
                 )
                 continue
@@ -250,7 +250,7 @@ class _Reader:
                 known = [kind.name for kind in processors.PROCESSORS]
                 self._fail(
                     type_.line,
-                    f"there is no sink processor `{type_.value}`{nearest(type_.value, known)}",
+                    f"there is no sink processor `{type_.value}`{suggestion(type_.value, known)}",
                     ", ".join(known),
                 )
                 continue
@@ -265,7 +265,9 @@ class _Reader:
         self, group: str, member: str, line: int, sinks: Mapping[str, ComponentDefinition], member_of: dict[str, str]
     ) -> None:
         if member not in self._names["sinks"]:
-            self._fail(line, f"sink group `{group}` names a sink `{member}` that is not there{nearest(member, sinks)}")
+            self._fail(
+                line, f"sink group `{group}` names a sink `{member}` that is not there{suggestion(member, sinks)}"
+            )
         elif member in member_of:
             self._fail(
                 line, f"sink `{member}` is in the groups `{member_of[member]}` and `{group}`", "a sink has one group"
@@ -308,7 +310,7 @@ class _Reader:
             if name not in self._names["channels"]:
                 self._fail(
                     line,
-                    f"{role} `{component.name}` names a channel `{name}` that is not there{nearest(name, channels)}",
+                    f"{role} `{component.name}` names a channel `{name}` that is not there{suggestion(name, channels)}",
                 )
             elif name in channels:
                 self._check_batch(role, component, channels[name], given)

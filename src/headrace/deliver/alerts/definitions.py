@@ -20,7 +20,7 @@ from headrace.collect.definitions import FROM_ENVIRONMENT
 from headrace.collect.toml_files import Problem, convert_settings, line_of, seconds_of, toml_error
 from headrace.config import Project, Settings
 from headrace.errors import ConfigError
-from headrace.sql.script import did_you_mean
+from headrace.nearest import did_you_mean
 
 FOLDER = "alerts"
 HINT = "docs/howto/alerts.md lists every setting"

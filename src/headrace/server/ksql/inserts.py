@@ -13,11 +13,11 @@ from headrace.collect.base import Outcome, RawEvents
 from headrace.collect.http.bodies import decompress, read_body
 from headrace.errors import HeadraceError, NotFound, UsageError
 from headrace.log.codecs.json_encode import to_json
+from headrace.nearest import did_you_mean
 from headrace.server.events import arrival
 from headrace.server.ksql.errors import error_object, ksql_error
 from headrace.server.ksql.formats import Arrays, Lines, format_for
 from headrace.server.services import Services
-from headrace.sql.script import did_you_mean
 from headrace.sql.source import Source
 from headrace.types import display_name
 

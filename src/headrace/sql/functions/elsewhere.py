@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from headrace.sql.script import did_you_mean
+from headrace.nearest import did_you_mean
 
 ELSEWHERE: Mapping[str, str] = {
     "ANY_VALUE": "LATEST_BY_OFFSET",

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from headrace.errors import SqlError
+from headrace.nearest import nearest
 from headrace.sql.clauses import Identifier, Query
 from headrace.sql.expressions import Span
 from headrace.sql.parser.habits import usual_mistake
-from headrace.sql.script import Script, nearest
+from headrace.sql.script import Script
 from headrace.sql.tokens import NOT_AN_ALIAS, RESERVED, Token
 
 # Deep enough for any statement a person or a program writes, shallow enough for every walk over the tree to recurse.
