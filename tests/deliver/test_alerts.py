@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from headrace.clock import ManualClock
 from headrace.collect.decode import EventCollector
-from headrace.collect.toml_files import Problem
 from headrace.config import CollectSettings, Project, ProjectSettings
 from headrace.deliver.alerts.alerts import Alerts
 from headrace.deliver.alerts.definitions import WATCHES, AlertSettings, Definition, Destination, read_alert
@@ -21,6 +20,7 @@ from headrace.deliver.alerts.state import Instance, Reading, append_instances, s
 from headrace.errors import DiskFull
 from headrace.log.dead_letters import create_dead_letters
 from headrace.log.local.open import LocalLog
+from headrace.toml_files import Problem
 from tests.collect.receiver import Receiver, signature_is_right
 from tests.log.support import PLAIN, open_owner, rows
 from tests.support import wait_for

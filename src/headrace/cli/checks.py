@@ -16,12 +16,12 @@ from typing import Literal
 
 from headrace import __version__
 from headrace.cli.output import bytes_text
-from headrace.collect.toml_files import Problem
 from headrace.config import Project, load_project
 from headrace.coordinate.local import holder
 from headrace.coordinate.ports import choose_port
 from headrace.coordinate.supervisor import check_binding
 from headrace.errors import HeadraceError, SqlError
+from headrace.toml_files import Problem
 
 NEEDED_FILES = 4096
 SLOW_SYNC_MS = 20.0

@@ -17,10 +17,10 @@ from headrace.collect.kinds import KINDS, Kind, load
 from headrace.collect.quota import QuotaSettings
 from headrace.collect.rules.settings import EnrichSettings, PrivacySettings, ValidateSettings
 from headrace.collect.shedding import ShedSettings
-from headrace.collect.toml_files import Problem, convert_settings, line_of, toml_error
 from headrace.config import Project, Settings
 from headrace.errors import ConfigError
 from headrace.nearest import did_you_mean
+from headrace.toml_files import Problem, convert_settings, line_of, toml_error
 
 FROM_ENVIRONMENT = "env:"
 HINT = "docs/reference/collectors.md lists every setting"

@@ -23,10 +23,10 @@ from headrace.collect.gate import Arrival, Gate
 from headrace.collect.kinds import Where
 from headrace.collect.secrets import project_secret
 from headrace.collect.status import COLLECTORS_STATUS, Board, CollectorStatus, Report
-from headrace.collect.toml_files import Problem, Stamp, stamp_files
 from headrace.config import Project
 from headrace.errors import ConfigError, HeadraceError, NotFound, Unauthenticated, UsageError
 from headrace.log.base import Topic
+from headrace.toml_files import Problem, Stamp, stamp_files
 
 LOOK_S = 1.0
 REPORT_S = 1.0

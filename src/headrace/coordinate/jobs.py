@@ -14,10 +14,10 @@ from typing import Literal
 
 import msgspec
 
-from headrace.collect.toml_files import seconds_of
 from headrace.config import Project
 from headrace.coordinate.job_schedule import Schedule, parse_schedule
 from headrace.errors import ConfigError
+from headrace.toml_files import seconds_of
 
 Kind = Literal["import", "repair", "check", "refresh", "export"]
 

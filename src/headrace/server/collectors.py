@@ -18,7 +18,6 @@ from headrace.collect.kinds import KINDS
 from headrace.collect.rules.fitting import misfit_of
 from headrace.collect.samples import example_text, shown_settings, trial_events
 from headrace.collect.status import CollectorStatus, waiting_for_topic
-from headrace.collect.toml_files import Problem
 from headrace.errors import Conflict, NotFound, UsageError
 from headrace.log.base import Topic
 from headrace.server.endpoint import Endpoint
@@ -34,6 +33,7 @@ from headrace.server.models_collect import (
 )
 from headrace.server.parameters import body_of
 from headrace.server.services import Services
+from headrace.toml_files import Problem
 
 
 async def list_collectors(request: Request, services: Services) -> Response:

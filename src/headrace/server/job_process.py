@@ -17,11 +17,11 @@ from typing import IO
 
 import msgspec
 
-from headrace.collect.toml_files import seconds_of
 from headrace.config import Project
 from headrace.coordinate.child import tail
 from headrace.coordinate.job_runner import Outcome
 from headrace.coordinate.jobs import Job
+from headrace.toml_files import seconds_of
 
 MODULE = "headrace.cli.job_work"
 LOOK_S = 0.1

@@ -20,7 +20,7 @@ from typing import Any
 
 from headrace.collect.definitions import read_definition
 from headrace.collect.kinds import KINDS
-from headrace.collect.toml_files import Problem
+from headrace.toml_files import Problem
 from tests.chaos.clients import Server
 from tests.chaos.hostile.cases import AMAZON, AMAZON_KEY, Case, case
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.collect.definitions import Definition, read_definition
-from headrace.collect.toml_files import Problem
 from headrace.log.base import TopicSpec
+from headrace.toml_files import Problem
 from headrace.types import BIGINT, VARCHAR, Column
 from tests.collect.agents.making import values
 from tests.collect.listeners import listening

@@ -10,8 +10,8 @@ from typing import Any
 from headrace.collect.agents.definition import AgentDefinition
 from headrace.collect.agents.properties import Property, read_properties, with_environment
 from headrace.collect.agents.topology import PARTS, read_agent, read_agents
-from headrace.collect.toml_files import line_of
 from headrace.errors import ConfigError
+from headrace.toml_files import line_of
 
 # Where Flume has a list of names and their properties below, TOML has a table.
 _NAMED = ("filegroups", "interceptors", "serializers")

@@ -16,7 +16,6 @@ import msgspec
 
 from headrace.clock import Clock
 from headrace.collect.base import Collector
-from headrace.collect.toml_files import Problem, Stamp, stamp_files
 from headrace.config import Project
 from headrace.deliver.alerts.counts import Increase
 from headrace.deliver.alerts.definitions import Definition, Destination, alert_files, load_alerts
@@ -35,6 +34,7 @@ from headrace.deliver.alerts.state import (
 )
 from headrace.errors import HeadraceError, NotFound
 from headrace.log.base import Log
+from headrace.toml_files import Problem, Stamp, stamp_files
 
 LOOK_S = 1.0
 WORST_FIRST: tuple[State, ...] = ("firing", "pending", "resolved", "ok")

@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from headrace.collect.definitions import FROM_ENVIRONMENT
-from headrace.collect.toml_files import Problem, convert_settings, line_of, seconds_of, toml_error
 from headrace.config import Project, Settings
 from headrace.errors import ConfigError
 from headrace.nearest import did_you_mean
+from headrace.toml_files import Problem, convert_settings, line_of, seconds_of, toml_error
 
 FOLDER = "alerts"
 HINT = "docs/howto/alerts.md lists every setting"
