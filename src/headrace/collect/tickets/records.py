@@ -173,8 +173,8 @@ def read_wanted(log: Log, offsets: Sequence[int]) -> Iterator[tuple[Wanted, byte
 
 def _stretches(offsets: Sequence[int]) -> list[list[int]]:
     """
-    >>> _stretches([7, 8, 11, 500, 3])
-    [[7, 8, 11], [500], [3]]
+    >>> _stretches([7, 8, 11, 5000, 3])
+    [[7, 8, 11], [5000], [3]]
     """
     found: list[list[int]] = []
     for offset in offsets:
