@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,8 +15,11 @@ import msgspec
 from headrace.errors import ConfigError
 from headrace.nearest import did_you_mean
 
+FROM_ENVIRONMENT = "env:"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
+D = TypeVar("D")
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -32,6 +36,59 @@ class Problem:
     def __str__(self) -> str:
         text = f"{self.file}:{self.line}: {self.message}"
         return f"{text}\n  {self.hint}" if self.hint else text
+
+
+def load_files(files: Iterable[Path], read: Callable[[Path, str], D | Problem]) -> tuple[list[D], list[Problem]]:
+    """What can be read, and what is wrong with the rest: a broken file keeps no other from being read."""
+    found: list[D] = []
+    problems: list[Problem] = []
+    for file in files:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            continue  # taken away while we looked
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(Problem(file.stem, _shown(file), 1, f"cannot be read: {error}"))
+            continue
+        one = read(file, text)
+        if isinstance(one, Problem):
+            problems.append(one)
+        else:
+            found.append(one)
+    return found, problems
+
+
+def read_file(file: Path, text: str, define: Callable[[Path, str], D]) -> D | Problem:
+    """What a file defines, or why it does not: `define` raises `ConfigError`, with the setting's `path`."""
+    try:
+        return define(file, text)
+    except tomllib.TOMLDecodeError as error:
+        message, line = _toml_error(error, text)
+        return Problem(file.stem, _shown(file), line, f"not valid TOML: {message}")
+    except ConfigError as error:
+        line = line_of(text, error.data.get("path", ()))
+        return Problem(file.stem, _shown(file), line, error.message, error.hint)
+
+
+def _shown(file: Path) -> str:
+    return f"{file.parent.name}/{file.name}"
+
+
+def check_name(file: Path, what: str) -> None:
+    """A thing is called as its file: that has to be a name."""
+    if not _NAME.fullmatch(file.stem):
+        raise ConfigError(f"`{file.stem}` is not a name for {what}", hint="letters, digits, `_`, `-` and `.`")
+
+
+def secret(value: str) -> str:
+    """What is written, or what the environment holds for `env:NAME`. `ConfigError` if that is not set."""
+    if not value.startswith(FROM_ENVIRONMENT):
+        return value
+    name = value.removeprefix(FROM_ENVIRONMENT)
+    found = os.environ.get(name, "")
+    if not found:
+        raise ConfigError(f"the environment has no `{name}`", hint=f"export {name}=… before `headrace up`")
+    return found
 
 
 Stamp = tuple[tuple[str, int, int, int], ...]
@@ -102,7 +159,7 @@ def _common(left: Sequence[str], right: Sequence[str]) -> int:
     return depth
 
 
-def toml_error(error: tomllib.TOMLDecodeError, text: str) -> tuple[str, int]:
+def _toml_error(error: tomllib.TOMLDecodeError, text: str) -> tuple[str, int]:
     found = re.search(r"^(.*) \(at (?:line (\d+), column \d+|end of document)\)$", str(error), re.DOTALL)
     if found is None:
         return str(error), 1

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.collect.definitions import CollectorSettings, Definition, read_definition, secret
+from headrace.collect.definitions import CollectorSettings, Definition, read_definition
 from headrace.collect.kinds import KINDS, load
 from headrace.collect.samples import FILLED, example_text
 from headrace.errors import ConfigError
+from headrace.toml_files import secret
 
 
 def read(text: str, name: str = "web", keys_needed: bool = False) -> Definition | str:

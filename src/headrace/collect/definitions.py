@@ -4,10 +4,7 @@ Common settings are here, those of a type in the struct its `Kind` names. Broken
 
 from __future__ import annotations
 
-import os
-import re
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -20,11 +17,9 @@ from headrace.collect.shedding import ShedSettings
 from headrace.config import Project, Settings
 from headrace.errors import ConfigError
 from headrace.nearest import did_you_mean
-from headrace.toml_files import Problem, convert_settings, line_of, toml_error
+from headrace.toml_files import Problem, check_name, convert_settings, load_files, read_file
 
-FROM_ENVIRONMENT = "env:"
 HINT = "docs/reference/collectors.md lists every setting"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 S = TypeVar("S", bound="CollectorSettings")
 
@@ -101,63 +96,38 @@ class Definition:
 
 def load_definitions(project: Project) -> tuple[list[Definition], list[Problem]]:
     """What can be read, and what is wrong with the rest."""
-    found: list[Definition] = []
-    problems: list[Problem] = []
-    for file in collector_files(project):
-        try:
-            text = file.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            continue  # taken away while we looked
-        except (OSError, UnicodeDecodeError) as error:
-            problems.append(Problem(file.stem, f"{FOLDER}/{file.name}", 1, f"cannot be read: {error}"))
-            continue
-        read = read_definition(file, text, bool(project.settings.auth.keys))
-        (found if isinstance(read, Definition) else problems).append(read)  # type: ignore[arg-type]
-    return found, problems
+    keys_needed = bool(project.settings.auth.keys)
+    return load_files(collector_files(project), lambda file, text: read_definition(file, text, keys_needed))
 
 
 def read_definition(file: Path, text: str, keys_needed: bool = False) -> Definition | Problem:
     """One file. `keys_needed`: the project has `[auth] keys`, so that a door without one must say that it is meant."""
+    return read_file(file, text, lambda file, text: _define(file, text, keys_needed))
 
-    def problem(message: str, hint: str | None = None, path: Sequence[str] = ()) -> Problem:
-        return Problem(file.stem, f"{FOLDER}/{file.name}", line_of(text, path), message, hint)
 
-    try:
-        raw = {"type": "agent", "conf": f"{FOLDER}/{file.name}"} if file.suffix == FLUME else tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        message, line = toml_error(error, text)
-        return Problem(file.stem, f"{FOLDER}/{file.name}", line, f"not valid TOML: {message}")
-    if not _NAME.fullmatch(file.stem):
-        return problem(f"`{file.stem}` is not a name for a collector", "letters, digits, `_`, `-` and `.`")
-    name = raw.get("type")
-    kind = KINDS.get(name) if isinstance(name, str) else None
-    if kind is None:
-        types = f"its types are {', '.join(KINDS)}"
-        if name is None:
-            return problem("a collector needs a `type`", types)
-        return problem(f"`{name}` is not a type of collector", did_you_mean(str(name), KINDS, types), ("type",))
-    try:
-        settings: CollectorSettings = convert_settings(raw, load(kind.settings), HINT)
-        settings.check()
-    except ConfigError as error:
-        return problem(error.message, error.hint, error.data.get("path", ()))
+def _define(file: Path, text: str, keys_needed: bool) -> Definition:
+    raw = {"type": "agent", "conf": f"{FOLDER}/{file.name}"} if file.suffix == FLUME else tomllib.loads(text)
+    check_name(file, "a collector")
+    kind = _kind(raw.get("type"))
+    settings: CollectorSettings = convert_settings(raw, load(kind.settings), HINT)
+    settings.check()
     if keys_needed and kind.keyed and not settings.keys and not settings.public:
-        return problem(
+        raise ConfigError(
             "this project has `[auth] keys`, but anybody could send to this collector",
-            'give it `keys = ["…"]`, or say that it is meant:  public = true',
+            hint='give it `keys = ["…"]`, or say that it is meant:  public = true',
         )
     if not kind.keyed and (settings.keys or settings.public):
         hint = "the project's [auth] keys hold for it" if kind.name == "http" else None
-        return problem(f"a collector of type `{kind.name}` has no keys of its own", hint, ("keys",))
+        raise ConfigError(f"a collector of type `{kind.name}` has no keys of its own", hint=hint, path=("keys",))
     return Definition(file.stem, file, kind, settings, text)
 
 
-def secret(value: str) -> str:
-    """What is written, or what the environment holds for `env:NAME`. `ConfigError` if that is not set."""
-    if not value.startswith(FROM_ENVIRONMENT):
-        return value
-    name = value.removeprefix(FROM_ENVIRONMENT)
-    found = os.environ.get(name, "")
-    if not found:
-        raise ConfigError(f"the environment has no `{name}`", hint=f"export {name}=… before `headrace up`")
-    return found
+def _kind(name: object) -> Kind:
+    types = f"its types are {', '.join(KINDS)}"
+    if name is None:
+        raise ConfigError("a collector needs a `type`", hint=types)
+    kind = KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        hint = did_you_mean(str(name), KINDS, types)
+        raise ConfigError(f"`{name}` is not a type of collector", hint=hint, path=("type",))
+    return kind

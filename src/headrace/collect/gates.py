@@ -17,7 +17,7 @@ import msgspec
 
 from headrace.clock import Clock
 from headrace.collect.base import Collector, Outcome, RawEvents
-from headrace.collect.definitions import Definition, load_definitions, secret
+from headrace.collect.definitions import Definition, load_definitions
 from headrace.collect.files import FOLDER, collector_files
 from headrace.collect.gate import Arrival, Gate
 from headrace.collect.kinds import Where
@@ -26,7 +26,7 @@ from headrace.collect.status import COLLECTORS_STATUS, Board, CollectorStatus, R
 from headrace.config import Project
 from headrace.errors import ConfigError, HeadraceError, NotFound, Unauthenticated, UsageError
 from headrace.log.base import Topic
-from headrace.toml_files import Problem, Stamp, stamp_files
+from headrace.toml_files import Problem, Stamp, secret, stamp_files
 
 LOOK_S = 1.0
 REPORT_S = 1.0

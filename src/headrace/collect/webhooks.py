@@ -18,10 +18,11 @@ from urllib.parse import parse_qs
 import msgspec
 
 from headrace.collect.base import Sent
-from headrace.collect.definitions import CollectorSettings, secret
+from headrace.collect.definitions import CollectorSettings
 from headrace.collect.translate import UNREADABLE, Posted, event_of, moment_ms, sent, text_of
 from headrace.errors import ConfigError, Refused
 from headrace.log.codecs.json_codec import Event, Unreadable
+from headrace.toml_files import secret
 
 Signature = Literal["github", "stripe", "standard", "hmac", "token"]
 MAX_FIELDS = 1000

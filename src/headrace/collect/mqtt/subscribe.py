@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from headrace.collect.base import Outcome, sent_objects
-from headrace.collect.definitions import CollectorSettings, secret
+from headrace.collect.definitions import CollectorSettings
 from headrace.collect.feed import Feed
 from headrace.collect.gate import Arrival
 from headrace.collect.mqtt import packets
@@ -30,6 +30,7 @@ from headrace.collect.mqtt.topics import Pattern, read_pattern
 from headrace.collect.pull.base import Backoff, Broken
 from headrace.errors import ConfigError
 from headrace.log.codecs.json_codec import Unreadable
+from headrace.toml_files import secret
 
 REMEMBERED = 1024
 """Messages that are known again: more than a broker has on its way at once."""

@@ -12,12 +12,13 @@ import httpx
 import msgspec
 
 from headrace.collect.base import sent_objects
-from headrace.collect.definitions import CollectorSettings, secret
+from headrace.collect.definitions import CollectorSettings
 from headrace.collect.feed import Feed
 from headrace.collect.gate import Arrival
 from headrace.errors import ConfigError
 from headrace.log.base import ID
 from headrace.log.codecs.json_codec import Unreadable
+from headrace.toml_files import secret
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 30.0
 MOST_ITEMS, MOST_BYTES = 1000, 4 * 1024 * 1024

@@ -7,11 +7,12 @@ from typing import Any
 import httpx
 import msgspec
 
-from headrace.collect.definitions import CollectorSettings, secret
+from headrace.collect.definitions import CollectorSettings
 from headrace.collect.feed import Feed
 from headrace.collect.pull.base import PASSING, Backoff, Broken, Item, Writer, check_answer, resumed
 from headrace.errors import ConfigError
 from headrace.log.base import HEADERS, ID, TIME, TOMBSTONE
+from headrace.toml_files import secret
 
 WAIT_S = 20.0
 

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.collect import debezium
-from headrace.collect.definitions import CollectorSettings, secret
+from headrace.collect.definitions import CollectorSettings
 from headrace.collect.feed import Feed
 from headrace.collect.pull.base import Backoff, Broken, Item, Writer, read_item, resumed
 from headrace.errors import ConfigError
 from headrace.log.base import HEADERS, TIME, TOMBSTONE
+from headrace.toml_files import secret
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message

@@ -7,24 +7,28 @@ measures now. A condition in SQL would be one more.
 from __future__ import annotations
 
 import hashlib
-import re
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
-from headrace.collect.definitions import FROM_ENVIRONMENT
 from headrace.config import Project, Settings
 from headrace.errors import ConfigError
 from headrace.nearest import did_you_mean
-from headrace.toml_files import Problem, convert_settings, line_of, seconds_of, toml_error
+from headrace.toml_files import (
+    FROM_ENVIRONMENT,
+    Problem,
+    check_name,
+    convert_settings,
+    load_files,
+    read_file,
+    seconds_of,
+)
 
 FOLDER = "alerts"
 HINT = "docs/howto/alerts.md lists every setting"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 WITHIN_S = 600
 
 
@@ -153,46 +157,31 @@ def alert_files(project: Project) -> list[Path]:
 
 def load_alerts(project: Project) -> tuple[list[Definition], list[Problem]]:
     """What can be read, and what is wrong with the rest."""
-    found: list[Definition] = []
-    problems: list[Problem] = []
-    for file in alert_files(project):
-        try:
-            read = read_alert(file, file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            continue  # taken away while we looked
-        except (OSError, UnicodeDecodeError) as error:
-            read = Problem(file.stem, f"{FOLDER}/{file.name}", 1, f"cannot be read: {error}")
-        if isinstance(read, Definition):
-            found.append(read)
-        else:
-            problems.append(read)
-    return found, problems
+    return load_files(alert_files(project), read_alert)
 
 
 def read_alert(file: Path, text: str) -> Definition | Problem:
-    def problem(message: str, hint: str | None = None, path: Sequence[str] = ()) -> Problem:
-        return Problem(file.stem, f"{FOLDER}/{file.name}", line_of(text, path), message, hint)
+    return read_file(file, text, _define)
 
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        message, line = toml_error(error, text)
-        return Problem(file.stem, f"{FOLDER}/{file.name}", line, f"not valid TOML: {message}")
-    if not _NAME.fullmatch(file.stem):
-        return problem(f"`{file.stem}` is not a name for an alert", "letters, digits, `_`, `-` and `.`")
-    watch = WATCHES.get(raw["watch"]) if isinstance(raw.get("watch"), str) else None
-    if watch is None:
-        all_of_them = f"it can watch {', '.join(WATCHES)}"
-        if "watch" not in raw:
-            return problem("an alert needs a `watch`", all_of_them)
-        named = str(raw["watch"])
-        return problem(f"`{named}` cannot be watched", did_you_mean(named, WATCHES, all_of_them), ("watch",))
-    try:
-        settings = convert_settings(raw, AlertSettings, HINT)
-        _check(settings, watch)
-    except ConfigError as error:
-        return problem(error.message, error.hint, error.data.get("path", ()))
+
+def _define(file: Path, text: str) -> Definition:
+    raw = tomllib.loads(text)
+    check_name(file, "an alert")
+    watch = _watch(raw.get("watch"))
+    settings = convert_settings(raw, AlertSettings, HINT)
+    _check(settings, watch)
     return Definition(file.stem, watch, settings)
+
+
+def _watch(name: object) -> Watch:
+    all_of_them = f"it can watch {', '.join(WATCHES)}"
+    if name is None:
+        raise ConfigError("an alert needs a `watch`", hint=all_of_them)
+    watch = WATCHES.get(name) if isinstance(name, str) else None
+    if watch is None:
+        hint = did_you_mean(str(name), WATCHES, all_of_them)
+        raise ConfigError(f"`{name}` cannot be watched", hint=hint, path=("watch",))
+    return watch
 
 
 def _check(settings: AlertSettings, watch: Watch) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from headrace.clock import Clock
 from headrace.collect.base import Collector, RawEvents
-from headrace.collect.definitions import secret as from_environment
 from headrace.collect.tickets.callbacks import (
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
@@ -23,6 +22,7 @@ from headrace.collect.tickets.callbacks import (
 from headrace.deliver.alerts.definitions import Destination, check_address
 from headrace.deliver.alerts.state import Notice
 from headrace.errors import HeadraceError
+from headrace.toml_files import secret as from_environment
 
 if TYPE_CHECKING:
     import httpx
