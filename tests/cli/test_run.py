@@ -9,7 +9,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.server.models_jobs import JobDetail, RunJobsAnswer
+from headrace.server.models.jobs import JobDetail, RunJobsAnswer
 from tests.cli.conftest import Headrace
 from tests.server.running import running_server
 from tests.support import wait_for

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from headrace.server.models_alerts import AlertModel, AlertsAnswer, AlertTrials
+from headrace.server.models.alerts import AlertModel, AlertsAnswer, AlertTrials
 from tests.server.running import Running
 from tests.support import wait_for
 

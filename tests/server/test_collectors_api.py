@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from headrace.collect.status import Kept
-from headrace.server import models_collect
 from headrace.server.counts import COUNTS_FILE
+from headrace.server.models.collect import CollectorDetail, TrialAnswer
 from tests.server.running import Running, running_server
 from tests.support import wait_for
 
@@ -66,7 +66,7 @@ def test_a_test_event_goes_the_way_of_all_events(project: tuple[Path, Running]) 
     _, server = project
     answer = server.http.post("/v1/collectors/web/test", json={})
     assert answer.status_code == 200, answer.text
-    msgspec.json.decode(answer.content, type=models_collect.TrialAnswer)
+    msgspec.json.decode(answer.content, type=TrialAnswer)
     found = answer.json()
     assert (found["outcome"], found["topic"]) == ("accepted", "pageviews")
     stored = [one for one in server.events("pageviews") if one["id"] == found["event"]["$id"]]
@@ -93,7 +93,7 @@ def test_a_flume_agent_is_listed_too_and_says_itself_where_it_writes(project: tu
 def test_one_collector_is_shown_with_what_to_send(project: tuple[Path, Running]) -> None:
     _, server = project
     answer = server.http.get("/v1/collectors/web")
-    msgspec.json.decode(answer.content, type=models_collect.CollectorDetail)
+    msgspec.json.decode(answer.content, type=CollectorDetail)
     found = answer.json()
     assert found["example"].startswith("curl -d '{")
     assert "/v1/topics/pageviews/events" in found["example"]

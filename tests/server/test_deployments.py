@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from headrace.log.local.open import LocalLog
-from headrace.server.models_deploy import DeployAnswer, DeploymentModel, PlanAnswer, VersionsAnswer
+from headrace.server.models.deploy import DeployAnswer, DeploymentModel, PlanAnswer, VersionsAnswer
 from tests.server.running import Running, running_server
 
 CLICKS = "CREATE STREAM clicks (userid VARCHAR KEY, page VARCHAR) WITH (KAFKA_TOPIC='clicks', PARTITIONS=1);"

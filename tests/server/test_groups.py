@@ -10,7 +10,7 @@ import pytest
 
 from headrace import Client
 from headrace.errors import Conflict, NotFound
-from headrace.server import models_log
+from headrace.server.models.log import ConsumedAnswer, ConsumerModel
 from tests.server.running import Running
 from tests.support import wait_for
 
@@ -29,7 +29,7 @@ def fill(client: Client, topic: str, count: int = 20, partitions: int = 4) -> No
 def join(server: Running, group: str, topics: Any, **options: Any) -> str:
     answer = server.http.post(f"/v1/groups/{group}/consumers", json={"topics": topics, **options})
     assert answer.status_code == 201, answer.text
-    msgspec.json.decode(answer.content, type=models_log.ConsumerModel)
+    msgspec.json.decode(answer.content, type=ConsumerModel)
     path: str = f"/v1/groups/{group}/consumers/{answer.json()['id']}"
     return path
 
@@ -37,7 +37,7 @@ def join(server: Running, group: str, topics: Any, **options: Any) -> str:
 def poll(server: Running, path: str, **parameters: Any) -> dict[str, Any]:
     answer = server.http.get(f"{path}/records", params=parameters)
     assert answer.status_code == 200, answer.text
-    msgspec.json.decode(answer.content, type=models_log.ConsumedAnswer)
+    msgspec.json.decode(answer.content, type=ConsumedAnswer)
     body: dict[str, Any] = answer.json()
     return body
 

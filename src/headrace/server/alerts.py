@@ -10,7 +10,7 @@ from headrace.deliver.alerts.definitions import WATCHES
 from headrace.deliver.alerts.state import Instance
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import json_response
-from headrace.server.models_alerts import (
+from headrace.server.models.alerts import (
     AlertDestination,
     AlertModel,
     AlertProblem,

@@ -16,7 +16,8 @@ from headrace.coordinate.including import Inclusion
 from headrace.errors import Refused, UsageError
 from headrace.server.endpoint import Parameter
 from headrace.server.errors import json_response
-from headrace.server.models import EventsAnswer, ViewAnswer
+from headrace.server.models.events import EventsAnswer
+from headrace.server.models.sql import ViewAnswer
 from headrace.server.names import resolve
 from headrace.server.parameters import number
 from headrace.server.query import pull_plan

@@ -22,8 +22,7 @@ from headrace.errors import Conflict, NotFound, UsageError
 from headrace.log.base import Topic
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import json_response
-from headrace.server.models import Rejected
-from headrace.server.models_collect import (
+from headrace.server.models.collect import (
     CollectorDetail,
     CollectorModel,
     Collectors,
@@ -31,6 +30,7 @@ from headrace.server.models_collect import (
     TrialAnswer,
     TrialEvent,
 )
+from headrace.server.models.events import Rejected
 from headrace.server.parameters import body_of
 from headrace.server.services import Services
 from headrace.toml_files import Problem

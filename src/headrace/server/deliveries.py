@@ -8,7 +8,7 @@ from starlette.responses import Response
 from headrace.coordinate.firehose.delivery import DeliveryStatus
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import json_response
-from headrace.server.models import Model
+from headrace.server.models.base import Model
 from headrace.server.services import Services
 
 

@@ -18,7 +18,7 @@ from headrace.functions.files import FunctionFile, Problem
 from headrace.process.base import QueryStatus
 from headrace.server.endpoint import Endpoint, Handler
 from headrace.server.errors import json_response
-from headrace.server.models_deploy import (
+from headrace.server.models.deploy import (
     BuildModel,
     ChangeModel,
     DeployAnswer,

@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket
 from headrace.collect.http.bodies import ClientGone, Incoming
 from headrace.server.auth import Role
 from headrace.server.errors import error_response, http_exception
-from headrace.server.models import ErrorAnswer
+from headrace.server.models.base import ErrorAnswer
 from headrace.server.services import Services
 
 Handler = Callable[[Request, Services], Awaitable[Response]]

@@ -22,8 +22,8 @@ from headrace.log.codecs.json_codec import MAX_ID_BYTES
 from headrace.server import asking, tickets, visits
 from headrace.server.endpoint import NDJSON, Endpoint, Parameter
 from headrace.server.errors import json_response
-from headrace.server.models import EventsAnswer, NewRecords, Place, Rejected
-from headrace.server.models_tickets import TicketGiven
+from headrace.server.models.events import EventsAnswer, NewRecords, Place, Rejected
+from headrace.server.models.tickets import TicketGiven
 from headrace.server.parameters import integer
 from headrace.server.services import Intake
 

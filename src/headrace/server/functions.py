@@ -13,7 +13,7 @@ from headrace.errors import NotFound
 from headrace.functions.batches import Made, Rejected
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import json_response
-from headrace.server.models import Model
+from headrace.server.models.base import Model
 from headrace.server.parameters import body_of
 from headrace.server.services import Services
 

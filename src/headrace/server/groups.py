@@ -18,7 +18,7 @@ from headrace.server.consumers import Member, Polled, offsets_by_topic, shown, s
 from headrace.server.endpoint import Endpoint, Parameter
 from headrace.server.errors import json_response
 from headrace.server.long_poll import long_poll
-from headrace.server.models_log import (
+from headrace.server.models.log import (
     CommitRequest,
     ConsumedAnswer,
     ConsumerModel,

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from headrace.server.endpoint import TEXT, Endpoint
 from headrace.server.errors import json_response
-from headrace.server.models import Health, Ready
+from headrace.server.models.overview import Health, Ready
 from headrace.server.services import Intake, Services
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from headrace.clock import Clock
 from headrace.errors import HeadraceError
-from headrace.server.models import Overview, RatesHistory
+from headrace.server.models.overview import Overview, RatesHistory
 
 KEPT_S = 600.0
 SAMPLE_S = 2.0

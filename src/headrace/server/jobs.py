@@ -11,7 +11,7 @@ from headrace.coordinate.job_history import JobRun
 from headrace.coordinate.jobs import Job
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import json_response
-from headrace.server.models_jobs import (
+from headrace.server.models.jobs import (
     AskedRun,
     JobDetail,
     JobModel,

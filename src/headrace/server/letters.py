@@ -14,7 +14,7 @@ from headrace.errors import NotFound
 from headrace.log.base import TIME
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import json_response
-from headrace.server.models_letters import DeadLetterModel, DeadLetters, Redriven, RedriveRequest, RedriveSample
+from headrace.server.models.letters import DeadLetterModel, DeadLetters, Redriven, RedriveRequest, RedriveSample
 from headrace.server.parameters import body_of, integer
 from headrace.server.services import Services
 from headrace.server.topics import LIMIT, MAX_EVENTS

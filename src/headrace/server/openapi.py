@@ -10,7 +10,7 @@ import msgspec
 
 from headrace import __version__
 from headrace.server.endpoint import Endpoint, Parameter
-from headrace.server.models import ErrorAnswer
+from headrace.server.models.base import ErrorAnswer
 
 REF = "#/components/schemas/{name}"
 STATUS_TEXT = {

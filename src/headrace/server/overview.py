@@ -12,7 +12,7 @@ from starlette.responses import Response
 from headrace.deliver.base import FeedEvent
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint
 from headrace.server.errors import json_response
-from headrace.server.models import Overview, RatesHistory
+from headrace.server.models.overview import Overview, RatesHistory
 from headrace.server.services import Services
 from headrace.server.sse import stream
 from headrace.server.topology import overview

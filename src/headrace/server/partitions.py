@@ -9,7 +9,7 @@ from headrace.coordinate.describe import refuse_internal
 from headrace.errors import UsageError
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import json_response
-from headrace.server.models import Reshape, Reshaped
+from headrace.server.models.topics import Reshape, Reshaped
 from headrace.server.parameters import body_of
 from headrace.server.services import Services
 

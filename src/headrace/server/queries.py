@@ -15,7 +15,7 @@ from headrace.log.base import TIME, Log
 from headrace.process.base import QueryState, QueryStatus
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import json_response
-from headrace.server.models import (
+from headrace.server.models.queries import (
     LastError,
     LateRow,
     LateRows,

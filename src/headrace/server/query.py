@@ -17,7 +17,8 @@ from headrace.server.answers import LargeAnswer
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint
 from headrace.server.errors import json_response
 from headrace.server.ksql.requests import from_beginning
-from headrace.server.models import ColumnModel, QueryAnswer, QueryRequest, ReadModel, Through
+from headrace.server.models.base import ColumnModel
+from headrace.server.models.sql import QueryAnswer, QueryRequest, ReadModel, Through
 from headrace.server.parameters import body_of
 from headrace.server.questions import ask_engine, is_for_engine
 from headrace.server.records import ARROW

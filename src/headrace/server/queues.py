@@ -17,7 +17,7 @@ from headrace.server.answers import LargeAnswer, json_list
 from headrace.server.endpoint import Endpoint, Parameter
 from headrace.server.errors import json_response
 from headrace.server.long_poll import long_poll
-from headrace.server.models_log import (
+from headrace.server.models.log import (
     AckRequest,
     ExtendRequest,
     MessagesAnswer,

@@ -24,7 +24,7 @@ from headrace.errors import UsageError
 from headrace.log.base import Topic
 from headrace.server.answers import LargeAnswer
 from headrace.server.endpoint import NDJSON, Endpoint, Parameter
-from headrace.server.models import RecordsPage
+from headrace.server.models.events import RecordsPage
 from headrace.server.parameters import choice, integer, number
 from headrace.server.services import Services
 from headrace.store.arrivals import topic_ends

@@ -9,6 +9,7 @@ from headrace.coordinate.dependents import with_broken
 from headrace.log.registry.base import SCHEMA_TYPES, RegistryError, schema_not_found
 from headrace.log.registry.registry import Incompatible
 from headrace.server.endpoint import Parameter
+from headrace.server.models.registry import Registered, SchemaAnswer, SchemaRequest, VersionOf
 from headrace.server.parameters import body_of, flag, integer
 from headrace.server.registry_common import (
     CONTENT_TYPE,
@@ -23,7 +24,6 @@ from headrace.server.registry_common import (
     version_number,
     wanted_schema,
 )
-from headrace.server.registry_models import Registered, SchemaAnswer, SchemaRequest, VersionOf
 from headrace.server.services import Services
 
 _ALL = 1 << 31

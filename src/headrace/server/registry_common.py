@@ -15,7 +15,7 @@ from headrace.log.registry.parsed import formatted
 from headrace.log.registry.registry import Registry
 from headrace.server.endpoint import Endpoint, Parameter
 from headrace.server.errors import error_body
-from headrace.server.registry_models import ReferenceModel, RegistryErrorAnswer, SchemaAnswer, SchemaRequest
+from headrace.server.models.registry import ReferenceModel, RegistryErrorAnswer, SchemaAnswer, SchemaRequest
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 NORMALIZE = Parameter("normalize", "compare and keep it in normal form", {"type": "boolean", "default": False})

@@ -9,9 +9,7 @@ from headrace.coordinate.dependents import broken_by
 from headrace.log.registry.base import GLOBAL, Config, Mode, RegistryError
 from headrace.log.registry.registry import Incompatibility
 from headrace.server.endpoint import Parameter
-from headrace.server.parameters import body_of, flag
-from headrace.server.registry_common import NORMALIZE, answer, registry_endpoint, version_number, wanted_schema
-from headrace.server.registry_models import (
+from headrace.server.models.registry import (
     CompatibilityAnswer,
     ConfigAnswer,
     ConfigRequest,
@@ -19,6 +17,8 @@ from headrace.server.registry_models import (
     ModeModel,
     SchemaRequest,
 )
+from headrace.server.parameters import body_of, flag
+from headrace.server.registry_common import NORMALIZE, answer, registry_endpoint, version_number, wanted_schema
 from headrace.server.services import Services
 
 VERBOSE = Parameter("verbose", "say what is wrong", {"type": "boolean", "default": False})

@@ -17,7 +17,7 @@ from headrace.log.queues import CORRELATION, REPLY_TO
 from headrace.server.endpoint import Endpoint, Parameter
 from headrace.server.errors import json_response
 from headrace.server.events import arrival
-from headrace.server.models_log import NewRequest, ReplyAnswer
+from headrace.server.models.log import NewRequest, ReplyAnswer
 from headrace.server.parameters import body_of, number
 from headrace.server.services import Services
 

@@ -13,10 +13,10 @@ from headrace.errors import HeadraceError, SqlError
 from headrace.server.auth import Role
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import error_body, json_response
-from headrace.server.models import (
-    ColumnModel,
+from headrace.server.models.base import ColumnModel
+from headrace.server.models.sql import (
     Completions,
-    FunctionModel,
+    KnownFunction,
     PlanModel,
     ResultModel,
     SourceColumns,
@@ -123,7 +123,7 @@ async def completions(request: Request, services: Services) -> Response:
         Completions(
             keywords=WORDS,
             functions=[
-                FunctionModel(
+                KnownFunction(
                     function.name,
                     function.kind,
                     " or ".join(signature.text for signature in function.signatures),

@@ -20,8 +20,8 @@ from headrace.errors import Refused, UsageError
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint, Parameter
 from headrace.server.errors import json_response
 from headrace.server.long_poll import long_poll
-from headrace.server.models import Rejected
-from headrace.server.models_tickets import CallbackModel, TicketGiven, TicketModel, TicketResult
+from headrace.server.models.events import Rejected
+from headrace.server.models.tickets import CallbackModel, TicketGiven, TicketModel, TicketResult
 from headrace.server.parameters import choice, number
 from headrace.server.services import Intake, Services
 from headrace.server.sse import stream

@@ -27,15 +27,16 @@ from headrace.log.codecs.json_encode import to_json
 from headrace.server.answers import LargeAnswer, json_list
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint, Parameter
 from headrace.server.errors import json_response
-from headrace.server.models import (
+from headrace.server.models.base import KeyedColumn
+from headrace.server.models.events import Events
+from headrace.server.models.topics import (
     AlterTopic,
     DeletedRecords,
-    Events,
-    KeyedColumn,
     NewTopic,
     PartitionModel,
     TopicModel,
     Topics,
+    TopicSettings,
 )
 from headrace.server.parameters import body_of, flag, integer, moment
 from headrace.server.services import Services
@@ -84,7 +85,7 @@ async def alter_topic(request: Request, services: Services) -> Response:
     return json_response(await services.run(alter))
 
 
-def _config(wanted: NewTopic | AlterTopic) -> dict[str, Any]:
+def _config(wanted: TopicSettings) -> dict[str, Any]:
     """What is said of the configuration; the rest stays as it is."""
     return {name: value for name in CONFIG if (value := getattr(wanted, name)) is not None}
 

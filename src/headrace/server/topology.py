@@ -11,7 +11,7 @@ from headrace.coordinate.base import QueryDefinition, ViewDefinition
 from headrace.errors import NotFound
 from headrace.log.base import Topic
 from headrace.process.base import QueryStatus
-from headrace.server.models import Edge, EngineModel, Node, Overview, Totals
+from headrace.server.models.overview import Edge, EngineModel, Node, Overview, Totals
 from headrace.server.services import Services
 from headrace.types import display_name
 

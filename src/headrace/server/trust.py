@@ -13,7 +13,7 @@ from headrace.errors import UsageError
 from headrace.server.endpoint import Endpoint, Parameter
 from headrace.server.errors import json_response
 from headrace.server.history import Cared
-from headrace.server.models_trust import (
+from headrace.server.models.trust import (
     CareHistory,
     CheckAnswer,
     ChecksAnswer,

@@ -10,7 +10,7 @@ from headrace.errors import NotFound
 from headrace.server.deployments import answer
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import json_response
-from headrace.server.models_deploy import (
+from headrace.server.models.deploy import (
     DeploymentModel,
     DiffAnswer,
     LayersModel,

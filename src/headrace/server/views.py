@@ -17,7 +17,8 @@ from headrace.errors import UsageError
 from headrace.server import websocket as websockets
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint, Parameter
 from headrace.server.errors import error_response, json_response
-from headrace.server.models import QueryAnswer, ViewModel, Views
+from headrace.server.models.queries import ViewModel, Views
+from headrace.server.models.sql import QueryAnswer
 from headrace.server.names import resolve
 from headrace.server.parameters import flag, integer
 from headrace.server.queries import window_model

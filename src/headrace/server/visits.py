@@ -9,7 +9,7 @@ from headrace.collect.gate import Gate
 from headrace.collect.visits import MAX_TOKEN, Visit
 from headrace.server.endpoint import Endpoint, Parameter
 from headrace.server.errors import json_response
-from headrace.server.models_collect import VisitModel
+from headrace.server.models.collect import VisitModel
 from headrace.server.services import Intake
 
 HEADER, COOKIE = "x-headrace-visit", "headrace_visit"

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from headrace.errors import NotRunning
 from headrace.server.errors import error_response, json_response
-from headrace.server.models import Health, Ready
+from headrace.server.models.overview import Health, Ready
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
 STOP_S = 5.0

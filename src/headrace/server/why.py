@@ -14,7 +14,7 @@ from headrace.coordinate.subjects import source_subject, view_subject
 from headrace.errors import UsageError
 from headrace.server.endpoint import Endpoint, Parameter
 from headrace.server.errors import json_response
-from headrace.server.models_trust import (
+from headrace.server.models.trust import (
     BelowModel,
     BoundsModel,
     DeadModel,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from headrace.server.models import Count, Model, Optional
+from headrace.server.models.base import Count, Model, Optional
 
 
 class BoundsModel(Model, frozen=True):

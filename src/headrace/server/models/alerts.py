@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from headrace.deliver.alerts.state import State
-from headrace.server.models import Count, Model
+from headrace.server.models.base import Count, Model
 
 
 class AlertSubject(Model, frozen=True):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from headrace.server.models import Count, Model, Rejected
+from headrace.server.models.base import Count, Model
+from headrace.server.models.events import Rejected
 
 
 class TicketGiven(Model, frozen=True):

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from headrace.collect.kinds import Where
 from headrace.collect.status import State
-from headrace.server.models import Count, Model, Rejected
+from headrace.server.models.base import Count, Model
+from headrace.server.models.events import Rejected
 
 
 class CollectorModel(Model, frozen=True, kw_only=True):

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from headrace.server.models import Count, Event, Model, Place
+from headrace.server.models.base import Count, Model
+from headrace.server.models.events import Event, Place
 
 Receipts = Annotated[list[str], msgspec.Meta(max_length=10_000)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]

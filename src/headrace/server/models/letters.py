@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from headrace.server.models import Count, Model, Optional
+from headrace.server.models.base import Count, Model, Optional
 
 
 class DeadLetterModel(Optional, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from headrace.server.models import Count, Model
+from headrace.server.models.base import Count, Model
 
 
 class PlanRequest(Model, frozen=True):

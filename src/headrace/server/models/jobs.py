@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.coordinate.job_history import State, Why
 from headrace.coordinate.jobs import Kind
-from headrace.server.models import Count, Model
+from headrace.server.models.base import Count, Model
 
 
 class JobRunModel(Model, frozen=True):
