@@ -26,10 +26,11 @@ from headrace.config import LogSettings, SparkSettings
 from headrace.log.base import Append, TopicSpec
 from headrace.log.local import LocalLog
 from headrace.process.base import QuerySpec
+from headrace.process.inputs import StreamInputs
 from headrace.process.jvm import spark_session
 from headrace.process.lower.lower import lower_query
 from headrace.process.session import query_session
-from headrace.process.streaming import StreamInputs, start_query
+from headrace.process.streaming import start_query
 from headrace.sql.api import parse, plan_query
 from headrace.sql.functions.function import Function
 from headrace.sql.plan import PersistentQuery

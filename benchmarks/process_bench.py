@@ -19,10 +19,11 @@ from headrace.config import LogSettings, SparkSettings
 from headrace.log.base import TopicSpec
 from headrace.log.local import LocalLog
 from headrace.process.base import LATE_COLUMNS, QuerySpec
+from headrace.process.inputs import StreamInputs
 from headrace.process.lower.lower import lower_query
 from headrace.process.progress import topic_end
 from headrace.process.session import query_session
-from headrace.process.streaming import StreamInputs, start_query
+from headrace.process.streaming import start_query
 from headrace.sql.api import parse, plan_query
 from headrace.sql.functions.function import Function
 from headrace.sql.plan import PersistentQuery

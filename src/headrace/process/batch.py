@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,65 +13,19 @@ from pyspark.sql import functions as F
 
 from headrace.log.base import ARRIVAL, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, TopicSpec
 from headrace.process.base import LayerSpec
+from headrace.process.inputs import FORMAT, Offsets, RangeInputs
 from headrace.process.letters import box_for, writing_letters
 from headrace.process.lower.lower import lower_late_branch, lower_node
 from headrace.process.lower.rows import LATE_ROW, column
 from headrace.process.lower.scan import Inputs
 from headrace.process.lower.sink import Routed, route_rows
 from headrace.process.session import query_session
-from headrace.process.streaming import FORMAT, columns_option, offsets_json, routes_json
+from headrace.process.streaming import routes_json
 from headrace.sql.plan import Aggregate, PersistentQuery, walk
-from headrace.sql.source import WINDOW_COLUMNS, Source
+from headrace.sql.source import WINDOW_COLUMNS
 
 if TYPE_CHECKING:
     from headrace.process.kafka.place import KafkaPlace
-
-Offsets = Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class RangeInputs:
-    """Scans of what lies between `starts` and `ends`, by topic and partition; from the log's start, to its end now,
-    where they say nothing."""
-
-    spark: SparkSession
-    log_folder: Path
-    topics: Callable[[str], TopicSpec]
-    starts: Mapping[str, Offsets] = field(default_factory=dict)
-    ends: Mapping[str, Offsets] = field(default_factory=dict)
-
-    def topic(self, name: str) -> TopicSpec:
-        return self.topics(name)
-
-    def declared(self, topic: TopicSpec, source: Source) -> TopicSpec:
-        return topic
-
-    @property
-    def common_time(self) -> bool:
-        return True
-
-    def read(
-        self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None, clock: Sequence[str] = ()
-    ) -> DataFrame:
-        reader = (
-            self.spark.read.format(FORMAT)
-            .option("path", str(self.log_folder))
-            .option("topic", topic.name)
-            .option("columns", columns_option(columns))
-            .option("clock", json.dumps(list(clock)))
-        )
-        if topic.name in self.starts:
-            reader = reader.option("startingOffsets", offsets_json(self.starts[topic.name]))
-        if topic.name in self.ends:
-            reader = reader.option("endingOffsets", offsets_json(self.ends[topic.name]))
-        return (reader if min_lag is None else reader.option("minLag", min_lag)).load()
-
-    @property
-    def known(self) -> None:
-        """A batch gives all there is."""
-
-    def floor(self, topic: TopicSpec, delay_ms: int) -> None:
-        """A batch keeps no state."""
 
 
 def run_batch(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 from headrace.log.base import TopicSpec
+from headrace.process.inputs import StreamInputs
 from headrace.process.lower.lower import lower_query
 from headrace.process.lower.scan import Inputs
 from headrace.process.session import query_session
-from headrace.process.streaming import StreamInputs
 from headrace.sql.plan import PersistentQuery
 
 if TYPE_CHECKING:

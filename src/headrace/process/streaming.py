@@ -2,98 +2,29 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.config import SparkSettings
 from headrace.log.base import Route, TopicSpec
 from headrace.process.base import QuerySpec
+from headrace.process.inputs import FORMAT, StreamInputs
 from headrace.process.letters import box_for, writing_letters
-from headrace.process.lower.known import Known
 from headrace.process.lower.lower import Lowered, lower_query, waits_for_time
 from headrace.process.pace import max_rows, pause_ms
 from headrace.process.session import query_session
-from headrace.sql.source import Source
 
 if TYPE_CHECKING:
     from headrace.process.kafka.place import KafkaPlace
 
-FORMAT = "headrace"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-
-
-@dataclass(frozen=True, slots=True)
-class StreamInputs:
-    """Scans that follow the log. All those of one query name the same `cut`, so a batch is the same moment of every
-    input."""
-
-    spark: SparkSession
-    log_folder: Path
-    topics: Callable[[str], TopicSpec]
-    cut: str
-    max_rows: int
-    starts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    until: int | None = None
-    known_until: int = 0
-    known_closed: int | None = None
-    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-
-    def topic(self, name: str) -> TopicSpec:
-        return self.topics(name)
-
-    def declared(self, topic: TopicSpec, source: Source) -> TopicSpec:
-        return topic
-
-    @property
-    def common_time(self) -> bool:
-        return True
-
-    def read(
-        self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None, clock: Sequence[str] = ()
-    ) -> DataFrame:
-        reader = (
-            self.spark.readStream.format(FORMAT)
-            # The checkpoint knows the inputs by these names.
-            .name(self._name(min_lag is not None))
-            .option("path", str(self.log_folder))
-            .option("topic", topic.name)
-            .option("columns", columns_option(columns))
-            .option("clock", json.dumps(list(clock)))
-            .option("cut", self.cut)
-            .option("maxRowsPerTrigger", self.max_rows)
-        )
-        if topic.name in self.starts:
-            reader = reader.option("startingOffsets", offsets_json(self.starts[topic.name]))
-        if self.known_until:
-            reader = reader.option("stopAt", self.known_until)
-        if self.until is not None:
-            reader = reader.option("maxArrival", self.until)
-        return (reader if min_lag is None else reader.option("minLag", min_lag)).load()
-
-    @property
-    def known(self) -> Known | None:
-        if self.known_closed is None:
-            return None
-        return Known(self.known_closed, lambda arrival: arrival < self.known_until)
-
-    def floor(self, topic: TopicSpec, delay_ms: int) -> None:
-        """The owner stamps a topic's stream time over all its partitions."""
-
-    def _name(self, late: bool) -> str:
-        """By their order in the plan; the first has no number."""
-        if late:
-            return "late_input"
-        number = next(self.numbers)
-        return "input" if number == 1 else f"input_{number}"
 
 
 def start_query(
@@ -179,17 +110,6 @@ def _session_for(spark: SparkSession, spec: QuerySpec) -> SparkSession:
     session.conf.set(SHUFFLE_PARTITIONS, spark.conf.get(SHUFFLE_PARTITIONS, "1"))
     session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "true")
     return session
-
-
-def columns_option(columns: Sequence[str]) -> str:
-    """The connector's list is separated by commas; a name that has one makes it read all columns."""
-    plain = all("," not in name and name == name.strip() for name in columns)
-    return ",".join(columns) if plain else ""
-
-
-def offsets_json(offsets: Mapping[int, int]) -> str:
-    """As the connector takes them."""
-    return json.dumps({"partitions": {str(partition): offset for partition, offset in offsets.items()}})
 
 
 def routes_json(routes: tuple[Route, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Scans of topics on Kafka: following, or over a range of offsets."""
+"""Scans of topics on Kafka: following, or over a range of offsets. Those of the local log mirror them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,29 @@ EARLIEST, LATEST = -2, -1
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaStreamInputs:
+class _KafkaInputs:
+    spark: SparkSession
+    place: KafkaPlace
+    topic: Callable[[str], TopicSpec]
+
+    def declared(self, topic: TopicSpec, source: Source) -> TopicSpec:
+        return declared_topic(topic, source)
+
+    @property
+    def log_folder(self) -> None:
+        """Records are decoded as they are read."""
+
+    @property
+    def common_time(self) -> bool:
+        """Kafka has no order over topics; an operator makes one."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaStreamInputs(_KafkaInputs):
     """Scans that follow Kafka. All those of one query name the same `cut`: their batches end together, and one stamp
     holds for all of a topic."""
 
-    spark: SparkSession
-    place: KafkaPlace
-    topics: Callable[[str], TopicSpec]
     cut: str
     max_rows: int
     checkpoint: Path
@@ -55,21 +71,6 @@ class KafkaStreamInputs:
     ranks: dict[int, str] = field(default_factory=dict)
     """The topics that were read, by how they rank."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-
-    def topic(self, name: str) -> TopicSpec:
-        return self.topics(name)
-
-    def declared(self, topic: TopicSpec, source: Source) -> TopicSpec:
-        return declared_topic(topic, source)
-
-    @property
-    def log_folder(self) -> None:
-        """Records are decoded as they are read."""
-
-    @property
-    def common_time(self) -> bool:
-        """Kafka has no order over topics; an operator makes one."""
-        return False
 
     def read(
         self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None, clock: Sequence[str] = ()
@@ -173,33 +174,15 @@ def by_partition(numbers: Mapping[int, int]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaRangeInputs:
+class KafkaRangeInputs(_KafkaInputs):
     """Scans of what lies between `starts` and `ends`, by topic and partition; from the log's start, to its end now,
     where they say nothing."""
 
-    spark: SparkSession
-    place: KafkaPlace
-    topics: Callable[[str], TopicSpec]
     starts: Mapping[str, Offsets] = field(default_factory=dict)
     ends: Mapping[str, Offsets] = field(default_factory=dict)
     box: Any = None
     """Where records go that cannot be decoded; without one they are left out."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-
-    def topic(self, name: str) -> TopicSpec:
-        return self.topics(name)
-
-    def declared(self, topic: TopicSpec, source: Source) -> TopicSpec:
-        return declared_topic(topic, source)
-
-    @property
-    def log_folder(self) -> None:
-        """Records are decoded as they are read."""
-
-    @property
-    def common_time(self) -> bool:
-        """Kafka has no order over topics; an operator makes one."""
-        return False
 
     def read(
         self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None, clock: Sequence[str] = ()

@@ -3,7 +3,7 @@ bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -43,7 +43,9 @@ SYSTEM = (PARTITION, OFFSET, ARRIVAL, STREAM_TIME, TIME, TOMBSTONE)
 class Inputs(Protocol):
     """Where scans read: a live stream, or a range of offsets."""
 
-    def topic(self, name: str) -> TopicSpec: ...
+    @property
+    def topic(self) -> Callable[[str], TopicSpec]:
+        """Finds it by name."""
 
     def declared(self, topic: TopicSpec, source: Source) -> TopicSpec:
         """The raw topic as a stream declares it, if `read` can decode it; else as it is."""
