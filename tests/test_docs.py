@@ -19,15 +19,29 @@ from tests.collect.listeners import listeners_of
 from tests.server.running import Running, running_server
 from tests.support import free_port, wait_for
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+
+
+def links_of(page: Path) -> list[Path]:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
+    return [page.parent / target for target in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in target]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
-    targets = [target for target in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in target]
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+    assert [target for target in links_of(page) if not target.exists()] == []
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    reached, ahead = {ROOT / "README.md"}, [ROOT / "README.md"]
+    while ahead:
+        found = {link.resolve() for link in links_of(ahead.pop()) if link.suffix == ".md"} - reached
+        reached |= found
+        ahead += found
+    # Of the decisions it names the folder.
+    decisions = set((ROOT / "docs" / "decisions").glob("*.md"))
+    assert set(PAGES) - decisions - reached == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
