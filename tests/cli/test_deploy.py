@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import select
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from headrace.log.base import TIME, Append
 from tests.cli.conftest import Headrace, Said
 from tests.server.running import Running, running_server
 from tests.support import wait_for
@@ -142,11 +149,51 @@ def test_a_deployment_from_its_start_to_its_rollback(run: Headrace, server: Runn
     assert json.loads(run("deploy", "restore", "1", "--before", "--json").out) == {"deployment": None}
 
 
+def test_whoever_sits_at_a_terminal_is_asked(run: Headrace, server: Running, tmp_path: Path) -> None:
+    # A row that only the first version has: nothing was sent, so the second has none.
+    row = {"PAGE": pa.array(["/"]), "N": pa.array([3]), TIME: pa.array([0])}
+    server.services.log.append([Append("BUSY", pa.record_batch(row))]).result()
+    write(tmp_path, SQL.replace("n > 2", "n > 5"))
+    said, code = in_a_terminal(["deploy", "--url", f"http://127.0.0.1:{server.port}"], tmp_path, [b"show", b"y"])
+    assert "busy, version 1 → 2: 0 rows the same, 0 changed, 1 only before, 0 only now" in said
+    assert "n = 3" in said.partition("show] show")[2]
+    assert said.endswith("deployment 1 is switched\r\nback:  headrace view rollback busy\r\n")
+    assert code == 0
+    # Without a terminal nobody can be asked.
+    assert "these serve: busy 1" in run("view", "rollback", "busy").out
+    waits = run("deploy")
+    assert (waits.code, waits.out.splitlines()[-1]) == (
+        2,
+        "switch:  headrace deploy approve 2      or not:  headrace deploy cancel 2",
+    )
+    assert "switch:  headrace deploy approve 2" in run("deploy").err
+
+
+def in_a_terminal(arguments: Sequence[str], folder: Path, answers: list[bytes]) -> tuple[str, int]:
+    """What the command says there, and its exit code. Each question gets the next answer."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "headrace.cli.main", *arguments]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder) as process:
+        os.close(theirs)
+        said = b""
+        # Linux says EIO once nobody has the other side open any more.
+        with contextlib.suppress(OSError):
+            while select.select([ours], [], [], 60)[0] and (text := os.read(ours, 4096)):
+                said += text
+                if said.endswith(b"] ") and answers:
+                    os.write(ours, answers.pop(0) + b"\n")
+        os.close(ours)
+        process.terminate()
+    return said.decode(), process.returncode
+
+
 def test_a_build_is_left_to_itself_and_stopped(run: Headrace, server: Running, tmp_path: Path) -> None:
     server.send("clicks", [{"userid": "ann", "page": "/"}])
     write(tmp_path, SQL.replace("COUNT(*)", "COUNT(*) * 2"))
     assert "deployment 1 is building: by_page 0%" in run("deploy", "--detach", "--throttle", "5").out
-    assert run("deploy", "pause", "1").code == 0
+    paused = run("deploy", "pause", "1").out
+    assert paused.startswith("deployment 1 is paused: by_page 0%; busy ")
+    assert paused.endswith("go on:  headrace deploy resume 1      or not:  headrace deploy cancel 1\n")
     wait_for(lambda: server.services.deployments.get(1).paused, 20, "the pause")
     assert json.loads(run("deploy", "throttle", "1", "7", "--json").out)["rows_per_second"] == 7
     assert run("deploy", "resume", "1").code == 0

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import getpass
-import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, in_terminal, open_api
+from headrace.cli.deployment import finish, follow, print_deployment
+from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
 from headrace.cli.output import local_time, print_json, print_table
-from headrace.cli.plan import InPlaceOption, StrategyOption, definition_diff, duration, files_of
+from headrace.cli.plan import InPlaceOption, StrategyOption, definition_diff, files_of
 from headrace.errors import NotFound
 
 if TYPE_CHECKING:
     from headrace.cli.api import Api
-
-POLL_S = 0.3
-EXIT_WAITING = 2
-RUNNING = ("building", "comparing", "switching")
 
 app = typer.Typer(
     name="deploy",
@@ -53,7 +49,7 @@ def deploy(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Build what changed beside what serves, compare both, switch. Exit code 0: done, 2: waits for approval, 1: not."""
+    """Build what changed beside what serves, compare both, switch. Exit code 0: done, 2: waits for you, 1: not."""
     if context.invoked_subcommand is not None:
         return
     request = {
@@ -71,8 +67,7 @@ def deploy(
         if started is None:
             print_json({"deployment": None}) if as_json else print("nothing to do: what runs is what the files say")
             return
-        end = started if detach else follow(api, started, as_json)
-    finish(end, as_json)
+        finish(api, started if detach else follow(api, started, as_json), as_json)
 
 
 def who() -> str:
@@ -80,81 +75,6 @@ def who() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return ""
-
-
-def follow(api: Api, deployment: dict[str, Any], as_json: bool) -> dict[str, Any]:
-    """Show how it goes until it is over or waits for somebody. Ctrl-C leaves it running."""
-    shown = ""
-    try:
-        while deployment["stage"] in RUNNING and not deployment["paused"]:
-            line = progress_line(deployment)
-            if line != shown and not as_json:
-                shown = line
-                print(f"\r\033[K{line}" if in_terminal() else line, end="" if in_terminal() else "\n", flush=True)
-            time.sleep(POLL_S)
-            deployment = api.get(f"/v1/deployments/{deployment['id']}")
-    except KeyboardInterrupt:
-        print(f"\nit goes on without you:  headrace deploy show {deployment['id']}")
-        raise typer.Exit(130) from None
-    if shown and in_terminal():
-        print("\r\033[K", end="")
-    return deployment
-
-
-def progress_line(deployment: dict[str, Any]) -> str:
-    """
-    >>> build = {"name": "a", "read": 50, "left": 50, "rows_per_second": 10.0, "seconds_left": 5.0}
-    >>> progress_line({"id": 3, "stage": "building", "builds": [build]})
-    'deployment 3 is building: a 50% (10 rows/s, 5 seconds left)'
-    """
-    parts = []
-    for build in deployment["builds"] if deployment["stage"] == "building" else ():
-        done = build["read"] / max(1, build["read"] + build["left"])
-        left = "" if build["seconds_left"] is None else f", {duration(build['seconds_left'])} left"
-        rate = f" ({build['rows_per_second']:,.0f} rows/s{left})" if build["left"] else ""
-        parts.append(f"{build['name']} {done:.0%}{rate}")
-    text = f"deployment {deployment['id']} is {deployment['stage']}"
-    return f"{text}: {'; '.join(parts)}" if parts else text
-
-
-def finish(deployment: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(deployment)
-    else:
-        print_deployment(deployment)
-    stage = deployment["stage"]
-    if stage == "waiting":
-        raise typer.Exit(EXIT_WAITING)
-    if stage in ("failed", "cancelled"):
-        raise typer.Exit(1)
-
-
-def print_deployment(deployment: dict[str, Any]) -> None:
-    number, stage = deployment["id"], deployment["stage"]
-    detail = f": {deployment['detail']}" if deployment["detail"] else ""
-    print(progress_line(deployment) if stage == "building" else f"deployment {number} is {stage}{detail}")
-    for item in deployment["items"]:
-        moved = item["version"] != item["before"]
-        versions = f"  version {item['before'] or '-'} → {item['version'] or '-'}" if moved else ""
-        print(f"  {item['name']}: {item['verdict']}{versions}")
-    for note in deployment["warnings"]:
-        print(f"  note: {note}")
-    for comparison in deployment["comparisons"]:
-        print_comparison(comparison)
-    if stage == "waiting":
-        print(f"switch:  headrace deploy approve {number}      or not:  headrace deploy cancel {number}")
-
-
-def print_comparison(found: dict[str, Any]) -> None:
-    counts = f"{found['same']:,} rows the same, {found['changed']:,} changed"
-    alone = f"{found['only_old']:,} only before, {found['only_new']:,} only now"
-    print(f"  {found['view']}, version {found['old']} → {found['new']}: {counts}, {alone}")
-    for delta in found["deltas"]:
-        by = f"by {delta['total']:+,g} in all, {delta['largest']:+,g} at most"
-        print(f"    {delta['column']}: {delta['rows']:,} rows {by}")
-    for what in ("added", "removed"):
-        if names := found[f"columns_{what}"]:
-            print(f"    columns {what}: {', '.join(names)}")
 
 
 @app.command("show", epilog="Example:  headrace deploy show")
@@ -239,8 +159,7 @@ def restore(
         if started is None:
             print_json({"deployment": None}) if as_json else print("nothing to do: that is what runs")
             return
-        end = follow(api, started, as_json)
-    finish(end, as_json)
+        finish(api, follow(api, started, as_json), as_json)
 
 
 def register(parent: typer.Typer) -> None:

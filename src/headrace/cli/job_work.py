@@ -21,7 +21,7 @@ import msgspec
 
 from headrace.cli.api import Api
 from headrace.cli.backend import ServerBackend
-from headrace.cli.deploy import POLL_S, RUNNING, progress_line
+from headrace.cli.deployment import POLL_S, RUNNING, progress_line
 from headrace.cli.export_files import export_query, export_topic
 from headrace.cli.import_files import bring_in
 from headrace.cli.options import project_key

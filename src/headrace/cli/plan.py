@@ -141,11 +141,11 @@ def cost(body: dict[str, Any]) -> str:
 
 def duration(seconds: float) -> str:
     """
-    >>> duration(0.4), duration(75), duration(7000)
-    ('a second', '1 minute', '1.9 hours')
+    >>> duration(1.4), duration(1.6), duration(75), duration(7000)
+    ('a second', '2 seconds', '1 minute', '1.9 hours')
     """
-    if seconds < 60:
-        return "a second" if seconds <= 1 else f"{seconds:.0f} seconds"
+    if seconds < 59.5:
+        return "a second" if seconds < 1.5 else f"{seconds:.0f} seconds"
     if seconds < 3600:
         minutes = round(seconds / 60)
         return f"{minutes} minute{'s' * (minutes != 1)}"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.deploy import finish, follow, print_comparison, who
+from headrace.cli.deploy import who
+from headrace.cli.deployment import AWAY_S, finish, follow, is_away, print_comparison, print_samples
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
 from headrace.cli.output import data_text, local_time, place_text, print_json, print_rows, print_table
 from headrace.cli.plan import duration
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="view", help="The live tables: what they hold, and how they change.", no_args_is_help=True)
 ViewArgument = Annotated[str, typer.Argument(metavar="VIEW", help="A table's name, in any case.")]
-RECONNECT_S = 60.0
 
 
 @app.command("list", epilog="Example:  headrace view list")
@@ -130,8 +130,7 @@ def refresh_view(
     """Compute the batch layer of a Lambda view again, up to now; both layers take over in one step."""
     with open_api(project, url, key) as api:
         started = api.post(f"/v1/views/{view}/refresh", {"who": who()})
-        end = started if detach else follow(api, started, as_json)
-    finish(end, as_json)
+        finish(api, started if detach else follow(api, started, as_json), as_json)
 
 
 @app.command("diff", epilog="Example:  headrace view diff views_by_page")
@@ -153,13 +152,9 @@ def diff_view(
         return
     print(f"deployment {body['deployment']}:")
     print_comparison(body["comparison"])
-    samples = body["comparison"]["samples"]
-    if samples:
+    if body["comparison"]["samples"]:
         print()
-        print_table(
-            ["key", "window", "before", "now"],
-            [[s["key"], (s["window"] or {}).get("start"), s["old"], s["new"]] for s in samples],
-        )
+        print_samples(body["comparison"])
 
 
 @app.command("rollback", epilog="Example:  headrace view rollback views_by_page")
@@ -234,15 +229,13 @@ def changes(api: Api, view: str, snapshot: bool) -> Iterator[ServerEvent]:
                 if event.event == "change":
                     last = event.id or last
                     yield event
-        except NotRunning:
-            if broken_since is None and last is None:
-                raise
         except HeadraceError as error:
-            if error.status < 500 or type(error) is not HeadraceError:
+            never_there = isinstance(error, NotRunning) and broken_since is None and last is None
+            if never_there or not is_away(error):
                 raise
         broken_since = broken_since or time.monotonic()
-        if time.monotonic() - broken_since > RECONNECT_S:
-            raise NotRunning(f"the server has not come back for {RECONNECT_S:.0f} s")
+        if time.monotonic() - broken_since > AWAY_S:
+            raise NotRunning(f"the server has not come back for {AWAY_S:.0f} s")
         time.sleep(0.3)
 
 

@@ -157,10 +157,11 @@ class Deployments:
     def _refuse_second(self) -> None:
         for running in self._catalog.deployments():
             if not running.over:
-                raise Conflict(
-                    f"deployment {running.id} is {running.stage}",
-                    hint=f"wait for it, or end it:  headrace deploy cancel {running.id}",
-                )
+                cancel = f"headrace deploy cancel {running.id}"
+                wait = f"wait for it, or end it:  {cancel}"
+                if running.stage == "waiting":
+                    wait = f"switch:  headrace deploy approve {running.id}      or not:  {cancel}"
+                raise Conflict(f"deployment {running.id} is {running.stage}", hint=wait)
 
     def _do(self, change: Change) -> None:
         """What happens at once: further columns, what goes on in place, what is new and reads nothing that is new."""
