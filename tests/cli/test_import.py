@@ -58,16 +58,21 @@ def test_every_format_once(server: Running, headrace: Headrace, tmp_path: Path) 
         packed.write("\n".join(json.dumps(line) for line in lines) + "\nnonsense\n")
     with pa.output_stream(folder / "four.json.zst", compression="zstd") as packed:
         packed.write(json.dumps([{"shop": "g", "sold": NOON_MS}]).encode())
+    # Called JSON, but one object a line.
+    (folder / "five.json").write_text(
+        f'{{"shop": "h", "sold": {NOON_MS}}}\n{{"shop": "i", "sold": {NOON_MS}}}\n{{"shop": \n'
+    )
     run = ("import", "sales", str(folder), "--url", f"http://127.0.0.1:{server.port}")
 
     tried = headrace(*run, "--dry-run")
     assert (tried.code, values(server, "sales")) == (1, [])
-    assert "8 rows in 4 files; 2 would be rejected" in tried.out
+    assert "11 rows in 5 files; 3 would be rejected" in tried.out
     assert "without a column: more" in tried.out
+    assert "five.json:3 would be rejected: not JSON" in tried.err
     assert "two.csv:3 would be rejected: `amount`" in tried.err
 
     done = json.loads(headrace(*run, "--json").out)
-    assert done == {"files": 4, "rows": 8, "accepted": 6, "duplicates": 0, "rejected": 2}
+    assert done == {"files": 5, "rows": 11, "accepted": 8, "duplicates": 0, "rejected": 3}
     assert {row["shop"]: row["amount"] for row in values(server, "sales")} == {
         "a": 1.5,
         "b": None,
@@ -75,12 +80,14 @@ def test_every_format_once(server: Running, headrace: Headrace, tmp_path: Path) 
         "e": None,
         "f": None,
         "g": None,
+        "h": None,
+        "i": None,
     }
     assert {event["time_ms"] for event in server.events("sales")} == {NOON_MS + 1000 * n for n in (0, 1, 3, 4)}
-    assert len(server.dead_letters("sales")) == 2
+    assert len(server.dead_letters("sales")) == 3
 
     again = json.loads(headrace(*run, "--json").out)
-    assert (again["accepted"], again["duplicates"]) == (0, 6)
+    assert (again["accepted"], again["duplicates"]) == (0, 8)
     (folder / "two.csv").write_text("shop,amount,sold,tags\nc,2.25,2026-11-15T12:00:01Z,\nh,3,2026-11-15T12:00:02Z,\n")
     grown = json.loads(headrace("import", "sales", str(folder / "*.csv"), *run[3:], "--json").out)
     assert (grown["accepted"], grown["duplicates"]) == (2, 0), "a row that was mended is a new one"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.3
 AWAY_S = 60.0
+BETWEEN_LINES_S = 5.0
 EXIT_WAITING = 2
 RUNNING = ("building", "comparing", "switching")
 
@@ -61,15 +62,17 @@ def _asked(api: Api, number: int, shown: _Line) -> dict[str, Any]:
 
 
 class _Line:
-    """The line that says how far it is: in a terminal always the same one, else one after the other."""
+    """The line that says how far it is: in a terminal always the same one, else one after the other, but no more than
+    somebody would read in the log of a CI run."""
 
     def __init__(self, quiet: bool) -> None:
-        self._quiet, self._shown = quiet, ""
+        self._quiet, self._shown, self._next = quiet, "", 0.0
 
     def show(self, text: str) -> None:
-        if self._quiet or text == self._shown:
+        now = time.monotonic()
+        if self._quiet or text == self._shown or (now < self._next and not in_terminal()):
             return
-        self._shown = text
+        self._shown, self._next = text, now + BETWEEN_LINES_S
         print(f"\r\033[K{text}" if in_terminal() else text, end="" if in_terminal() else "\n", flush=True)
 
     def clear(self) -> None:

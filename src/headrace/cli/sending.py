@@ -64,7 +64,7 @@ def read_stream(stream: IO[bytes], name: str, form: str, columns: list[dict[str,
     if form == "csv":
         yield from _read_csv(stream, name, separator, columns)
     elif form == "json":
-        yield from _read_json(stream.read(), name)
+        yield from _read_document(stream, name, separator)
     else:
         yield from _read_lines(stream, name, separator)
 
@@ -77,6 +77,23 @@ def _read_lines(stream: IO[bytes], name: str, separator: str) -> Iterator[Found]
             return
         if line.strip():
             yield Found(line.strip(), f"{name}{separator}{number}")
+
+
+def _read_document(stream: IO[bytes], name: str, separator: str) -> Iterator[Found]:
+    """Many a file that is called .json has one object a line. One whose first line is an object is read like that,
+    which of a single object makes the same."""
+    first = stream.readline()
+    try:
+        by_line = isinstance(msgspec.json.decode(first.removeprefix(b"\xef\xbb\xbf")), dict)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        by_line = False
+    if not by_line:
+        yield from _read_json(first + stream.read(), name)
+        return
+    yield Found(first.removeprefix(b"\xef\xbb\xbf").strip(), f"{name}{separator}1")
+    yield from (
+        Found(line.strip(), f"{name}{separator}{number}") for number, line in enumerate(stream, 2) if line.strip()
+    )
 
 
 def _read_json(text: bytes, name: str) -> Iterator[Found]:

@@ -220,8 +220,9 @@ def _print_late(body: dict[str, Any]) -> None:
     if not body["late_total"]:
         return
     by = [entry["late_by_ms"] / 1000 for entry in body["late"]]
+    span = f"{min(by):g} to {max(by):g} s" if min(by) < max(by) else f"{max(by):g} s"
     print(
-        f"  late        {_count(body['late_total'], 'record')} arrived {min(by):g} to {max(by):g} s after the window "
+        f"  late        {_count(body['late_total'], 'record')} arrived {span} after the window "
         f"closed: not counted (repair:  headrace view repair {body['view']})"
     )
 

@@ -31,7 +31,9 @@ from headrace.sql.statements import CreateAsSelect, CreateSource
 from headrace.types import DataType, display_name
 from headrace.views.change import Change, Figures, FunctionChange, Plan, Runs, Wanted
 from headrace.views.plan import plan_changes
-from headrace.views.versions import Strategy
+from headrace.views.versions import Deployment, Strategy
+
+BUILDS_REMEMBERED = 5
 
 
 def project_files(project: Project) -> dict[str, str]:
@@ -164,15 +166,20 @@ def _runs(log: Log, catalog: Catalog, source: Source) -> Runs:
 
 def figures(log: Log, catalog: Catalog) -> Figures:
     ends = log.snapshot().ends
-    built = [d for d in catalog.deployments() if d.build_ms and d.rows_read]
-    rate = built[-1].rows_read * 1000 / built[-1].build_ms if built else 0.0
     return Figures(
         records={topic: sum(end.end - end.start for end in parts) for topic, parts in ends.items()},
         removed={topic: sum(end.start for end in parts) for topic, parts in ends.items()},
         compacted=frozenset(topic.name for topic in log.topics() if topic.spec.config.compacted),
         apart=partitions_apart(log),
-        rows_per_second=rate,
+        rows_per_second=build_rate(catalog.deployments()),
     )
+
+
+def build_rate(deployments: Iterable[Deployment]) -> float:
+    """Rows a second, as builds have shown it; 0 if none has. Those that were throttled say nothing, and one that was
+    paused, or whose engine was killed, took longer than it had to: so the best of the last few."""
+    built = [d for d in deployments if d.build_ms and d.rows_read and not d.rows_per_second]
+    return max((d.rows_read * 1000 / d.build_ms for d in built[-BUILDS_REMEMBERED:]), default=0.0)
 
 
 def change_text(statement: CreateAsSelect, log: Log, catalog: Catalog) -> str | None:

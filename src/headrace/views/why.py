@@ -186,7 +186,10 @@ def _choose_window(
         return inside[0]
     if at is None or window.kind == "session" or window.size_ms <= 0:
         name = display_name(subject.source.name)
-        raise NotFound(f"`{name}` has no window of this key{'' if at is None else ' then'}", hint="see its rows")
+        raise NotFound(
+            f"`{name}` has no window of this key{'' if at is None else ' then'}",
+            hint=f"see its rows:  headrace view get {name}",
+        )
     # There is no row; perhaps all that belongs there came too late.
     return windows_of(replace(window, advance_ms=window.advance_ms or window.size_ms), at)[-1]
 
