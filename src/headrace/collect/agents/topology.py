@@ -192,15 +192,16 @@ class _Reader:
         for name, message, hint in found:
             self._fail(given[name].line if name in given else line, f"{what}: {message}", hint)
 
+    def _fail_unknown(self, what: str, type_: Property, known: list[str]) -> None:
+        near = suggestion(type_.value, known)
+        self._fail(type_.line, f"there is no {what} `{type_.value}`{near}", ", ".join(known))
+
     def _selector(self, what: str, around: Mapping[str, Property], line: int) -> tuple[selectors.SelectorKind, Options]:
         given = {key.removeprefix("selector."): one for key, one in around.items() if key.startswith("selector.")}
         type_ = given.pop("type", Property("type", "replicating", line))
         kind = selectors.BY_NAME.get(type_.value.lower())
         if kind is None:
-            known = [kind.name for kind in selectors.SELECTORS]
-            self._fail(
-                type_.line, f"there is no selector `{type_.value}`{suggestion(type_.value, known)}", ", ".join(known)
-            )
+            self._fail_unknown("selector", type_, [kind.name for kind in selectors.SELECTORS])
             kind, given = selectors.SELECTORS[0], {}
         options, problems = read_options(f"the selector of {what}", kind.options, given, type_.line)
         self._problems += problems
@@ -218,12 +219,7 @@ class _Reader:
                 continue
             kind = interceptors.BY_NAME.get(type_.value.lower())
             if kind is None:
-                known = [kind.name for kind in interceptors.INTERCEPTORS]
-                self._fail(
-                    type_.line,
-                    f"there is no interceptor `{type_.value}`{suggestion(type_.value, known)}",
-                    ", ".join(known),
-                )
+                self._fail_unknown("interceptor", type_, [kind.name for kind in interceptors.INTERCEPTORS])
                 continue
             options, problems = read_options(f"interceptor `{name}` of {what}", kind.options, given, type_.line)
             self._problems += problems
@@ -247,12 +243,7 @@ class _Reader:
             type_ = inner.pop("type", Property("type", "default", line))
             kind = processors.BY_NAME.get(type_.value.lower())
             if kind is None:
-                known = [kind.name for kind in processors.PROCESSORS]
-                self._fail(
-                    type_.line,
-                    f"there is no sink processor `{type_.value}`{suggestion(type_.value, known)}",
-                    ", ".join(known),
-                )
+                self._fail_unknown("sink processor", type_, [kind.name for kind in processors.PROCESSORS])
                 continue
             options, problems = read_options(f"the processor of sink group `{name}`", kind.options, inner, type_.line)
             self._problems += problems

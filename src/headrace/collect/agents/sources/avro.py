@@ -16,27 +16,18 @@ from headrace.collect.agents.avro_rpc import (
     read_frame,
     read_handshake,
 )
-from headrace.collect.agents.base import AgentError, Counters, ListeningSource, Put
+from headrace.collect.agents.base import AgentError, Counters, Put
 from headrace.collect.agents.options import ComponentKind, Context, Option
-from headrace.collect.agents.sources.listening import TcpServer
+from headrace.collect.agents.sources.listening import TcpSource
 from headrace.errors import UsageError
 
 
-class AvroSource(ListeningSource):
+class AvroSource(TcpSource):
     """A batch is answered with OK when the channels have it."""
 
     def __init__(self, host: str, port: int, counters: Counters, compress: bool = False) -> None:
-        self._host, self._port, self._counters, self._compress = host, port, counters, compress
-        self._server: TcpServer | None = None
-
-    @property
-    def port(self) -> int:
-        return self._server.port if self._server else self._port
-
-    def start(self, put: Put) -> None:
-        self._server = TcpServer(
-            self._host, self._port, lambda connection: self._serve(connection, put), self._counters
-        )
+        super().__init__(host, port, counters)
+        self._compress = compress
 
     def _serve(self, connection: socket.socket, put: Put) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -66,10 +57,6 @@ class AvroSource(ListeningSource):
             return answer_status(FAILED)
         self._counters.add(f"Append{batch}AcceptedCount")
         return answer_status(OK)
-
-    def stop(self) -> None:
-        if self._server is not None:
-            self._server.stop()
 
 
 def _make(context: Context) -> AvroSource:

@@ -1,4 +1,4 @@
-"""A TCP listener with a thread for each connection, for sources that others connect to."""
+"""Sources that others connect to over TCP: a thread for each connection."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import contextlib
 import logging
 import socket
 import threading
+from abc import abstractmethod
 from collections.abc import Callable
 
-from headrace.collect.agents.base import AgentError, Counters
+from headrace.collect.agents.base import AgentError, Counters, ListeningSource, Put
 
 logger = logging.getLogger("headrace.agent")
 
@@ -93,6 +94,31 @@ class TcpServer:
         for _, thread in left:
             thread.join(5)
         self._thread.join(5)
+
+
+class TcpSource(ListeningSource):
+    """Says what is done with a connection; the rest is the same for all."""
+
+    def __init__(self, host: str, port: int, counters: Counters) -> None:
+        self._host, self._port, self._counters = host, port, counters
+        self._server: TcpServer | None = None
+
+    @property
+    def port(self) -> int:
+        return self._server.port if self._server else self._port
+
+    def start(self, put: Put) -> None:
+        self._server = TcpServer(
+            self._host, self._port, lambda connection: self._serve(connection, put), self._counters
+        )
+
+    @abstractmethod
+    def _serve(self, connection: socket.socket, put: Put) -> None:
+        """Work on it until nothing more comes."""
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop()
 
 
 class LineReader:

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import socket
 
-from headrace.collect.agents.base import AgentError, Counters, Event, ListeningSource, Put
+from headrace.collect.agents.base import AgentError, Counters, Event, Put
 from headrace.collect.agents.options import ComponentKind, Context, Option
-from headrace.collect.agents.sources.listening import LineReader, TcpServer
+from headrace.collect.agents.sources.listening import LineReader, TcpSource
 
 LONGEST_PUT = 100
 """Lines that are put, and answered, together."""
 
 
-class NetcatSource(ListeningSource):
+class NetcatSource(TcpSource):
     def __init__(self, host: str, port: int, counters: Counters, longest: int = 512, answer: bool = True) -> None:
-        self._host, self._port, self._counters = host, port, counters
+        super().__init__(host, port, counters)
         self._longest, self._answer = longest, answer
-        self._server: TcpServer | None = None
-
-    @property
-    def port(self) -> int:
-        return self._server.port if self._server else self._port
-
-    def start(self, put: Put) -> None:
-        self._server = TcpServer(
-            self._host, self._port, lambda connection: self._serve(connection, put), self._counters
-        )
 
     def _serve(self, connection: socket.socket, put: Put) -> None:
         reader = LineReader(connection, self._longest)
@@ -42,10 +32,6 @@ class NetcatSource(ListeningSource):
                     connection.sendall(answer)
         if reader.cut:
             self._counters.add("EventsCutCount", reader.cut)
-
-    def stop(self) -> None:
-        if self._server is not None:
-            self._server.stop()
 
 
 def _make(context: Context) -> NetcatSource:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from headrace.clock import Clock
 from headrace.collect.agents.base import AgentError, Counters, Event, Headers, ListeningSource, Put, left_over
 from headrace.collect.agents.options import ComponentKind, Context, Option
-from headrace.collect.agents.sources.listening import LineReader, TcpServer, listen
+from headrace.collect.agents.sources.listening import LineReader, TcpSource, listen
 from headrace.collect.syslog.times import BsdTimes
 
 _PRIORITY = re.compile(rb"<(\d{1,3})>")
@@ -54,21 +54,11 @@ def _iso(text: bytes) -> int | None:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-class SyslogTcpSource(ListeningSource):
+class SyslogTcpSource(TcpSource):
     def __init__(self, host: str, port: int, counters: Counters, clock: Clock, longest: int, keep: bool) -> None:
-        self._host, self._port, self._counters, self._clock = host, port, counters, clock
-        self._longest, self._keep = longest, keep
-        self._server: TcpServer | None = None
+        super().__init__(host, port, counters)
+        self._clock, self._longest, self._keep = clock, longest, keep
         self._stopping = threading.Event()
-
-    @property
-    def port(self) -> int:
-        return self._server.port if self._server else self._port
-
-    def start(self, put: Put) -> None:
-        self._server = TcpServer(
-            self._host, self._port, lambda connection: self._serve(connection, put), self._counters
-        )
 
     def _serve(self, connection: socket.socket, put: Put) -> None:
         reader = LineReader(connection, self._longest)
@@ -82,8 +72,7 @@ class SyslogTcpSource(ListeningSource):
 
     def stop(self) -> None:
         self._stopping.set()
-        if self._server is not None:
-            self._server.stop()
+        super().stop()
 
 
 class SyslogUdpSource(ListeningSource):
