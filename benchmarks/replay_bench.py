@@ -2,13 +2,16 @@
 
 The first is one stream's count by key, replayed into a topic at each size. The second is a whole project: the delay
 from an event to its change in a feed, at rest, and while another table is rebuilt again and again from millions.
+
+python -m benchmarks replay --only "50 M"     the largest size, which takes too long to be measured each time
+python -m benchmarks replay --only feed       only what live tables notice
 """
 
 from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -28,7 +31,8 @@ from headrace.log.local.open import LocalLog
 from headrace.process.session import query_session
 from tests.support import free_port, wait_for
 
-SIZES, QUICK_SIZES = (1_000_000, 5_000_000, 20_000_000, 50_000_000), (100_000, 300_000)
+SIZES, QUICK_SIZES, ASKED_FOR = (1_000_000, 5_000_000, 20_000_000), (100_000, 300_000), 50_000_000
+FEED = "event to feed p99 during a replay"
 HISTORY, QUICK_HISTORY = 5_000_000, 300_000
 REBUILT = (
     "CREATE TABLE per_user AS SELECT userid, COUNT(*) AS views FROM pageviews WHERE pageid <> '{}' GROUP BY userid;"
@@ -37,8 +41,24 @@ USERS = 50_000
 OVER = ("switched", "cancelled", "failed", "rolled back")
 
 
-def run(quick: bool = False) -> list[Measure]:
-    return [*_growth(QUICK_SIZES if quick else SIZES), *_beside(QUICK_HISTORY if quick else HISTORY, quick)]
+def run(quick: bool = False, only: str = "") -> Iterator[Measure]:
+    if sizes := _sizes(quick, only):
+        yield from _growth(sizes)
+    if only in FEED:
+        yield from _beside(QUICK_HISTORY if quick else HISTORY, quick)
+
+
+def _sizes(quick: bool, only: str) -> Sequence[int]:
+    """The first is always among them: the others are measured by it."""
+    sizes = QUICK_SIZES if quick else SIZES
+    if not only:
+        return sizes
+    asked = [size for size in (*sizes, ASKED_FOR) if only in _name(size)]
+    return sorted({sizes[0], *asked}) if asked else ()
+
+
+def _name(size: int) -> str:
+    return f"replay of {size / 1e6:g} M events"
 
 
 def _growth(sizes: Sequence[int]) -> list[Measure]:
@@ -71,8 +91,9 @@ def _grown(session: SparkSession, log: LocalLog, folder: Path, sizes: Sequence[i
             bench.into_topic(plan)
         seconds = size / bench.into_topic(plan)[0]
         per_event = per_event or seconds / size
-        name = f"replay of {size / 1e6:g} M events"
-        found.append(Measure(name, seconds, "s", per_event * size, "at the pace of the first", "grows with the events"))
+        found.append(
+            Measure(_name(size), seconds, "s", per_event * size, "at the pace of the first", "grows with the events")
+        )
     return found
 
 
@@ -95,7 +116,7 @@ def _beside(history: int, quick: bool) -> list[Measure]:
     assert rebuilding.begun, "nothing was replayed meanwhile"
     detail = f"{rebuilding.begun} replays of {history / 1e6:g} M events begun meanwhile"
     quiet, loud = percentile(rest, 0.99) * 1000, percentile(busy, 0.99) * 1000
-    return [Measure("event to feed p99 during a replay", loud, "ms", quiet, "at rest", "≤ 3 × at rest", detail)]
+    return [Measure(FEED, loud, "ms", quiet, "at rest", "≤ 3 × at rest", detail)]
 
 
 def _fill(folder: Path, sql: str, rows: int) -> None:
