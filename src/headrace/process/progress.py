@@ -18,21 +18,24 @@ class Progress:
 
     batch: int = -1
     batch_ms: int = 0
-    ends: Offsets = field(default_factory=dict)
-    """By partition: how far the input has been read."""
+    ends: Mapping[str, Offsets] = field(default_factory=dict)
+    """How far each topic has been read, by what sources call it: its id, on Kafka its name there."""
     state_rows: int = 0
     state_bytes: int = 0
 
 
 def parse_progress(text: str) -> Progress:
-    """Of the sources only the first with records counts: the late ledger's second look reads the same ones again."""
+    """Of several sources of one topic only the first counts: the late ledger's second look reads the same records."""
     body: dict[str, Any] = json.loads(text)
     operators = body.get("stateOperators", [])
-    sources = body.get("sources", [])
+    ends: dict[str, Offsets] = {}
+    for source in body.get("sources", []):
+        for topic, offsets in parse_places(source.get("endOffset")).items():
+            ends.setdefault(topic, offsets)
     return Progress(
         batch=body.get("batchId", -1),
         batch_ms=body.get("batchDuration", 0),
-        ends=first_offsets(source.get("endOffset") for source in sources),
+        ends=ends,
         state_rows=sum(operator.get("numRowsTotal", 0) for operator in operators),
         state_bytes=sum(operator.get("memoryUsedBytes", 0) for operator in operators),
     )
@@ -48,6 +51,23 @@ def parse_offsets(value: Any) -> dict[int, int]:
     return {int(partition): int(end) for partition, end in partitions.items()}
 
 
+def parse_places(value: Any) -> dict[str, dict[int, int]]:
+    """The same with the topic: the connector's, `{"topic": 5, "partitions": {"0": 12}}`, have its id.
+
+    >>> parse_places({"topic": 5, "arrival": 40, "partitions": {"0": 12}}), parse_places('{"shop.views": {"0": 12}}')
+    ({'5': {0: 12}}, {'shop.views': {0: 12}})
+    >>> parse_places({"floor": 7}), parse_places(None)
+    ({}, {})
+    """
+    body = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(body, dict):
+        return {}
+    if isinstance(body.get("topic"), int):
+        body = {str(body["topic"]): body["partitions"]}
+    found = {topic: ends for topic, ends in body.items() if isinstance(ends, dict)}
+    return {topic: {int(number): int(end) for number, end in ends.items()} for topic, ends in found.items()}
+
+
 def parse_arrival(value: str) -> int | None:
     """The arrival number at which a batch of the local log ended; None where that is not known."""
     body = json.loads(value)
@@ -61,7 +81,7 @@ def first_offsets(values: Iterable[Any]) -> dict[int, int]:
 
 
 def topic_end(snapshot: Snapshot, topic: str) -> int:
-    """How many records the topic has had."""
+    """How many records the topic has had; on Kafka with the marks of transactions, which have offsets too."""
     return sum(ends.end for ends in snapshot.ends.get(topic, ()))
 
 
@@ -70,7 +90,7 @@ def topic_start(snapshot: Snapshot, topic: str) -> int:
 
 
 def lag(snapshot: Snapshot, topic: str, read: Offsets) -> int:
-    """Records that are in the topic and not yet in the query's result."""
+    """Offsets that are in the topic and not yet in the query's result."""
     partitions = enumerate(snapshot.ends.get(topic, ()))
     return sum(max(0, ends.end - max(read.get(number, 0), ends.start)) for number, ends in partitions)
 

@@ -23,10 +23,11 @@ from headrace.log.base import Log, Snapshot
 from headrace.process.base import QueryRunner, QuerySpec, QueryStatus
 from headrace.process.limits import check_limits
 from headrace.process.moved import with_known_results
-from headrace.process.progress import Progress, lag, parse_offsets, stream_time, topic_end
+from headrace.process.progress import Offsets, Progress, lag, parse_offsets, stream_time, topic_end
 from headrace.process.running import RunningQuery
 from headrace.process.session import query_session
 from headrace.process.streaming import start_query
+from headrace.store.cuts import offsets_at, parse_cut
 
 if TYPE_CHECKING:
     from headrace.process.kafka.place import KafkaPlace
@@ -145,10 +146,11 @@ class SparkQueryRunner(QueryRunner):
         spec = query.spec
         progress = query.progress()
         if progress.batch < 0:
-            query.remember(self._committed(spec))
+            query.remember(self._committed(spec, snapshot))
             progress = query.progress()
-        source = spec.plan.inputs[0].topic
-        rows = sum(progress.ends.values())
+        read = self._read(spec, snapshot, progress)
+        first = spec.plan.inputs[0].topic
+        rows = sum(_passed(offsets, spec.starts.get(topic, {})) for topic, offsets in read.items())
         return QueryStatus(
             id=spec.id,
             state=query.state,
@@ -156,8 +158,8 @@ class SparkQueryRunner(QueryRunner):
             rows_per_second=query.rate.update(self._clock.monotonic(), rows),
             rows=rows,
             changed_rows=topic_end(snapshot, spec.plan.sink.topic),
-            lag=lag(snapshot, source, progress.ends),
-            stream_time_ms=self._stream_time(snapshot, source, progress),
+            lag=sum(lag(snapshot, topic, offsets) for topic, offsets in read.items()),
+            stream_time_ms=self._stream_time(snapshot, first, read.get(first, {})),
             late_rows=topic_end(snapshot, spec.late_topic) if spec.late_topic else 0,
             batch_ms=progress.batch_ms,
             state_rows=progress.state_rows,
@@ -169,16 +171,46 @@ class SparkQueryRunner(QueryRunner):
             spark_plan=query.spark_plan(),
         )
 
-    def _committed(self, spec: QuerySpec) -> Progress:
+    def _read(self, spec: QuerySpec, snapshot: Snapshot, progress: Progress) -> dict[str, Offsets]:
+        """How far each topic is read; one that is gone has nothing to read."""
+        return {
+            topic: progress.ends.get(self._called(topic), spec.starts.get(topic, {}))
+            for topic in _topics(spec)
+            if topic in snapshot.ends
+        }
+
+    def _called(self, topic: str) -> str:
+        """What a source's offsets call a topic."""
+        return str(self._log.topic(topic).id) if isinstance(self._where, Path) else self._where.log.kafka_name(topic)
+
+    def _committed(self, spec: QuerySpec, snapshot: Snapshot) -> Progress:
         """How far the query is by what it has written, before its first batch in this process."""
         identity = self._log.last_identity(spec.id, spec.version)
-        return Progress() if identity is None else Progress(identity.batch, ends=parse_offsets(identity.offsets))
+        if identity is None:
+            return Progress()
+        topics = _topics(spec)
+        cut = parse_cut(identity.offsets, topics)
+        if cut is None:
+            # An older version said less: of several topics how far the first was read.
+            cut = {topics[0]: parse_offsets(identity.offsets)}
+        there = [topic for topic in topics if topic in snapshot.ends]
+        ends = {self._called(topic): offsets_at(self._log, snapshot, topic, cut) for topic in there}
+        return Progress(identity.batch, ends=ends)
 
-    def _stream_time(self, snapshot: Snapshot, topic: str, progress: Progress) -> int | None:
-        if not progress.ends:
+    def _stream_time(self, snapshot: Snapshot, topic: str, read: Offsets) -> int | None:
+        if not read:
             return None
         try:
-            return stream_time(self._log, snapshot, topic, progress.ends)
+            return stream_time(self._log, snapshot, topic, read)
         except HeadraceError:
             # Retention may take a record between looking and reading; the next look will do.
             return None
+
+
+def _topics(spec: QuerySpec) -> list[str]:
+    """Each once: a stream may be joined with itself."""
+    return list(dict.fromkeys(source.topic for source in spec.plan.inputs))
+
+
+def _passed(read: Offsets, starts: Offsets) -> int:
+    return sum(max(0, end - starts.get(number, 0)) for number, end in read.items())
