@@ -7,6 +7,7 @@ import pytest
 from headrace.errors import Fenced, HeadraceError, UsageError
 from headrace.log.base import Log, TopicPartition
 from tests.contracts.logs import Place
+from tests.contracts.test_consumers import take
 from tests.log.support import PLAIN, VIEWS, batch, numbers, put
 
 IN = TopicPartition("plain", 0)
@@ -38,6 +39,29 @@ def test_an_aborted_transaction_is_never_read(log: Log) -> None:
         producer.send("plain", batch(N=[2]))
         producer.commit()
     assert numbers(log) == [2]
+
+
+def test_what_is_counted_is_records_or_called_offsets_and_lag_ends(log: Log) -> None:
+    log.create_topic(PLAIN)
+    with log.producer("worker") as producer:
+        for number in range(3):
+            producer.begin()
+            producer.send("plain", batch(N=[-number] * 2))
+            producer.abort()
+            producer.begin()
+            producer.send("plain", batch(N=[number]))
+            producer.commit()
+    stats = log.stats("plain")
+    [ends] = stats.partitions
+    assert stats.records == (3 if "counted" in log.capabilities else ends.end - ends.start)
+    log.reset_group("readers", {IN: 0})
+    assert log.group("readers").lag == 3
+    with log.consumer("plain", group="readers") as consumer:
+        assert take(consumer, 3) == [0, 1, 2]
+        # As those do who commit what they were given: behind it is the mark of the last transaction.
+        last = [offset for records in log.read("plain", 0, 0) for offset in records.each_offset()][-1]
+        consumer.commit({IN: last + 1})
+    assert log.group("readers").lag == 0
 
 
 def test_large_transactions_and_plain_sends_take_turns(log: Log) -> None:

@@ -205,7 +205,7 @@ def test_a_topic_with_records_is_not_taken_over(run: Run, log: LocalLog) -> None
     run(STREAM)
     log.create_topic(TopicSpec("BY_PAGE", value=(Column("N", BIGINT),), role="derived"))
     log.append([Append("BY_PAGE", pa.record_batch({"N": [1]}))]).result()
-    with pytest.raises(Conflict, match="topic `BY_PAGE` holds 1 records of an earlier query") as refused:
+    with pytest.raises(Conflict, match="topic `BY_PAGE` holds records of an earlier query") as refused:
         run(TABLE)
     assert "headrace topic delete BY_PAGE" in str(refused.value)
 

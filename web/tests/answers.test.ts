@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { collectSays, deliverSays, isBehind, nodeSays, overviewSays, queriesSays, querySays, viewSays, viewsSays } from "../src/lib/answers";
+import { collectSays, deliverSays, isBehind, logSays, nodeSays, overviewSays, queriesSays, querySays, viewSays, viewsSays } from "../src/lib/answers";
 import type { Check, Overview, Query, Topic, TopologyNode, View } from "../src/lib/types";
 
 const query = (more: Partial<Query> = {}): Query => ({
   id: "CTAS_V_1", statement: "", sink: "v", sources: ["s"], version: 1, wanted: "running", state: "running", batch: 1, rows_per_second: 100,
-  rows: 1, changed_rows: 1, lag: 0, stream_time_ms: null, late_rows: 0, batch_ms: 200, state_rows: 0, state_bytes: 0, restarts: 0,
+  rows: 1, counts: "records", changed_rows: 1, lag: 0, stream_time_ms: null, late_rows: 0, batch_ms: 200, state_rows: 0, state_bytes: 0, restarts: 0,
   last_error: null, started_ms: 0, updated_ms: Date.now(), ...more,
 });
 const view = (more: Partial<View> = {}): View => ({
@@ -12,7 +12,7 @@ const view = (more: Partial<View> = {}): View => ({
   through: { arrival: 1234, offsets: {}, id: "1-1233" }, lag: 0, rate: 2, ...more,
 });
 const topic = (more: Partial<Topic> = {}): Topic => ({
-  name: "t", kind: "typed", role: "events", partitions: [], records: 1, bytes: 1, segments: 1, stream_time_ms: null, columns: [],
+  name: "t", kind: "typed", role: "events", partitions: [], records: 1, counts: "records", bytes: 1, segments: 1, stream_time_ms: null, columns: [],
   timestamp: null, retention_ms: null, retention_bytes: null, config: {}, key_format: "KAFKA", value_format: "JSON", schema_versions: 1, internal: false, sources: [], rate: 10, dead_letters: 0, ...more,
 });
 const node = (more: Partial<TopologyNode> = {}): TopologyNode => ({ id: "query:q", kind: "query", name: "q", rate: 1, state: "ok", message: null, ...more });
@@ -33,6 +33,8 @@ describe("the overview", () => {
     expect(nodeSays(node({ message: "no memory", detail: { lag: 3 } }))).toBe("no memory");
     expect(nodeSays(node({ detail: { lag: 3 } }))).toBe("3 records to go");
     expect(nodeSays(node({ kind: "topic", detail: { records: 1 } }))).toBe("1 record");
+    expect(nodeSays(node({ kind: "topic", detail: { records: 3, counts: "offsets" } }))).toBe("3 offsets");
+    expect(logSays([topic({ records: 3, counts: "offsets" })]).text).toBe("Yes: 3 offsets in 1 topic, kept by Kafka.");
     expect(nodeSays(node({ kind: "view", detail: { lag: 0 } }))).toBe("up to date");
     expect(nodeSays(node({ kind: "collector", detail: { rejected: 2 } }))).toBe("2 rejected");
     expect(nodeSays(node({ state: "idle" }))).toBe("quiet");

@@ -23,8 +23,9 @@ def list_queries(
     if as_json:
         print_json(body)
         return
+    rows = _rows(body["queries"][0]) if body["queries"] else "rows"
     print_table(
-        ["id", "writes", "reads", "state", "lag", "rows/s", "rows", "late"],
+        ["id", "writes", "reads", "state", "lag", f"{rows}/s", rows, "late"],
         [
             [
                 q["id"],
@@ -93,6 +94,11 @@ def _change(query_id: str, action: str, project: Any, url: str | None, key: str 
         print(f"{query_id} is to be {body['wanted']}; it is {body['state']}")
 
 
+def _rows(query: dict[str, Any]) -> str:
+    """What its numbers count."""
+    return "offsets" if query["counts"] == "offsets" else "rows"
+
+
 def state_of(query: dict[str, Any]) -> str:
     error = query.get("last_error")
     trouble = error and query["state"] in ("failed", "restarting")
@@ -108,7 +114,7 @@ def _print_query(query: dict[str, Any], spark_plan: bool) -> None:
             ("reads", ", ".join(query["sources"])),
             ("state", f"{query['state']} (wanted: {query['wanted']}, {query['restarts']} restarts)"),
             ("batch", f"{query['batch']:,}  ({query['batch_ms']:,} ms)"),
-            ("rows", f"{query['rows']:,} in, {query['changed_rows']:,} out  ({query['rows_per_second']:,.0f}/s)"),
+            (_rows(query), f"{query['rows']:,} in, {query['changed_rows']:,} out  ({query['rows_per_second']:,.0f}/s)"),
             ("lag", query["lag"]),
             ("stream time", local_time(query["stream_time_ms"])),
             ("late rows", query["late_rows"]),

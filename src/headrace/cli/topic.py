@@ -34,15 +34,16 @@ def list_topics(
     if as_json:
         print_json({"topics": found})
         return
+    counts = found[0]["counts"] if found else "records"
     print_table(
-        ["topic", "role", "partitions", "records", "size", "records/s", "dead letters"],
+        ["topic", "role", "partitions", counts, "size", f"{counts}/s", "dead letters"],
         [
             [
                 t["name"],
                 t["role"],
                 len(t["partitions"]),
                 t["records"],
-                bytes_text(t["bytes"]),
+                _size(t),
                 round(t["rate"]),
                 t["dead_letters"],
             ]
@@ -69,7 +70,7 @@ def show_topic(
     print_pairs(
         [
             ("topic", f"{found['name']}  ({found['kind']}, {found['role']})"),
-            ("records", f"{found['records']:,}  ({bytes_text(found['bytes'])} in {found['segments']:,} segments)"),
+            (found["counts"], f"{found['records']:,}{_stored(found)}"),
             ("stream time", local_time(found["stream_time_ms"])),
             ("time from", found["timestamp"] or "arrival"),
             ("kept", _retention(found)),
@@ -94,6 +95,17 @@ def _configured(config: dict[str, Any]) -> str:
         if value and plain.get(name) != value and not name.startswith("retention")
     ]
     return ", ".join(shown) or "as the log"
+
+
+def _size(topic: dict[str, Any]) -> str:
+    """Brokers do not say."""
+    return bytes_text(topic["bytes"]) if topic["counts"] == "records" else "?"
+
+
+def _stored(topic: dict[str, Any]) -> str:
+    if topic["counts"] == "offsets":
+        return "  (with marks of transactions and gaps; SELECT COUNT(*) counts records)"
+    return f"  ({bytes_text(topic['bytes'])} in {topic['segments']:,} segments)"
 
 
 def _retention(topic: dict[str, Any]) -> str:
@@ -189,9 +201,10 @@ def delete_topic(
 ) -> None:
     """Delete a topic and all its records, for good."""
     with open_backend(project, url, key) as backend:
-        records = backend.topic(topic)["records"]
+        found = backend.topic(topic)
+        records = found["records"]
         if not yes:
-            typer.confirm(f"delete `{topic}` with {records:,} records?", abort=True)
+            typer.confirm(f"delete `{topic}` with {records:,} {found['counts']}?", abort=True)
         backend.delete_topic(topic)
     if as_json:
         print_json({"deleted": topic, "records": records})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from headrace.coordinate.catalog import Catalog
 from headrace.errors import Conflict, Refused, UsageError
@@ -28,6 +28,7 @@ def describe_topic(log: Log, catalog: Catalog, topic: Topic, rate: float, dead_l
             {"partition": number, "start": ends.start, "end": ends.end} for number, ends in enumerate(stats.partitions)
         ],
         "records": stats.records,
+        "counts": counts(log),
         "bytes": stats.bytes,
         "segments": stats.segments,
         "stream_time_ms": stats.stream_time if stats.stream_time >= 0 else None,
@@ -44,6 +45,11 @@ def describe_topic(log: Log, catalog: Catalog, topic: Topic, rate: float, dead_l
         "rate": rate,
         "dead_letters": dead_letters,
     }
+
+
+def counts(log: Log) -> Literal["records", "offsets"]:
+    """What numbers of records are numbers of, on this log."""
+    return "records" if "counted" in log.capabilities else "offsets"
 
 
 def new_topic(name: str, columns: str, partitions: int, kind: str, config: Mapping[str, Any]) -> TopicSpec:

@@ -12,6 +12,7 @@ from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.changes import change_text
 from headrace.coordinate.definitions import query_hint
+from headrace.coordinate.describe import counts
 from headrace.coordinate.result import StatementResult, table_result
 from headrace.coordinate.status import EngineStatus
 from headrace.log.base import Log, Topic
@@ -76,7 +77,7 @@ class Inspector:
                 return listed
             case "TOPICS":
                 topics = [topic for topic in self._log.topics() if statement.all or not topic.internal]
-                columns = ["topic", "role", "partitions", "records"]
+                columns = ["topic", "role", "partitions", counts(self._log)]
                 return table_result(text, columns, map(self._topic_row, topics), "no topics")
             case "QUERIES":
                 columns = ["id", "state", "writes", "reads", "statement"]
@@ -144,7 +145,10 @@ class Inspector:
     def _more_facts(self, source: Source) -> list[tuple[str, str]]:
         stats = self._log.stats(source.topic)
         view = self._catalog.view(source.name)
-        facts = [("records", f"{stats.records:,}  ({stats.bytes:,} bytes in {stats.segments:,} segments)")]
+        stored = (
+            f"  ({stats.bytes:,} bytes in {stats.segments:,} segments)" if "sizes" in self._log.capabilities else ""
+        )
+        facts: list[tuple[str, str]] = [(counts(self._log), f"{stats.records:,}{stored}")]
         if view:
             facts.append(("served", f"version {view.version}"))
         return [*facts, ("statement", source.statement)]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from headrace.coordinate.base import late_topic
 from headrace.errors import Conflict, NotFound, UsageError
-from headrace.log.base import Log, TimestampColumn, Topic, TopicConfig, TopicSpec
+from headrace.log.base import TIME, Log, TimestampColumn, Topic, TopicConfig, TopicSpec
 from headrace.log.codecs.of_source import source_options
 from headrace.process.base import LATE_COLUMNS
 from headrace.sql.source import Source
@@ -133,15 +133,25 @@ def ensure_sink(log: Log, sink: Source, headers: bool) -> Topic:
             f"topic `{sink.topic}` takes events from outside: a query cannot write to it",
             hint="give the query a topic of its own:  WITH (KAFKA_TOPIC='…')",
         )
-    if records := log.stats(sink.topic).records:
+    if not is_empty(log, existing):
         raise Conflict(
-            f"topic `{sink.topic}` holds {records:,} records of an earlier query",
+            f"topic `{sink.topic}` holds records of an earlier query",
             hint=f"delete it:  headrace topic delete {sink.topic}      or name another:  WITH (KAFKA_TOPIC='…')",
         )
     if existing.spec != wanted:
         log.delete_topic(sink.topic)
         return log.create_topic(wanted)
     return existing
+
+
+def is_empty(log: Log, topic: Topic) -> bool:
+    """Whether there is no record: on Kafka offsets do not tell, an aborted transaction has some too."""
+    ends = log.snapshot().ends.get(topic.name, ())
+    return not any(
+        records.batch.num_rows
+        for number, end in enumerate(ends)
+        for records in log.read(topic.name, number, end.start, end.end, [TIME])
+    )
 
 
 def _refuse_internal(name: str) -> None:

@@ -211,7 +211,7 @@ class Consumer(ABC):
 
 
 Capability = Literal[
-    "arrival", "event-ids", "stage", "split", "quarantine", "archive", "sizes", "evict", "unheld", "servers"
+    "arrival", "event-ids", "stage", "split", "quarantine", "archive", "sizes", "counted", "evict", "unheld", "servers"
 ]
 
 
@@ -222,7 +222,9 @@ class Log(ABC):
     """What this log can beyond the common contract. `arrival`: one order over all partitions, kept with each record;
     without it, records of different partitions are ordered by time, partition, offset, `Snapshot.arrival` only tells
     whether anything is new, and `$stream_time` is only what a record of another log was stamped with there; what it is
-    made of can be read as `$log_time`. `sizes`: `stats` knows bytes and segments. `evict`:
+    made of can be read as `$log_time`. `sizes`: `stats` knows bytes and segments. `counted`:
+    `stats` counts records; without it offsets, of which marks of transactions and what compaction took have some too.
+    `evict`:
     `reset_group` can send members away. `unheld`: what is acknowledged is read at once, whatever transaction is open
     beside it."""
 

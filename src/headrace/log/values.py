@@ -245,7 +245,8 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """Where a group is in one partition. `lag` counts the records from `committed` (or the start) to the end."""
+    """Where a group is in one partition. `lag` counts the offsets from `committed` (or the start) to the end, and is 0
+    when no record is left."""
 
     at: TopicPartition
     committed: int | None
@@ -269,6 +270,7 @@ class Group:
 @dataclass(frozen=True, slots=True)
 class TopicStats:
     records: int
+    """Offsets, where the log is not `counted`."""
     bytes: int
     segments: int
     partitions: tuple[PartitionEnds, ...]

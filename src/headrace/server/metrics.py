@@ -127,7 +127,9 @@ class State(Collector):
 
     def _topics(self) -> Iterable[Metric]:
         log = self._services.log
-        ends = CounterMetricFamily("headrace_topic_records", "Records ever appended to a topic.", labels=["topic"])
+        ends = CounterMetricFamily(
+            "headrace_topic_records", "Records ever appended to a topic; on Kafka offsets.", labels=["topic"]
+        )
         size = GaugeMetricFamily("headrace_topic_bytes", "Bytes of a topic on disk.", labels=["topic"])
         stream_time = GaugeMetricFamily(
             "headrace_topic_stream_time_seconds", "The largest event time of a topic.", labels=["topic"]
@@ -148,7 +150,7 @@ class State(Collector):
     def _queries(self) -> Iterable[Metric]:
         running = GaugeMetricFamily("headrace_query_running", "1 while a query runs.", labels=["query"])
         lag = GaugeMetricFamily("headrace_query_lag_records", "Records a query has not read yet.", labels=["query"])
-        rows = CounterMetricFamily("headrace_query_rows", "Rows a query has read.", labels=["query"])
+        rows = CounterMetricFamily("headrace_query_rows", "Rows a query has read; on Kafka offsets.", labels=["query"])
         late = CounterMetricFamily("headrace_query_late_rows", "Rows that came too late.", labels=["query"])
         restarts = CounterMetricFamily("headrace_query_restarts", "How often a query was restarted.", labels=["query"])
         state = GaugeMetricFamily("headrace_query_state_rows", "Rows in a query's state.", labels=["query"])

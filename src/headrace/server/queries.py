@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.coordinate.base import QueryDefinition, is_question, late_topic
+from headrace.coordinate.describe import counts
 from headrace.coordinate.planning import plan_definition
 from headrace.errors import HeadraceError, NotFound
 from headrace.log.base import TIME, Log
@@ -109,6 +110,7 @@ def query_fields(query: QueryDefinition, services: Services) -> dict[str, Any]:
         "batch": status.batch,
         "rows_per_second": status.rows_per_second,
         "rows": status.rows,
+        "counts": counts(services.log),
         "changed_rows": status.changed_rows,
         "lag": status.lag,
         "stream_time_ms": status.stream_time_ms,

@@ -8,6 +8,7 @@ from headrace import __version__
 from headrace.collect.definitions import Definition
 from headrace.collect.gates import all_statuses
 from headrace.coordinate.base import QueryDefinition, ViewDefinition
+from headrace.coordinate.describe import counts
 from headrace.errors import NotFound
 from headrace.log.base import Topic
 from headrace.process.base import QueryStatus
@@ -109,6 +110,7 @@ class _Drawing:
         letters = self._letters[topic.name]
         detail: dict[str, Any] = {
             "records": stats.records,
+            "counts": counts(self._services.log),
             "bytes": stats.bytes,
             "partitions": topic.spec.partitions,
             "role": topic.spec.role,

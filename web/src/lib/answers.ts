@@ -49,6 +49,7 @@ export function logSays(topics: Topic[]): Said {
   if (topics.length === 0) return said("idle", "There is no topic yet.");
   const records = topics.reduce((sum, topic) => sum + topic.records, 0);
   const size = topics.reduce((sum, topic) => sum + topic.bytes, 0);
+  if (topics.some((topic) => topic.counts === "offsets")) return said("ok", `Yes: ${plural(records, "offset")} in ${plural(topics.length, "topic")}, kept by Kafka.`);
   return said("ok", `Yes: ${plural(records, "record")} in ${plural(topics.length, "topic")}, ${bytes(size)} on disk, each synced before it was acknowledged.`);
 }
 
@@ -137,7 +138,7 @@ export function nodeSays(node: TopologyNode): string {
   if (node.kind === "query" && lag !== null) return lag > 0 ? `${plural(lag, "record")} to go` : "keeps up";
   if (node.kind === "view" && rows !== null) return plural(rows, "row");
   if (node.kind === "view" && lag !== null) return lag > 0 ? `${plural(lag, "change")} to apply` : "up to date";
-  if (node.kind === "topic" && records !== null) return plural(records, "record");
+  if (node.kind === "topic" && records !== null) return plural(records, detail["counts"] === "offsets" ? "offset" : "record");
   if (node.kind === "collector" && rejected !== null) return rejected > 0 ? `${count(rejected)} rejected` : "none rejected";
   return node.state === "idle" ? "quiet" : "ok";
 }
@@ -145,7 +146,7 @@ export function nodeSays(node: TopologyNode): string {
 export function topicSays(topic: Topic): Said {
   if (topic.records === 0) return said("idle", "It is empty so far.");
   const flowing = topic.rate > 0 ? `, ${rate(topic.rate)} more` : ", nothing at the moment";
-  return said(topic.rate > 0 ? "ok" : "idle", `Yes: ${plural(topic.records, "record")} in ${plural(topic.partitions.length, "partition")}${flowing}.`);
+  return said(topic.rate > 0 ? "ok" : "idle", `Yes: ${plural(topic.records, topic.counts === "offsets" ? "offset" : "record")} in ${plural(topic.partitions.length, "partition")}${flowing}.`);
 }
 
 export function viewSays(view: View, query: Query | null, check: Check | null, late: number): Said {

@@ -22,6 +22,8 @@ export interface Topic {
   role: string;
   partitions: Partition[];
   records: number;
+  /** What `records` and `rate` are numbers of. */
+  counts: "records" | "offsets";
   bytes: number;
   segments: number;
   stream_time_ms: number | null;
@@ -99,6 +101,8 @@ export interface Query {
   batch: number | null;
   rows_per_second: number;
   rows: number;
+  /** What `rows`, `changed_rows`, `late_rows` and `lag` are numbers of. */
+  counts: "records" | "offsets";
   changed_rows: number;
   lag: number;
   stream_time_ms: number | null;

@@ -181,6 +181,8 @@ class FileDelivery:
     def lag(self) -> int:
         """Records that are in no file yet."""
         offsets = self.note.starts | (self._position.offsets if self._position is not None else {})
+        if not self._gathered.records:
+            offsets |= self._gathered.offsets
         ends = self.log.snapshot().ends.get(self.note.topic, ())
         return sum(max(0, end.end - max(end.start, offsets.get(number, 0))) for number, end in enumerate(ends))
 
@@ -231,6 +233,8 @@ class FileDelivery:
                         gathered.offsets[number] = sent[1] + 1
                         if gathered.size >= self.files.size:
                             return
+                # Past what is no record: marks of transactions, and what compaction took.
+                gathered.offsets[number] = ends.end
             except OffsetOutOfRange:
                 continue  # retention was faster; the next look begins where it left off
 

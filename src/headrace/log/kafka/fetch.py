@@ -14,6 +14,7 @@ from headrace.log.kafka.errors import translate
 
 ROWS = 5_000
 """Messages handed on at a time."""
+NEAR = 100
 _IDLE = 4
 _QUEUE_KB = 16 * 1024
 _STEP_S = 0.5
@@ -41,6 +42,16 @@ class Fetcher:
             raise translate(failure, f"read `{topic}`", self._connection, topic) from failure
         finally:
             self._give_back(taken)
+
+    def left(self, topic: str, partition: int, start: int, end: int) -> int:
+        """How many records are left to read: offsets, but near the end they are looked at, so that marks of
+        transactions alone are nothing."""
+        if not 0 < end - start <= NEAR:
+            return max(0, end - start)
+        try:
+            return sum(map(len, self.messages(topic, partition, start, end)))
+        except LogError:
+            return end - start
 
     def _runs(self, consumer: Consumer, topic: str, partition: int, end: int) -> Iterator[list[Message]]:
         seconds = self._connection.settings.request_seconds

@@ -17,6 +17,8 @@ from headrace.log.kafka.errors import error_of, translate
 
 Ends = Callable[[TopicPartition], PartitionEnds]
 """Where a partition of ours begins and ends; `NotFound` if there is none."""
+Left = Callable[[str, int, int, int], int]
+"""How many records are left in a partition of Kafka's, from an offset to another."""
 _STATES: dict[Any, Literal["empty", "rebalancing", "stable"]] = {
     ConsumerGroupState.STABLE: "stable",
     ConsumerGroupState.EMPTY: "empty",
@@ -35,10 +37,11 @@ _UNSTABLE = KafkaError.UNSTABLE_OFFSET_COMMIT
 class Groups:
     """Names are Headrace's, without the prefix."""
 
-    def __init__(self, admin: AdminClient, connection: Connection, ends: Ends) -> None:
+    def __init__(self, admin: AdminClient, connection: Connection, ends: Ends, left: Left) -> None:
         self._admin = admin
         self._connection = connection
         self._ends = ends
+        self._left = left
         self._prefix = connection.settings.prefix
         self._seconds = connection.settings.request_seconds
 
@@ -123,7 +126,8 @@ class Groups:
         except NotFound:
             return None
         first = ends.start if committed is None else max(committed, ends.start)
-        return GroupOffset(at, committed, ends.end, max(0, ends.end - first), member)
+        lag = self._left(self._prefix + at.topic, at.partition, first, ends.end)
+        return GroupOffset(at, committed, ends.end, lag, member)
 
     def reset(self, name: str, offsets: Mapping[TopicPartition, int], force: bool) -> None:
         for at, offset in offsets.items():

@@ -109,7 +109,7 @@ class KafkaLog(Log):
         )
         self._snapshots = Snapshots(self._topics, self.offsets)
         self._batches = Batches(self.connection, self.offsets, self._identities, clock)
-        self._groups = Groups(self.admin, self.connection, self._ends)
+        self._groups = Groups(self.admin, self.connection, self._ends, self.fetcher.left)
         self._staging = Staging(
             self._batches, self._encoder, self._check_sizes, self._write, clock, settings.max_pending_bytes
         )
@@ -156,7 +156,7 @@ class KafkaLog(Log):
         return self._topics.kafka_name(topic)
 
     def stats(self, name: str) -> TopicStats:
-        """Kafka's clients cannot ask for sizes; offsets count marks of transactions and what compaction took away."""
+        """Kafka's clients can ask neither for sizes nor for how many records there are, only for offsets."""
         topic = self._topics.get(name)
         ends = self._snapshots.all_ends(topic)
         extra: dict[str, Any] = {"kafka": self.kafka_name(name), "config": self._topics.live_config(name)}

@@ -47,7 +47,7 @@ class ReadingLog(Log):
     """The reading half of `Log`. Whoever inherits says what may be read (`snapshot`) and what topics there are."""
 
     capabilities = frozenset(
-        {"arrival", "event-ids", "stage", "quarantine", "archive", "split", "sizes", "evict", "unheld"}
+        {"arrival", "event-ids", "stage", "quarantine", "archive", "split", "sizes", "counted", "evict", "unheld"}
     )
     desk: Desk
     coordinator: Coordination

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headrace.coordinate.base import QueryDefinition
+from headrace.coordinate.describe import counts
 from headrace.coordinate.result import StatementResult
 from headrace.errors import UsageError
 from headrace.server.ksql.schemas import schema_json, schema_text
@@ -49,7 +50,8 @@ def description(source: Source, extended: bool, services: Services) -> Entity:
     statistics = ""
     if extended:
         stats = services.log.stats(source.topic)
-        statistics = f"total-messages: {stats.records}  total-bytes: {stats.bytes}"
+        what = "messages" if counts(services.log) == "records" else "offsets"
+        statistics = f"total-{what}: {stats.records}  total-bytes: {stats.bytes}"
     return {
         "name": source.name,
         "windowType": source.window.kind.upper() if source.window else None,

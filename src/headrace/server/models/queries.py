@@ -47,6 +47,7 @@ class QueryModel(Model, frozen=True, kw_only=True):
     batch: int
     rows_per_second: float
     rows: Count
+    counts: Literal["records", "offsets"]
     changed_rows: Count
     lag: Count
     stream_time_ms: int | None

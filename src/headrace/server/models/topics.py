@@ -35,6 +35,7 @@ class TopicModel(Model, frozen=True):
     role: Literal["events", "derived"]
     partitions: list[PartitionModel]
     records: Count
+    counts: Literal["records", "offsets"]
     bytes: Count
     segments: Count
     stream_time_ms: Count | None
