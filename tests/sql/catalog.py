@@ -26,6 +26,7 @@ CREATE STREAM orders (
     address STRUCT<street VARCHAR, city STRUCT<name VARCHAR, zip INT>>
   ) WITH (KAFKA_TOPIC='orders');
 CREATE STREAM clicks (x INT, y INT) WITH (KAFKA_TOPIC='clicks');
+CREATE STREAM words (word VARCHAR) WITH (KAFKA_TOPIC='words', VALUE_FORMAT='KAFKA');
 CREATE TABLE users (id VARCHAR PRIMARY KEY, name VARCHAR, registered TIMESTAMP) WITH (KAFKA_TOPIC='users');
 CREATE TABLE views_per_minute AS
   SELECT pageid, COUNT(*) AS views FROM pageviews WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY pageid;

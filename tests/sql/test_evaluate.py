@@ -259,6 +259,17 @@ def test_text_constants_are_taken_for_moments(text: str) -> None:
     assert value(text, MOMENTS, **row) is True
 
 
+def test_text_is_read_as_a_date_where_one_is_compared_with_it() -> None:
+    columns: dict[str, DataType] = {"A": VARCHAR, "B": DATE}
+    day = datetime.date(2026, 11, 15)
+    for text, same in (("2026-11-15", True), ("2026-11-14", False), ("soon", False), (None, False)):
+        assert value("a = b", columns, A=text, B=day) is same
+        assert value("b BETWEEN a AND a", columns, A=text, B=day) is same
+        assert value("a BETWEEN b AND b", columns, A=text, B=day) is same
+    assert value("a < b", columns, A="11/09", B=day) is False, "text that is no date is before nothing"
+    assert value("a < b", columns, A="2026-11-09", B=day) is True
+
+
 @pytest.mark.parametrize(
     ("text", "pattern", "escape", "expected"),
     [

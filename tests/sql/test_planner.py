@@ -14,7 +14,7 @@ from headrace.sql.plan import Aggregate, Filter, PersistentQuery, PlanNode, Proj
 from headrace.sql.printer import print_expression
 from headrace.sql.source import Source, Window
 from headrace.types import BIGINT, INTEGER, VARCHAR, Column
-from tests.sql.catalog import declare, plan, pull, push, shop
+from tests.sql.catalog import declare, plan, pull, push, refused, shop
 
 
 def outline(node: PlanNode) -> list[str]:
@@ -238,6 +238,15 @@ def inserted(sql: str) -> tuple[str, list[dict[str, Any]]]:
     assert isinstance(meaning, tuple)
     source, rows = meaning
     return source.name, rows
+
+
+def test_whoever_watches_may_have_one_group_of_all_rows() -> None:
+    watched = push("SELECT COUNT(*) AS views, MAX(seconds) FROM pageviews EMIT CHANGES;")
+    assert [str(column) for column in watched.root.columns] == ["VIEWS BIGINT", "KSQL_COL_0 INTEGER"]
+    assert isinstance(watched.root.input, Aggregate)
+    assert [named.name for named in watched.root.input.keys] == ["KSQL_KEY_0"]
+    message = "column `userid` is neither in GROUP BY nor in an aggregate"
+    assert refused("SELECT userid, COUNT(*) FROM pageviews EMIT CHANGES;").message == message
 
 
 def test_inserted_rows() -> None:

@@ -48,6 +48,14 @@ class Grouping:
             raise self.scope.error(message, expression.span, f"GROUP BY {name}, or take MAX({name})")
         return rebuild(expression, self.lift)
 
+    def lift_having(self, condition: Expression) -> Expression:
+        """As `lift`; a window's bounds are for the SELECT list alone, as in KSQL."""
+        for node in walk(condition):
+            if isinstance(node, ColumnRef) and node.name in _BOUNDS and self.window:
+                hint = f"SELECT {node.name} AS a column, and filter by that in a query over this one"
+                raise self.scope.error(f"{node.name} cannot stand in HAVING", node.span, hint)
+        return self.lift(condition)
+
     def _lift_aggregate(self, call: Call) -> Expression:
         for node in walk(call):
             if isinstance(node, ColumnRef) and node.name in _BOUNDS and self.window:

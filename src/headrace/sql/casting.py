@@ -25,7 +25,7 @@ from headrace.types import (
 from headrace.types import Decimal as DecimalType
 
 Caster = Callable[[Any], Any]
-_TRUE = ("true", "yes")
+_TRUE, _FALSE = ("true", "yes"), ("false", "no")
 
 
 def caster(source: DataType, target: DataType) -> Caster:
@@ -100,7 +100,18 @@ def _to_double(source: DataType) -> Caster:
 
 
 def _to_boolean(source: DataType) -> Caster:
-    return lambda text: any(word.startswith(text.strip().lower()) for word in _TRUE) and bool(text.strip())
+    return lambda text: _begins(text, _TRUE)
+
+
+def _begins(text: str, words: tuple[str, ...]) -> bool:
+    return bool(text.strip()) and any(word.startswith(text.strip().lower()) for word in words)
+
+
+def boolean_word(text: str) -> bool:
+    """Of a constant nobody cast, which must be a word for one or the other; CAST takes anything else for false."""
+    if not _begins(text, _TRUE + _FALSE):
+        raise ValueError(f"`{text}` is not BOOLEAN")
+    return _begins(text, _TRUE)
 
 
 def _to_timestamp(source: DataType) -> Caster:

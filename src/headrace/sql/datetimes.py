@@ -253,6 +253,11 @@ def parse_with(text: str, pattern: str, zone: str = "UTC", *, whole: bool = True
     return _assemble(fields, zone, lenient)
 
 
+def check_pattern(pattern: str) -> None:
+    """`ValueError` if nothing could be read with it."""
+    _parser(pattern)
+
+
 @lru_cache(maxsize=256)
 def _parser(pattern: str) -> re.Pattern[str]:
     # Many optional parts could be tried in very many ways.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from headrace.sql.expressions import Call, ColumnRef, Expression
+from headrace.sql.expressions import Call, Case, ColumnRef, Expression
 from headrace.sql.functions import is_aggregate, is_table_function
 from headrace.sql.plan import FlatMap, Named, PlanNode
 from headrace.sql.projection import Item
@@ -24,6 +24,9 @@ class Flattening:
     functions: list[Named] = field(default_factory=list)
 
     def lift(self, expression: Expression) -> Expression:
+        if isinstance(expression, Case) and has_table_function(expression):
+            hint = "CREATE STREAM … AS SELECT the rows it gives, then CASE over that"
+            raise self.scope.error("a table function cannot stand in CASE", expression.span, hint)
         if not isinstance(expression, Call) or not is_table_function(expression):
             return rebuild(expression, self.lift)
         for argument in expression.arguments:

@@ -12,7 +12,7 @@ from headrace.sql.ask_plan import AskQuery
 from headrace.sql.bind import bind
 from headrace.sql.clauses import Query, SelectItem
 from headrace.sql.every import change_key, every_ms, every_of_table
-from headrace.sql.expressions import Call, ColumnRef, Expression, Span
+from headrace.sql.expressions import Call, ColumnRef, Expression, Literal, Span
 from headrace.sql.flatten import flatten, has_table_function
 from headrace.sql.functions import function_of
 from headrace.sql.keys import Keyed, all_of, of_join
@@ -28,7 +28,7 @@ from headrace.sql.plan import (
 )
 from headrace.sql.projection import Item, expand_items
 from headrace.sql.refresh import refuse_refresh, with_refresh
-from headrace.sql.refuse import refuse_pull_only
+from headrace.sql.refuse import check_bare_values, refuse_pull_only
 from headrace.sql.relation import Input, read_relation
 from headrace.sql.resolve import resolve, resolve_predicate
 from headrace.sql.scope import Scope, typed
@@ -46,7 +46,7 @@ def plan_query(statement: CreateAsSelect, sources: Sources) -> PersistentQuery:
     refuse_pull_only(statement.query, statement.script)
     statement = bind(statement.script, statement, sources.functions())
     source = read_relation(statement.script, statement.query.relation, sources)
-    _check_persistent(statement.query, source.scope)
+    _check_persistent(statement.query, source)
     if problem := _wrong_kind(statement, source):
         raise problem
     root, window = _plan_persistent(statement.query, source)
@@ -68,7 +68,7 @@ def plan_insert_select(statement: InsertSelect, sources: Sources) -> PersistentQ
     insert_query_name(statement)
     sink = insert_target(statement, sources)
     source = read_relation(statement.script, statement.query.relation, sources)
-    _check_persistent(statement.query, source.scope)
+    _check_persistent(statement.query, source)
     if _is_grouped(statement.query) or source.table:
         message = "INSERT INTO takes the rows of streams, not the changes of a table"
         raise statement.script.error(message, statement.query.span, "CREATE TABLE … AS SELECT makes a table of it")
@@ -140,11 +140,12 @@ def _plan_push(query: Query, source: Input) -> PushQuery:
     if query.order_by:
         hint = "leave out EMIT CHANGES to ask for what there is now"
         raise source.scope.error("changes come in the order they happen", query.order_by[0].expression.span, hint)
+    check_bare_values(query, source)
     keys: list[Expression] = list(source.key.parts)
     window = None
     if _is_grouped(query):
         below, items, grouping = _grouped(query, source, persistent=False)
-        keys = [ColumnRef(named.name, type=named.expression.type) for named in grouping.keys]
+        keys = [ColumnRef(named.name, type=named.expression.type) for named in grouping.keys if query.group_by]
         window = grouping.window
     elif query.partition_by:
         below, items, keys = _partitioned(query, source)
@@ -214,8 +215,11 @@ def _grouped(query: Query, source: Input, *, persistent: bool) -> tuple[PlanNode
     if query.partition_by:
         raise scope.error("PARTITION BY and GROUP BY cannot both be there", query.group_span)
     if not query.group_by:
-        hint = "GROUP BY the columns outside the aggregates"
-        raise scope.error("an aggregate needs GROUP BY", _first_aggregate(query) or query.span, hint)
+        if persistent:
+            hint = "GROUP BY the columns outside the aggregates"
+            raise scope.error("an aggregate needs GROUP BY", _first_aggregate(query) or query.span, hint)
+        # Whoever only watches may have one group of all rows.
+        query = replace(query, group_by=(Literal(1),))
     window = window_from(query.window, scope.script, query.emit or "changes") if query.window else None
     if window is not None and source.table:
         assert query.window is not None
@@ -227,7 +231,7 @@ def _grouped(query: Query, source: Input, *, persistent: bool) -> tuple[PlanNode
     items = [replace(item, expression=grouping.lift(item.expression)) for item in selected]
     having = None
     if query.having is not None:
-        having = grouping.lift(resolve_predicate(query.having, grouping.scope, "HAVING", None))
+        having = grouping.lift_having(resolve_predicate(query.having, grouping.scope, "HAVING", None))
     node: PlanNode = grouping.node(below, "table" if source.table else "stream")
     if source.table:
         _check_undo(grouping)
@@ -274,7 +278,9 @@ def _check_final(query: Query, scope: Scope) -> None:
         raise scope.error("EMIT FINAL needs a WINDOW: without one no result is final", query.span, "EMIT CHANGES")
 
 
-def _check_persistent(query: Query, scope: Scope) -> None:
+def _check_persistent(query: Query, source: Input) -> None:
+    scope = source.scope
+    check_bare_values(query, source)
     if query.order_by:
         hint = "a stream or table has no order; give it to the SELECT that reads it"
         raise scope.error("ORDER BY cannot stand here", query.order_by[0].expression.span, hint)

@@ -42,9 +42,18 @@ def expand_items(query: Query, scope: Scope, *, persistent: bool, moved: tuple[E
             expression = typed(resolve(item.expression, scope), scope)
             name = item.alias.name if item.alias else _implied_name(item.expression, scope, items) or next(generated)
             span = item.alias.span if item.alias else expression.span
+            _check_alias(item, scope)
             items.append(Item(name, expression, span))
     check_names(items, scope, persistent)
     return items
+
+
+def _check_alias(item: SelectItem, scope: Scope) -> None:
+    """Whoever reads ROWTIME must get the row's time, also of a query that writes nothing."""
+    itself = isinstance(item.expression, Name) and item.alias and item.expression.name == item.alias.name
+    if item.alias and item.alias.name in SYSTEM_COLUMNS and not itself:
+        message = f"`{item.alias.name}` is a column every stream and table has already"
+        raise scope.error(message, item.alias.span, "choose another name")
 
 
 def _expand_star(

@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.errors import SqlError
 from headrace.nearest import did_you_mean
+from headrace.sql import datetimes
 from headrace.sql.clauses import UNIT_MS, Identifier, Property
 from headrace.sql.coerce import contains_map, has_text_keys, is_nested
 from headrace.sql.script import Script
@@ -207,6 +208,12 @@ class Properties:
             raise self.wrong("TIMESTAMP", message, "it must be BIGINT, TIMESTAMP or VARCHAR")
         elif pattern is not None:
             raise self.wrong("TIMESTAMP_FORMAT", f"TIMESTAMP_FORMAT is for VARCHAR, not for {column.type}")
+        if pattern is not None:
+            try:
+                datetimes.check_pattern(pattern)
+            except ValueError as error:
+                hint = "such as 'yyyy-MM-dd HH:mm:ss'; text in it is in quotes, ''T''"
+                raise self.wrong("TIMESTAMP_FORMAT", str(error), hint) from None
         return column.name, pattern
 
     def details(self, formats: tuple[str, str], value: Sequence[Column]) -> dict[str, Any]:

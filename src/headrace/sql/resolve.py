@@ -7,7 +7,7 @@ from dataclasses import replace
 from headrace.errors import SqlError
 from headrace.sql import datetimes
 from headrace.sql.calls import resolve_call
-from headrace.sql.casting import caster
+from headrace.sql.casting import boolean_word, caster
 from headrace.sql.coerce import (
     arithmetic_type,
     as_decimal,
@@ -48,6 +48,7 @@ from headrace.sql.expressions import (
 from headrace.sql.implicit import convert
 from headrace.sql.named_types import known_type
 from headrace.sql.over import resolve_over
+from headrace.sql.resolve_case import resolve_case
 from headrace.sql.resolve_nested import resolve_dereference, resolve_map, resolve_struct, resolve_subscript
 from headrace.sql.scope import TIME_COLUMNS, Scope
 from headrace.types import (
@@ -73,7 +74,10 @@ def resolve(expression: Expression, scope: Scope, aggregates: str | None = None)
 
 def resolve_predicate(expression: Expression, scope: Scope, clause: str, aggregates: str | None) -> Expression:
     """As `resolve`; must be BOOLEAN, and only whether it is true counts."""
-    return Resolver(scope, aggregates).condition(expression, clause)
+    resolver = Resolver(scope, aggregates)
+    if isinstance(expression, Literal) and expression.value is None:
+        raise resolver.error(f"{clause} needs BOOLEAN, got NULL", expression)
+    return resolver.condition(expression, clause)
 
 
 class Resolver:
@@ -118,7 +122,7 @@ class Resolver:
                 operand = self.resolve(node.operand)
                 return replace(node, operand=operand if operand.type else convert(operand, VARCHAR), type=BOOLEAN)
             case Case():
-                return self._case(node)
+                return resolve_case(node, self)
             case Cast():
                 return self._cast(node)
             case Subscript():
@@ -204,7 +208,8 @@ class Resolver:
         if not castable(VARCHAR, target):
             raise self.scope.error(f"expected {target}, got VARCHAR", node.span)
         try:
-            return replace(node, value=caster(VARCHAR, target)(node.value), type=target)
+            convert_text = boolean_word if target == BOOLEAN else caster(VARCHAR, target)
+            return replace(node, value=convert_text(node.value), type=target)
         except (ValueError, ArithmeticError):
             raise self.scope.error(f"`{node.value}` is not {target}", node.span) from None
 
@@ -246,7 +251,7 @@ class Resolver:
 
     def _compared(self, left: Expression, right: Expression, operator: str) -> tuple[Expression, Expression]:
         """Both sides with one type that the operator is defined for."""
-        left, right = self._moment(left, right), self._moment(right, left)
+        left, right = self._temporal(left, right), self._temporal(right, left)
         if left.type is None or right.type is None:
             known = left.type or right.type or VARCHAR
             return convert(left, known), convert(right, known)
@@ -258,6 +263,12 @@ class Resolver:
                 message = f"{shared} has no order: `{operator}` is not defined for it"
             raise self.scope.error(message, right.span, _cast_hint(right) if shared is None else None)
         return convert(left, shared), convert(right, shared)
+
+    def _temporal(self, node: Expression, other: Expression) -> Expression:
+        """As `_moment`; and text that is not constant is read as a date or a time row by row."""
+        if node.type == VARCHAR and other.type in _TEMPORAL and not isinstance(node, Literal):
+            return convert(node, other.type)
+        return self._moment(node, other)
 
     def _moment(self, node: Expression, other: Expression) -> Expression:
         """A text constant compared with a date or a time becomes one; with ROWTIME and window bounds, milliseconds."""
@@ -275,7 +286,8 @@ class Resolver:
 
     def _between(self, node: Between) -> Expression:
         operand, low, high = (self.resolve(part) for part in (node.operand, node.low, node.high))
-        low, high = self._moment(low, operand), self._moment(high, operand)
+        low, high = self._temporal(low, operand), self._temporal(high, operand)
+        operand = self._temporal(operand, low)
         for bound in (low, high):
             if {operand.type, bound.type} > {VARCHAR} and None not in (operand.type, bound.type):
                 hint = "convert one side with CAST(… AS …)"
@@ -299,20 +311,6 @@ class Resolver:
                     f"LIKE needs VARCHAR, got {part.type}", part.span, "CAST(… AS VARCHAR) makes it text"
                 )
         return replace(node, operand=convert(operand, VARCHAR), pattern=convert(pattern, VARCHAR), type=BOOLEAN)
-
-    def _case(self, node: Case) -> Expression:
-        conditions: list[Expression] = []
-        for condition, _ in node.branches:
-            if node.operand is not None:
-                condition = Comparison("=", node.operand, condition, span=condition.span)
-            conditions.append(self.condition(condition, "WHEN"))
-        results = [self.resolve(result) for _, result in node.branches]
-        if node.otherwise is not None:
-            results.append(self.resolve(node.otherwise))
-        unified = self.unify(results, "CASE", node)
-        otherwise = unified.pop() if node.otherwise is not None else None
-        branches = tuple(zip(conditions, unified, strict=True))
-        return replace(node, operand=None, branches=branches, otherwise=otherwise, type=unified[0].type)
 
     def _cast(self, node: Cast) -> Expression:
         operand, target = self.resolve(node.operand), known_type(node.target, self.scope.types, self.scope.script)

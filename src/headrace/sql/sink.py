@@ -73,6 +73,11 @@ def limits_from(statement: CreateAsSelect) -> Limits:
 def _key_format(properties: Properties, source: Source, key: tuple[Column, ...], partitioned: bool) -> str:
     """As asked; else the source's, unless that is one for other keys."""
     asked = properties.format("KEY_FORMAT")
+    if partitioned and not key:
+        if asked not in (None, "NONE"):
+            name = "KEY_FORMAT" if "KEY_FORMAT" in properties.by_name else "FORMAT"
+            raise properties.wrong(name, "PARTITION BY NULL gives rows without a key", "KEY_FORMAT='NONE'")
+        return "NONE"
     if asked is not None:
         return asked
     if source.key_format not in ("KAFKA", "NONE"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from headrace.nearest import did_you_mean
@@ -100,7 +101,7 @@ def check(statement: Statement, draft: Draft) -> Meaning:
         case CreateAsSelect():
             check_replace(statement, draft)
             query = plan_query(statement, draft)
-            draft.add(query.sink)
+            draft.add(replace(query.sink, query=query.sink.name))
             return query
         case InsertSelect():
             return plan_insert_select(statement, draft)
