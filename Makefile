@@ -16,7 +16,7 @@ demo: setup      ## the page-view pipeline, live in the browser
 	@$(VENV)/python examples/pageviews/demo.py
 
 test: setup-tests  ## all tests
-	@$(VENV)/pytest -n 2 --no-loadscope-reorder
+	@$(VENV)/pytest -n 2 --no-loadscope-reorder --max-worker-restart=0
 
 test-fast:       ## a minute: no Spark, no processes, no browser
 	@$(VENV)/pytest -q -n 2 -m "not spark and not slow and not browser"

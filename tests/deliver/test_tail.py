@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from headrace.deliver.base import FeedEvent
 from headrace.deliver.tail import tail
 from headrace.errors import NotFound, UsageError
-from headrace.log.base import Append, TopicSpec
+from headrace.log.base import Append, Snapshot, TopicSpec
 from headrace.types import BIGINT, VARCHAR, Column
 from tests.deliver.serving import Serving, take, take_all
 
@@ -90,6 +91,28 @@ def test_another_topic_of_the_same_name_is_another_topic(serving: Serving) -> No
     old, new, end = asyncio.run(story())
     assert shown([old.data, new.data]) == [1, 2]
     assert end.event == "cut"
+
+
+def test_whoever_waits_for_the_log_is_late(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new topic is read as far as the old one of its name went; nothing of it is there yet, and that passes."""
+    wait = serving.log.wait
+
+    def late(arrival: int, seconds: float) -> Snapshot:
+        found = wait(arrival, seconds)
+        time.sleep(0.1)
+        return found
+
+    monkeypatch.setattr(serving.log, "wait", late)
+
+    async def story() -> list[FeedEvent]:
+        send(serving, 1, partition=0)
+        await take(tail(serving.delivery, "clicks", from_beginning=True), 1)
+        serving.log.delete_topic("clicks")
+        serving.log.create_topic(SPEC)
+        send(serving, 2, partition=0)
+        return await take(tail(serving.delivery, "clicks", from_beginning=True), 1)
+
+    assert shown([event.data for event in asyncio.run(story())]) == [2]
 
 
 def test_a_topic_that_goes(serving: Serving) -> None:

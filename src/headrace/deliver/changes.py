@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from headrace.deliver.base import FeedEvent
 from headrace.deliver.ids import ids_of
+from headrace.deliver.tails import Tails
 from headrace.log.base import TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Log, Snapshot
 from headrace.log.codecs.json_encode import to_json
 from headrace.sql.source import WINDOW_COLUMNS, Source
@@ -22,6 +24,7 @@ from headrace.store.revisions import Revisions, parse_row
 from headrace.types import BIGINT, Column, display_name
 
 ROWTIME = Column("ROWTIME", BIGINT)
+AGAIN_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,18 @@ class Changes:
 
     events: tuple[FeedEvent, ...]
     position: Position
+
+
+async def next_changes(tails: Tails, what: Hashable, after: Position, load: Callable[[], Changes]) -> Changes:
+    """Those who are at the same place share a read, whatever each of them takes for now: all may have what is new.
+
+    One that came no further looked at the log as it was before, say when a topic of this name was another. It is not
+    kept, and takes a moment: whoever is given the same again at once would go round for ever and let nobody else in."""
+    changes = await tails.share(what, load)
+    if changes.position.offsets == after.offsets:
+        tails.forget(what)
+        await asyncio.sleep(AGAIN_SECONDS)
+    return changes
 
 
 def read_changes(

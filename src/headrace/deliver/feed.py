@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Literal
 
 from headrace.deliver.base import Delivery, FeedEvent
-from headrace.deliver.changes import Changes, read_changes, snapshot_columns, snapshot_events
+from headrace.deliver.changes import Changes, next_changes, read_changes, snapshot_columns, snapshot_events
 from headrace.deliver.crossing import Crossing, cross
 from headrace.deliver.ids import id_after, parse_id, position_after
 from headrace.errors import NotFound, OffsetOutOfRange
@@ -190,11 +190,12 @@ def _bounded(now: Snapshot, topic: str, until: Position) -> Snapshot:
 async def _changes(
     delivery: Delivery, view: ViewStore, position: Position, now: Snapshot, until: Position | None = None
 ) -> Changes:
-    """Those who are at the same place share a read, whatever each of them takes for now: all may have what is new."""
     source, version = view.source, view.version
     bound = None if until is None else tuple(until.offsets.items())
-    return await delivery.tails.share(
+    return await next_changes(
+        delivery.tails,
         ("changes", source.name, version, tuple(position.offsets.items()), bound),
+        position,
         partial(read_changes, delivery.log, view, position, now, ROWS_PER_READ, delivery.revisions),
     )
 

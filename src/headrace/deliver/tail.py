@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from headrace.deliver.base import Delivery, FeedEvent
+from headrace.deliver.changes import Changes, next_changes
 from headrace.errors import NotFound, OffsetOutOfRange, UsageError
 from headrace.log.base import OFFSET, PARTITION, Log, Snapshot, Topic
 from headrace.log.codecs.event_json import event_maker
@@ -59,8 +60,10 @@ async def _tail(
             yield FeedEvent("heartbeat", {})
             continue
         try:
-            events, position = await delivery.tails.share(
+            found = await next_changes(
+                delivery.tails,
                 ("tail", topic.id, tuple(position.offsets.items())),
+                position,
                 partial(read_tail, delivery.log, name, position, now),
             )
         except NotFound:
@@ -68,7 +71,8 @@ async def _tail(
         except OffsetOutOfRange:
             yield cut("too slow: the log no longer holds what comes next")
             return
-        for event in events:
+        position = found.position
+        for event in found.events:
             if partition is None or event.data["partition"] == partition:
                 yield event
 
@@ -85,9 +89,9 @@ def cut(reason: str) -> FeedEvent:
     return FeedEvent("cut", {"reason": reason})
 
 
-def read_tail(log: Log, name: str, after: Position, until: Snapshot) -> tuple[tuple[FeedEvent, ...], Position]:
+def read_tail(log: Log, name: str, after: Position, until: Snapshot) -> Changes:
     topic = log.topic(name)
     stretch = read_stretch(log, name, after, until, max_rows=ROWS_PER_READ)
     batch = merge(stretch.records, after)
     rows = [] if batch is None else _to_json(batch, topic)
-    return tuple(FeedEvent("event", row) for row in rows), stretch.position
+    return Changes(tuple(FeedEvent("event", row) for row in rows), stretch.position)
