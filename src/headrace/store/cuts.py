@@ -70,7 +70,11 @@ class Reading:
         if identity is None:
             return later(self._nothing(), self._results())
         found = parse_cut(identity.offsets, self.topics)
-        return found if found is None or isinstance(found, int) else later(found, self._results())
+        if isinstance(found, int):
+            # A first batch without a record has no arrival number to say; what came before it began is included all
+            # the same.
+            return max(found, self.begun) if isinstance(self.begun, int) else found
+        return None if found is None else later(found, self._results())
 
     def floor(self) -> int:
         identity = self.log.last_identity(self.query, self.version)

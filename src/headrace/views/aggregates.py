@@ -20,6 +20,8 @@ from headrace.views.traced import Bounds, Origin, Traced, Values, Wanted, key_of
 # As `process.lower.window` has it.
 LAST_TIME_MS = 253_402_300_799_999
 _BLOCK = 64
+ROWS_PER_LOOK = 1024
+"""Between two looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,9 @@ def aggregate_stream(
     names = tuple(named.name for named in node.keys)
     groups: dict[tuple[Any, ...], _Group] = {}
     by_key: dict[tuple[Any, ...], list[tuple[dict[str, Any], Traced]]] = {}
-    for row in rows:
+    for count, row in enumerate(rows):
+        if count % ROWS_PER_LOOK == 0:
+            reader.check_time()
         if row.gone:
             continue
         keys = {name: compute(row.values) for name, compute in compute_keys}
@@ -67,7 +71,10 @@ def aggregate_stream(
     for same in by_key.values():
         for group in _sessions(node.window, same, late, reader):
             groups[key_of(group.values, names), group.window] = group
-    found = [_result(node, group) for group in groups.values()]
+    found = []
+    for group in groups.values():
+        reader.check_time()
+        found.append(_result(node, group))
     return sorted(found, key=lambda row: row.arrival)
 
 

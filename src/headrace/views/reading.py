@@ -209,6 +209,10 @@ class Reader:
 
     def _look(self, records: Records) -> None:
         self.looked_at += records.batch.num_rows
+        self.check_time()
+
+    def check_time(self) -> None:
+        """`DeadlineExceeded` if time is up: also to be asked where much is computed with what was read."""
         if self.deadline is not None and time.monotonic() > self.deadline:
             raise DeadlineExceeded(
                 f"{self.looked_at:,} records were looked at, and time is up",
