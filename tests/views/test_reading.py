@@ -10,9 +10,12 @@ import pytest
 
 from headrace.errors import DeadlineExceeded
 from headrace.log.local.open import LocalLog
+from headrace.sql.expressions import ColumnRef
 from headrace.sql.functions.arrays import hashable
+from headrace.sql.plan import Aggregate, Named, Scan
 from headrace.sql.source import Source
 from headrace.types import BIGINT, VARCHAR, Column
+from headrace.views.aggregates import aggregate_stream
 from headrace.views.reading import Reader
 from headrace.views.traced import Traced, Wanted
 from tests.store.project import create_topic, open_log, write
@@ -77,3 +80,14 @@ def test_what_is_gone_or_takes_too_long_is_said(log: LocalLog) -> None:
     assert (numbers(begun.read(CLICKS)), begun.missing) == ([1, 2, 3, 4, 5, 6], set()), "it never had read that"
     with pytest.raises(DeadlineExceeded):
         Reader(log, log.snapshot().arrival, deadline=0.0).read(CLICKS)
+
+
+def test_time_is_up_for_what_is_computed_too(log: LocalLog) -> None:
+    """A few keys may have most of a topic: read in no time, and then computed one record at a time."""
+    reader = Reader(log, log.snapshot().arrival)
+    rows = reader.read(CLICKS)
+    node = Aggregate(Scan(CLICKS), (Named("K", ColumnRef("K", type=VARCHAR)),), ())
+    assert len(aggregate_stream(node, rows, Wanted(), [], reader)) == 2
+    reader.deadline = 0.0
+    with pytest.raises(DeadlineExceeded):
+        aggregate_stream(node, rows, Wanted(), [], reader)
