@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from headrace.errors import Fenced, HeadraceError, UsageError
-from headrace.log.base import Log, TopicPartition
+from headrace.log.base import Log, Producer, TopicPartition
 from tests.contracts.logs import Place
 from tests.contracts.test_consumers import take
 from tests.log.support import PLAIN, VIEWS, batch, numbers, put
@@ -62,6 +64,25 @@ def test_what_is_counted_is_records_or_called_offsets_and_lag_ends(log: Log) -> 
         last = [offset for records in log.read("plain", 0, 0) for offset in records.each_offset()][-1]
         consumer.commit({IN: last + 1})
     assert log.group("readers").lag == 0
+
+
+def write_and_commit(producer: Producer) -> None:
+    for _ in range(100):
+        producer.send("plain", batch(N=[2] * 50))
+    producer.commit()
+
+
+def test_who_is_fenced_in_the_middle_of_writing_is_told_so(log: Log) -> None:
+    log.create_topic(PLAIN)
+    for _ in range(3):
+        first = log.producer("worker")
+        first.begin()
+        first.send("plain", batch(N=[1]))
+        with log.producer("worker"), pytest.raises(Fenced):
+            write_and_commit(first)
+        with suppress(Fenced):
+            first.close()
+    assert numbers(log) == []
 
 
 def test_large_transactions_and_plain_sends_take_turns(log: Log) -> None:

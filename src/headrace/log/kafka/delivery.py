@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 import time
@@ -89,9 +88,25 @@ class Sender:
             try:
                 self._introductions.introduce(batch.kafka)
                 for row in range(len(batch)):
-                    _produce(self.producer, batch, row, receiver)
+                    self._produce(batch, row, receiver)
             except KafkaException as failure:
                 delivery.fail(failure, batch.topic, len(batch) - row)
+
+    def _produce(self, batch: Outgoing, row: int, receiver: Receiver) -> None:
+        while True:
+            try:
+                self.producer.produce(
+                    batch.kafka,
+                    value=batch.values[row],
+                    key=batch.keys[row],
+                    partition=batch.partitions[row],
+                    timestamp=batch.times[row],
+                    headers=batch.headers[row] if batch.headers else None,
+                    on_delivery=receiver,
+                )
+                return
+            except BufferError:
+                self.hear(_FULL_S)
 
     def flush(self, seconds: float) -> int:
         """How many messages are still on their way. A producer that was fenced says so by an error; the commit that
@@ -104,29 +119,20 @@ class Sender:
             return 0
         return len(self.producer)
 
+    def hear(self, seconds: float = 0.0) -> int:
+        """Let it call back. A producer that was fenced raises its end here, from whichever call comes first; a step of
+        a transaction would go on calling back with that pending, which Python does not survive. So it is heard before
+        each, and told by what follows: deliveries, or the step itself."""
+        try:
+            return int(self.producer.poll(seconds))
+        except (KafkaException, SystemError):
+            return 1
+
     def let_go(self) -> None:
         """Have it say what it has to say, or it would do so when nobody can listen any more."""
         for _ in range(_LAST_WORDS):
-            with contextlib.suppress(KafkaException, SystemError):
-                if not self.producer.poll(0):
-                    return
-
-
-def _produce(producer: Producer, batch: Outgoing, row: int, receiver: Receiver) -> None:
-    while True:
-        try:
-            producer.produce(
-                batch.kafka,
-                value=batch.values[row],
-                key=batch.keys[row],
-                partition=batch.partitions[row],
-                timestamp=batch.times[row],
-                headers=batch.headers[row] if batch.headers else None,
-                on_delivery=receiver,
-            )
-            return
-        except BufferError:
-            producer.poll(_FULL_S)
+            if not self.hear():
+                return
 
 
 class Poller:

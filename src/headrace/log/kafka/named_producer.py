@@ -78,7 +78,7 @@ class NamedProducer(Producer):
         delivery = Delivery([messages], lambda _: None)
         self._sent.append(_Sent(messages.kafka, future, delivery, known))
         self._sender.hand_over([messages], delivery)
-        self._sender.producer.poll(0)
+        self._sender.hear()
         if alone:
             self._commit_alone()
         return future
@@ -168,6 +168,7 @@ class NamedProducer(Producer):
         if not self._state:
             raise UsageError("there is no transaction", hint="`begin` one first")
         doing = f"abort a transaction of `{self.name}`"
+        self._sender.let_go()
         try:
             self._step(lambda: self._transactor.retry(self._sender.producer.abort_transaction, doing), doing)
         finally:

@@ -85,7 +85,7 @@ class Transactor:
                     names.append(batch.kafka)
                     deliveries.append(Delivery([batch], _nothing))
                     sender.hand_over([batch], deliveries[-1])
-                    sender.producer.poll(0)
+                    sender.hear()
                 sender.flush(self._timeout_s)
                 for delivery in deliveries:
                     if delivery.cause is not None:
@@ -108,6 +108,7 @@ class Transactor:
         if error is not None and error.code() in FENCED:
             self.drop()
         elif sender is not None:
+            sender.let_go()
             try:
                 self.retry(sender.producer.abort_transaction, doing)
             except (KafkaException, HeadraceError):
@@ -135,6 +136,7 @@ class Transactor:
         """Forget the producer without a word to Kafka."""
         sender, self._sender = self._sender, None
         if sender is not None:
+            sender.let_go()
             sender.producer.purge()
             sender.let_go()
 
