@@ -72,7 +72,7 @@ NUMBERS: dict[str, DataType] = {"A": INTEGER, "B": INTEGER, "C": BIGINT, "D": DO
         ("a IS NULL", {"A": None}, True),
         ("a IS NOT NULL", {"A": None}, False),
         ("a BETWEEN 1 AND 3", {"A": 3}, True),
-        ("a NOT BETWEEN 1 AND 3", {"A": None}, False),
+        ("a NOT BETWEEN 1 AND 3", {"A": None}, True),
         # FALSE decides, whatever the null would have been.
         ("a BETWEEN b AND 3", {"A": 5, "B": None}, False),
         ("a IN (1, 2)", {"A": 2}, True),
@@ -350,3 +350,11 @@ def test_constants_are_converted_once_and_columns_by_casts() -> None:
         "right=Literal(type=Double(), value=2.5))"
     )
     assert "Cast(type=BigInt()" in str(resolved("a + c", A=INTEGER, C=BIGINT))
+
+
+@pytest.mark.parametrize("a", [None, 5])
+def test_not_in_and_not_between_are_true_where_the_test_is_not(a: int | None) -> None:
+    for text in ("a NOT IN (1, NULL)", "a NOT IN (b)", "a NOT BETWEEN 1 AND 2", "a NOT BETWEEN 6 AND b"):
+        assert value(text, NUMBERS, A=a, B=None) is True
+        assert value(text.replace("a NOT", "NOT a"), NUMBERS, A=a, B=None) is True
+    assert value("a NOT IN (5)", NUMBERS, A=a) is (a is None)

@@ -106,6 +106,8 @@ class Resolver:
                 return self._arithmetic(node)
             case Negate():
                 return self._negate(node)
+            case In() | Between() if node.negated:
+                return self._opposite(node)
             case Comparison() | Between() | In() | Like():
                 return _never_null(self._predicate(node))
             case Logical():
@@ -150,9 +152,15 @@ class Resolver:
         if isinstance(node, Logical):
             left, right = self.condition(node.left, node.operator), self.condition(node.right, node.operator)
             return replace(node, left=left, right=right, type=BOOLEAN)
+        if isinstance(node, In | Between) and node.negated:
+            return self._opposite(node)
         if isinstance(node, Comparison | Between | In | Like):
             return self._predicate(node)
         return self.boolean(self.resolve(node), what)
+
+    def _opposite(self, node: In | Between) -> Expression:
+        """As in KSQL, NOT IN and NOT BETWEEN are true wherever the test without NOT is not, also about null."""
+        return Not(_never_null(self._predicate(replace(node, negated=False))), type=BOOLEAN, span=node.span)
 
     def _predicate(self, node: Comparison | Between | In | Like) -> Expression:
         match node:
