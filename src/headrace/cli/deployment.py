@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from headrace.cli.options import in_terminal
-from headrace.cli.output import data_text, local_time, print_json, print_table
-from headrace.cli.plan import duration
+from headrace.cli.output import data_text, duration, local_time, print_json, print_table
 from headrace.errors import HeadraceError, NotRunning
 
 if TYPE_CHECKING:

@@ -37,10 +37,11 @@ ROWS_PER_READ = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Row(Found):
-    """A row of a file, counted from 1."""
+    """A row of a file, counted from 1, and how much of the file is read with it, from 0 to 1."""
 
     file: Path
     number: int
+    part: float
 
 
 def find_files(patterns: Sequence[str]) -> list[Path]:
@@ -72,25 +73,28 @@ def read_rows(file: Path, form: str, columns: list[dict[str, Any]], time: str | 
         raise UsageError(f"`{file}` does not say what it is", hint="--format parquet, csv, ndjson or json")
     try:
         found = _read_parquet(file) if kind == "parquet" else _read_text(file, kind, columns)
-        for number, event in enumerate(found, 1):
+        for number, (event, part) in enumerate(found, 1):
             text = _stamped(event.text, time) if time else event.text
-            yield Row(_identified(text, file.name, number, event.text), event.place, file, number)
+            yield Row(_identified(text, file.name, number, event.text), event.place, file, number, part)
     except (pa.ArrowException, EOFError) as error:
         raise UsageError(f"`{file}` cannot be read as {kind}: {error}") from error
 
 
-def _read_text(file: Path, kind: str, columns: list[dict[str, Any]]) -> Iterator[Found]:
+def _read_text(file: Path, kind: str, columns: list[dict[str, Any]]) -> Iterator[tuple[Found, float]]:
+    size = max(1, file.stat().st_size)
     compression = COMPRESSIONS.get(file.suffix.lower())
-    if compression is None:
-        with file.open("rb") as plain:
-            yield from read_stream(plain, str(file), kind, columns)
-        return
-    # Arrow's own stream has no lines.
-    with pa.input_stream(str(file), compression=compression) as packed, io.BufferedReader(packed) as stream:
-        yield from read_stream(stream, str(file), kind, columns)
+    with file.open("rb") as plain:
+        if compression is None:
+            for found in read_stream(plain, str(file), kind, columns):
+                yield found, min(1.0, plain.tell() / size)
+            return
+        # Arrow's own stream has no lines.
+        with pa.CompressedInputStream(plain, compression) as packed, io.BufferedReader(packed) as stream:
+            for found in read_stream(stream, str(file), kind, columns):
+                yield found, min(1.0, plain.tell() / size)
 
 
-def _read_parquet(file: Path) -> Iterator[Found]:
+def _read_parquet(file: Path) -> Iterator[tuple[Found, float]]:
     import pyarrow.parquet as pq
 
     number = 0
@@ -99,7 +103,7 @@ def _read_parquet(file: Path) -> Iterator[Found]:
             for row in batch.to_pylist(maps_as_pydicts="lossy"):
                 number += 1
                 event = {name: _plain(value) for name, value in row.items() if value is not None}
-                yield Found(to_json(event), f"{file}:{number}")
+                yield Found(to_json(event), f"{file}:{number}"), number / table.metadata.num_rows
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -127,7 +128,7 @@ def bring_in(
         records.save()
         say(f"{sender.sent:,} rows sent")
 
-    sender.acknowledged = acknowledged
+    sender.acknowledged, sender.share = acknowledged, _shares({file: known.size for file, known in started.items()})
     try:
         sender.send(_rows(started, form, columns, time, again))
     except KeyboardInterrupt:
@@ -143,6 +144,19 @@ def bring_in(
         "duplicates": sender.duplicates,
         "rejected": len(sender.rejected),
     }
+
+
+def _shares(sizes: dict[Path, int]) -> Callable[[Found], float | None]:
+    """How much of all files is read with a row."""
+    from headrace.cli.history_files import Row
+
+    before = dict(zip(sizes, itertools.accumulate(sizes.values(), initial=0), strict=False))
+    everything = max(1, sum(sizes.values()))
+
+    def share(row: Found) -> float | None:
+        return (before[row.file] + row.part * sizes[row.file]) / everything if isinstance(row, Row) else None
+
+    return share
 
 
 def _rows(

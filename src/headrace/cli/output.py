@@ -220,3 +220,16 @@ def place_text(arrival: int | None, inputs: Mapping[str, Mapping[str, int]]) -> 
         " ".join([topic, *(f"{number}:{offset:,}" for number, offset in places.items())])
         for topic, places in inputs.items()
     )
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(1.4), duration(1.6), duration(75), duration(7000)
+    ('a second', '2 seconds', '1 minute', '1.9 hours')
+    """
+    if seconds < 59.5:
+        return "a second" if seconds < 1.5 else f"{seconds:.0f} seconds"
+    if seconds < 3600:
+        minutes = round(seconds / 60)
+        return f"{minutes} minute{'s' * (minutes != 1)}"
+    return f"{seconds / 3600:.1f} hours"

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api, open_project
-from headrace.cli.output import console, print_json
+from headrace.cli.output import console, duration, print_json
 
 EXIT_CHANGES = 2
 MARKS = {"nothing": " ", "creates": "+", "drops": "-", "refused": "!"}
@@ -137,16 +137,3 @@ def cost(body: dict[str, Any]) -> str:
         return "nothing to replay"
     about = "" if body["seconds"] is None else f" (about {duration(body['seconds'])})"
     return f"replaying {replays:,} event{'s' * (replays != 1)}{about}"
-
-
-def duration(seconds: float) -> str:
-    """
-    >>> duration(1.4), duration(1.6), duration(75), duration(7000)
-    ('a second', '2 seconds', '1 minute', '1.9 hours')
-    """
-    if seconds < 59.5:
-        return "a second" if seconds < 1.5 else f"{seconds:.0f} seconds"
-    if seconds < 3600:
-        minutes = round(seconds / 60)
-        return f"{minutes} minute{'s' * (minutes != 1)}"
-    return f"{seconds / 3600:.1f} hours"

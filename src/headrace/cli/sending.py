@@ -16,6 +16,7 @@ from typing import IO, Any
 import msgspec
 
 from headrace.cli.backend import Backend
+from headrace.cli.output import duration
 from headrace.errors import Overloaded, UsageError
 
 BATCH_BYTES = 1024 * 1024
@@ -148,6 +149,20 @@ def _json(text: str) -> Any:
         return text
 
 
+def how_far(sent: int, seconds: float, before: float | None, now: float | None) -> str:
+    """What to show while sending; `before` and `now` are the shares of everything at the beginning and now.
+
+    >>> how_far(5000, 2.0, None, None)
+    '5,000 events  2,500/s'
+    >>> how_far(5000, 2.0, 0.5, 0.6)
+    '5,000 events  2,500/s  60%  8 seconds left'
+    """
+    text = f"{sent:,} events  {sent / max(0.001, seconds):,.0f}/s"
+    if before is None or now is None or now <= before:
+        return text
+    return f"{text}  {now:.0%}  {duration(seconds * (1 - now) / (now - before))} left"
+
+
 @dataclass(slots=True)
 class Sender:
     """Sends batch after batch, and gathers what became of them."""
@@ -164,6 +179,8 @@ class Sender:
     positions: list[Any] = field(default_factory=list)
     acknowledged: Callable[[Sequence[Found]], None] = lambda batch: None
     """Called after each batch that the log has."""
+    share: Callable[[Found], float | None] = lambda event: None
+    """How much of everything is read with this event, from 0 to 1, for whoever knows."""
 
     @property
     def answer(self) -> dict[str, Any]:
@@ -179,17 +196,18 @@ class Sender:
 
         from headrace.cli.output import console
 
-        columns = (SpinnerColumn(), TextColumn("{task.completed:,} events  {task.fields[rate]}"), TimeElapsedColumn())
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         target = console(stderr=True)
         key = self.key or uuid.uuid4().hex
         with Progress(*columns, console=target, transient=True, disable=self.quiet or not target.is_terminal) as bar:
-            task = bar.add_task("sending", total=None, rate="")
-            started = time.monotonic()
+            task = bar.add_task("0 events", total=None)
+            started, before = time.monotonic(), None
             for number, batch in enumerate(self._batches(events)):
+                before = self.share(batch[0]) if number == 0 else before
                 # The first batch has the plain key, so that few events are the same however they are sent.
                 self._send_batch(batch, key if number == 0 else f"{key}/{number}")
-                rate = self.sent / max(0.001, time.monotonic() - started)
-                bar.update(task, completed=self.sent, rate=f"{rate:,.0f}/s")
+                text = how_far(self.sent, time.monotonic() - started, before, self.share(batch[-1]))
+                bar.update(task, description=text)
 
     def _batches(self, events: Iterable[Found]) -> Iterator[list[Found]]:
         batch: list[Found] = []

@@ -11,8 +11,7 @@ import typer
 from headrace.cli.deploy import who
 from headrace.cli.deployment import AWAY_S, finish, follow, is_away, print_comparison, print_samples
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
-from headrace.cli.output import data_text, local_time, place_text, print_json, print_rows, print_table
-from headrace.cli.plan import duration
+from headrace.cli.output import data_text, duration, local_time, place_text, print_json, print_rows, print_table
 from headrace.errors import HeadraceError, NotRunning, UsageError
 
 if TYPE_CHECKING:
