@@ -98,7 +98,7 @@ def test_every_kind_of_row_says_what_it_is_made_of(
         assert said.code == 0, said.err
         assert "n = 3   total = 18" in said.out
         assert "made of     3 records" in said.out
-        assert "late        1 record arrived 110 to 110 s after the window closed" in said.out
+        assert "late        1 record arrived 110 s after the window closed" in said.out
         assert "dead        a letter would have belonged here" in said.out
         assert "the same ✓" in said.out
 
