@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 from headrace.deliver.base import FeedEvent
 from headrace.deliver.tail import tail
 from headrace.errors import NotFound, UsageError
-from headrace.log.base import Append, Snapshot, TopicSpec
+from headrace.log.base import Append, Records, Snapshot, TopicSpec
 from headrace.types import BIGINT, VARCHAR, Column
 from tests.deliver.serving import Serving, take, take_all
 
@@ -95,18 +95,27 @@ def test_another_topic_of_the_same_name_is_another_topic(serving: Serving) -> No
 
 def test_whoever_waits_for_the_log_is_late(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new topic is read as far as the old one of its name went; nothing of it is there yet, and that passes."""
-    wait = serving.log.wait
+    replaced, read_since = threading.Event(), threading.Event()
+    wait, read = serving.log.wait, serving.log.read
 
     def late(arrival: int, seconds: float) -> Snapshot:
         found = wait(arrival, seconds)
-        time.sleep(0.1)
+        if replaced.is_set():
+            assert read_since.wait(30)
         return found
 
+    def watched(*range_: Any) -> Iterator[Records]:
+        yield from read(*range_)
+        if replaced.is_set():
+            read_since.set()
+
     monkeypatch.setattr(serving.log, "wait", late)
+    monkeypatch.setattr(serving.log, "read", watched)
 
     async def story() -> list[FeedEvent]:
         send(serving, 1, partition=0)
         await take(tail(serving.delivery, "clicks", from_beginning=True), 1)
+        replaced.set()
         serving.log.delete_topic("clicks")
         serving.log.create_topic(SPEC)
         send(serving, 2, partition=0)

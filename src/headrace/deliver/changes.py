@@ -1,4 +1,4 @@
-"""Changes of a view as feed events."""
+"""What is new to a feed, read once for all who are at the same place; and a view's changes as its events."""
 
 from __future__ import annotations
 
