@@ -18,7 +18,7 @@ demo: setup      ## the page-view pipeline, live in the browser
 test: setup-tests  ## all tests
 	@$(VENV)/pytest -n 2 --no-loadscope-reorder --max-worker-restart=0
 
-test-fast:       ## a minute: no Spark, no processes, no browser
+test-fast:       ## two minutes: no Spark, no processes, no browser
 	@$(VENV)/pytest -q -n 2 -m "not spark and not slow and not browser"
 
 lint:            ## style, and nothing that should not be in the tree

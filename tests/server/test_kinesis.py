@@ -364,6 +364,7 @@ def test_with_keys_requests_have_to_be_signed_with_one(tmp_path: Path) -> None:
         assert plain.json()["__type"] == "MissingAuthenticationTokenException"
 
 
+@pytest.mark.slow
 def test_the_javascript_client_speaks_it_over_cleartext_http_2(tmp_path: Path) -> None:
     """Signed, too: what was signed as `host` comes as `:authority`."""
     toml = '[[auth.keys]]\nname = "node"\nkey = "secret"\nrole = "admin"\n'

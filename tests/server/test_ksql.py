@@ -92,6 +92,7 @@ def test_the_python_client_inserts_and_pushes(people: Running, client: KSQLdbCli
 # The npm client
 
 
+@pytest.mark.slow
 def test_the_npm_client_works_unmodified(people: Running) -> None:
     ran = subprocess.run(
         ["node", "ksqldb.js", str(people.port)], cwd=NODE, capture_output=True, text=True, timeout=240, check=False
