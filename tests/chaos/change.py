@@ -85,8 +85,8 @@ class Operator(threading.Thread):
         super().__init__(daemon=True)
         self.url, self.random = installation.url, random.Random(seed)
         self.finish, self.turn = threading.Event(), 0
-        self.stage = ""
-        """What was last seen of it."""
+        self.stage, self.moves = "", 0
+        """What was last seen of it, and how often that was something else than before."""
         self.wish = ""
         """A stage that somebody waits for."""
         self.ended: dict[int, str] = {}
@@ -109,7 +109,7 @@ class Operator(threading.Thread):
         if answer.status_code != 200:
             return
         newest = next(iter(answer.json()["deployments"]), None)
-        self.stage = newest["stage"] if newest else ""
+        self._see(newest["stage"] if newest else "")
         if newest is None or newest["stage"] in OVER:
             if newest is not None and newest["id"] not in self.ended:
                 self._after(http, newest)
@@ -119,13 +119,17 @@ class Operator(threading.Thread):
             cancels = self.wish == "cancelled" or (not self.wish and self.random.random() < 0.2)
             answer = http.post(f"/v1/deployments/{newest['id']}/{'cancel' if cancels else 'approve'}")
             # `switching` is over before the next look.
-            self.stage = answer.json().get("stage", self.stage)
+            self._see(answer.json().get("stage", self.stage))
         elif newest["stage"] == "building" and self.random.random() < 0.05:
             http.post(f"/v1/deployments/{newest['id']}/{self.random.choice(('pause', 'throttle'))}", json=PACE)
             http.post(f"/v1/deployments/{newest['id']}/resume")
         elif newest["paused"]:
             # Whoever paused it was told that the server had gone.
             http.post(f"/v1/deployments/{newest['id']}/resume")
+
+    def _see(self, stage: str) -> None:
+        self.moves += stage != self.stage
+        self.stage = stage
 
     def _begin(self, http: httpx.Client) -> None:
         self.turn += 1
@@ -138,7 +142,7 @@ class Operator(threading.Thread):
         if deployment["stage"] == "switched" and back:
             http.post("/v1/views/by_page/rollback")
             return  # the next step sees it rolled back
-        self.stage = "repairing"
+        self._see("repairing")
         http.post("/v1/views/per_minute/repair", json={})
         if deployment["stage"] == "failed":
             http.post(f"/v1/deployments/{deployment['id']}/cancel")
@@ -270,10 +274,13 @@ def _strike(
     pause = threading.Event()
     if when == "at random":
         # A real pause: the moment of the kill is what is tried here. Mostly something is being done again then, but
-        # an engine that is killed before it runs would never get anywhere.
+        # an engine that is killed before it runs would never get anywhere. By stages and not by the clock, or a slow
+        # machine would meet nothing but builds.
         if chance.random() < 0.8:
             wait_for(lambda: ready(installation), PATIENCE, "the engine")
-        pause.wait(chance.uniform(0.2, 12.0))
+            goal = operator.moves + chance.randrange(5)
+            wait_for(lambda: operator.moves >= goal or bool(operator.failure), PATIENCE, "the change to get on")
+        pause.wait(chance.uniform(0.0, 3.0))
     else:
         installation.ensure_up()
         operator.stage, operator.wish = "", when
