@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
-from typing import Any
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, cast
 
 import cbor2
 import msgspec
@@ -15,7 +16,8 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.clock import ManualClock
+from headrace.clock import ManualClock, SystemClock
+from headrace.collect.kinesis.account import Account
 from headrace.collect.kinesis.errors import ApiError
 from headrace.collect.kinesis.numbers import (
     Iterator,
@@ -28,12 +30,14 @@ from headrace.collect.kinesis.numbers import (
 )
 from headrace.collect.kinesis.put import PutRecords
 from headrace.collect.kinesis.quota import Quota, Rate
+from headrace.collect.kinesis.read import GetRecords, get_records
 from headrace.collect.kinesis.shards import Placing, hash_ranges
 from headrace.collect.kinesis.signature import Signed, verify
 from headrace.collect.kinesis.wire import Moment, decode, encode
-from headrace.config import Key
-from headrace.log.base import SchemaVersion, Topic, TopicSpec
+from headrace.config import KinesisSettings, Key
+from headrace.log.base import Log, SchemaVersion, Topic, TopicSpec
 from headrace.log.writing.reshape import MD5_PLACES, first_ranges, merge, split
+from tests.log.support import open_owner, put
 
 places = st.tuples(st.integers(0, 1 << 40), st.integers(0, 16383), st.integers(0, 1 << 60))
 
@@ -160,3 +164,38 @@ def test_a_stream_without_ranges_of_its_own_has_even_ones() -> None:
     topic = Topic(1, TopicSpec("s", kind="raw", partitions=4, key_hash="md5"), (SchemaVersion(1, (), ()),))
     assert [part.first for part in hash_ranges(topic)] == [number * MD5_PLACES // 4 for number in range(4)]
     assert Placing(topic).of_hash(MD5_PLACES - 1) == 3
+
+
+class Overtaking:
+    """A log whose retention strikes once, after a reader has looked where its beginning is."""
+
+    def __init__(self, log: Log, before: int) -> None:
+        self._log, self._before = log, before
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def read(self, topic: str, partition: int, *more: Any) -> Any:
+        self._log.delete_records(topic, partition, self._before)
+        return self._log.read(topic, partition, *more)
+
+
+def test_retention_at_the_moment_of_reading_takes_only_what_it_took(tmp_path: Path) -> None:
+    """What is left is read by the next call: nothing that is still there is passed over."""
+    with closing(open_owner(tmp_path / "log")) as log:
+        topic = log.create_topic(TopicSpec("kept", kind="raw"))
+        for n in range(4):
+            put(log, "kept", KEY=[b"k"], VALUE=[b"%d" % n])
+        others = cast(Any, None)
+
+        def read(log: Any, at: str) -> tuple[list[bytes], int, str]:
+            account = Account(log, SystemClock(), others, others, KinesisSettings(), others, others, others)
+            page = get_records(account, GetRecords(shard_iterator=at))
+            return [one["Data"] for one in page["Records"]], page["MillisBehindLatest"], page["NextShardIterator"]
+
+        first = iterator_text(Iterator("kept", topic.id, 0, 0, SystemClock().now_ms()))
+        found, behind, after = read(Overtaking(log, 2), first)
+        assert found == []
+        assert behind > 0
+        found, behind, _ = read(log, after)
+        assert (found, behind) == ([b"2", b"3"], 0)

@@ -121,7 +121,8 @@ def get_records(account: Account, request: GetRecords) -> dict[str, Any]:
             }
             for offset, time, key, data in found
         ],
-        "MillisBehindLatest": 0 if after >= ends.end else max(0, now - (found[-1][1] if found else now)),
+        # 0 says that all was read: a reader may stop there.
+        "MillisBehindLatest": 0 if after >= ends.end else max(1, now - (found[-1][1] if found else now)),
     }
     if key_ranges(topic)[at.partition].closed and after >= ends.end:
         ranges = hash_ranges(topic)
@@ -136,13 +137,18 @@ def _take(rows: Iterable[Row], limit: int, first: int, end: int) -> tuple[list[R
     """Up to the limits, at least one; and the offset after them."""
     found: list[Row] = []
     size = 0
-    for row in rows:
-        size += len(row[3]) + len(row[2])
-        if found and size > MOST_BYTES:
-            return found, row[0]
-        found.append(row)
-        if len(found) >= limit:
-            return found, row[0] + 1
+    try:
+        for row in rows:
+            size += len(row[3]) + len(row[2])
+            if found and size > MOST_BYTES:
+                return found, row[0]
+            found.append(row)
+            if len(found) >= limit:
+                return found, row[0] + 1
+    except (OffsetOutOfRange, NotFound):
+        # Retention, or a deletion, at this very moment. The next call sees it, and goes on with what is left: nothing
+        # that was not read counts as read.
+        return found, found[-1][0] + 1 if found else first
     return found, max(first, end)
 
 
@@ -150,12 +156,8 @@ def _rows(log: Log, topic: Topic, number: int, first: int, end: int) -> Iterator
     if first >= end:
         return
     raw = topic.spec.kind == "raw"
-    try:
-        for records in log.read(topic.name, number, first, end, [TIME, "KEY", "VALUE"] if raw else None):
-            yield from _raw_rows(records) if raw else _event_rows(records, topic)
-    except (OffsetOutOfRange, NotFound):
-        # Retention, or a deletion, at this very moment: the next call sees it.
-        return
+    for records in log.read(topic.name, number, first, end, [TIME, "KEY", "VALUE"] if raw else None):
+        yield from _raw_rows(records) if raw else _event_rows(records, topic)
 
 
 def _raw_rows(records: Records) -> Iterator[Row]:
