@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.coordinate.firehose.definition import EXTENDED, plan_of
 from tests.server.running import Running, running_server
 from tests.server.test_kinesis import aws, error_of
 from tests.support import wait_for
@@ -62,7 +64,11 @@ def lambda_(name: str) -> dict[str, Any]:
     return {"Type": "Lambda", "Parameters": [parameter]}
 
 
-DELIMITED = {"Type": "AppendDelimiterToRecord", "Parameters": [{"ParameterName": "Delimiter", "ParameterValue": "\\n"}]}
+def delimiter(text: str) -> dict[str, Any]:
+    return {"Type": "AppendDelimiterToRecord", "Parameters": [{"ParameterName": "Delimiter", "ParameterValue": text}]}
+
+
+DELIMITED = delimiter("\\n")
 
 
 def files(server: Running, name: str) -> list[Path]:
@@ -99,6 +105,20 @@ def test_records_become_files_in_dated_folders(firehose: Any, server: Running) -
     assert sorted(lines) == [b"one", b"three", b"two"]
     within = files(server, "plain")[0].relative_to(server.services.project.data / "buckets" / "lake")
     assert re.fullmatch(r"plain/\d{4}/\d\d/\d\d/\d\d/plain-1-[\d-]{19}-[0-9a-f]{16}\.gz", str(within))
+
+
+def test_folders_are_named_by_the_zone_that_was_asked_for() -> None:
+    """And a prefix may hold something random, which is the same when a file is written again."""
+    asked = {"BucketARN": "arn:aws:s3:::lake", "CustomTimeZone": "Asia/Tokyo"}
+    late = int(datetime(2026, 12, 31, 20, tzinfo=UTC).timestamp() * 1000)
+    for prefix, named in (
+        ("a/", "a/2027/01/01/05/n-1-2027-01-01-05-00-00-0123456789abcdef"),
+        ("day=!{timestamp:yyyy-MM-dd}/", "day=2027-01-01/n-1-2027-01-01-05-00-00-0123456789abcdef"),
+        ("!{firehose:random-string}/", "56789abcdef/2027/01/01/05/n-1-2027-01-01-05-00-00-0123456789abcdef"),
+    ):
+        files = plan_of(EXTENDED, asked | {"Prefix": prefix}).files
+        assert files is not None
+        assert files.file("n", 1, late, "0123456789abcdef") == named
 
 
 def test_a_file_is_due_by_size_before_its_time(firehose: Any, server: Running) -> None:
@@ -215,6 +235,10 @@ def test_delivery_streams_are_listed_tagged_and_deleted(firehose: Any, server: R
         {"ProcessingConfiguration": {"Enabled": True, "Processors": [lambda_("nobody")]}},
         {"ProcessingConfiguration": {"Enabled": True, "Processors": [{"Type": "Decompression", "Parameters": []}]}},
         {"DynamicPartitioningConfiguration": {"Enabled": True}},
+        {"S3BackupMode": "Enabled"},
+        {"CustomTimeZone": "Mars/Olympus"},
+        {"EncryptionConfiguration": {"KMSEncryptionConfig": {"AWSKMSKeyARN": "arn:aws:kms:us-east-1:0:key/k"}}},
+        {"ProcessingConfiguration": {"Enabled": True, "Processors": [delimiter("\\x")]}},
     ],
 )
 def test_what_is_not_done_here_is_refused(firehose: Any, wrong: dict[str, Any]) -> None:

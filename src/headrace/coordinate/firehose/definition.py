@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -70,18 +71,21 @@ class Files:
     """Whose columns a Parquet file has; empty: as the records are."""
     delimiter: bytes
     extension: str
+    zone: tzinfo = UTC
+    """Whose dates folders and files are named by."""
 
-    def folder(self, moment_ms: int) -> str:
+    def folder(self, moment_ms: int, unique: str) -> str:
         """With `YYYY/MM/dd/HH/` behind it, unless the prefix says where its dates are."""
-        moment = datetime.fromtimestamp(moment_ms / 1000, UTC)
-        if "!{" not in self.prefix:
-            return self.prefix + moment.strftime("%Y/%m/%d/%H/")
-        return _EXPRESSION.sub(lambda found: _moment(found[2], moment), self.prefix)
+        moment = datetime.fromtimestamp(moment_ms / 1000, self.zone)
+        named = _EXPRESSION.sub(
+            lambda found: _moment(found[2], moment) if found[1] == "timestamp" else unique[-11:], self.prefix
+        )
+        return named if "!{timestamp:" in self.prefix else named + moment.strftime("%Y/%m/%d/%H/")
 
     def file(self, name: str, version: int, moment_ms: int, unique: str) -> str:
-        stamp = datetime.fromtimestamp(moment_ms / 1000, UTC).strftime("%Y-%m-%d-%H-%M-%S")
+        stamp = datetime.fromtimestamp(moment_ms / 1000, self.zone).strftime("%Y-%m-%d-%H-%M-%S")
         ending = self.extension or (".parquet" if self.parquet else ".gz" if self.gzip else "")
-        return f"{self.folder(moment_ms)}{name}-{version}-{stamp}-{unique}{ending}"
+        return f"{self.folder(moment_ms, unique)}{name}-{version}-{stamp}-{unique}{ending}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,18 @@ def plan_of(destination: str, configuration: Mapping[str, Any]) -> Plan:
     return Plan(transform, _files(configuration, delimiter), "")
 
 
+def check_wanted(configuration: Mapping[str, Any]) -> None:
+    """What would change nothing here, although who asks for it counts on it. A delivery stream that is there already
+    goes on."""
+    if configuration.get("S3BackupMode") in ("Enabled", "AllData"):
+        raise ApiError(INVALID, "source records are not backed up here: a second delivery stream can write them")
+    if "KMSEncryptionConfig" in (configuration.get("EncryptionConfiguration") or {}):
+        raise ApiError(INVALID, "this server does not encrypt: encrypt the disk, or the data before it is sent")
+    zone = str(configuration.get("CustomTimeZone") or "UTC")
+    if _zone(zone) is None:
+        raise ApiError(INVALID, f"`{zone[:100]}` is not a CustomTimeZone: say one such as Europe/Berlin")
+
+
 def _files(configuration: Mapping[str, Any], delimiter: bytes) -> Files:
     bucket = str(configuration.get("BucketARN", "")).rpartition(":")[2]
     if not _BUCKET.fullmatch(bucket) or ".." in bucket:
@@ -126,7 +142,15 @@ def _files(configuration: Mapping[str, Any], delimiter: bytes) -> Files:
         raise ApiError(INVALID, f"`{extension[:50]}` is not a FileExtension")
     prefix = _prefix(str(configuration.get("Prefix") or ""))
     gzip = compression == "GZIP"
-    return Files(bucket, prefix, size * MEGABYTE, seconds, gzip, parquet, schema_topic, delimiter, extension)
+    zone = _zone(str(configuration.get("CustomTimeZone") or "UTC")) or UTC
+    return Files(bucket, prefix, size * MEGABYTE, seconds, gzip, parquet, schema_topic, delimiter, extension, zone)
+
+
+def _zone(name: str) -> tzinfo | None:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # unknown, no name at all, a folder of zones
+        return None
 
 
 def _prefix(prefix: str) -> str:
@@ -138,9 +162,13 @@ def _prefix(prefix: str) -> str:
     ):
         raise ApiError(INVALID, f"`{prefix[:100]}` is not a prefix: it would lead out of the bucket")
     for kind, text in _EXPRESSION.findall(prefix):
+        if (kind, text) == ("firehose", "random-string"):
+            continue
         if kind != "timestamp" or re.sub("|".join(_LETTERS), "", text).strip("-_/. '="):
             raise ApiError(
-                INVALID, f"`!{{{kind}:{text}}}` cannot be part of a prefix here: timestamp: with yyyy MM dd HH mm ss"
+                INVALID,
+                f"`!{{{kind}:{text}}}` cannot be part of a prefix here: timestamp: with yyyy MM dd HH mm ss can, and "
+                "firehose:random-string",
             )
     return prefix
 
@@ -170,17 +198,27 @@ def _processing(configuration: Mapping[str, Any]) -> tuple[str, bytes]:
     if not configuration.get("Enabled"):
         return function, delimiter
     for processor in configuration.get("Processors") or ():
-        given = {one["ParameterName"]: one["ParameterValue"] for one in processor.get("Parameters") or ()}
+        given = {one.get("ParameterName"): one.get("ParameterValue") for one in processor.get("Parameters") or ()}
         match processor.get("Type"):
             case "Lambda":
                 # arn:aws:lambda:REGION:ACCOUNT:function:NAME, perhaps with a version behind it; or the name alone.
                 arn = str(given.get("LambdaArn", "")).split(":")
                 function = arn[6] if len(arn) > 6 else arn[-1]
             case "AppendDelimiterToRecord":
-                text = str(given.get("Delimiter", "\\n"))
-                delimiter = text.encode().decode("unicode_escape").encode("latin-1")
+                delimiter = _delimiter(str(given.get("Delimiter", "\\n")))
             case other:
                 raise ApiError(
                     INVALID, f"a processor of type `{other}` is not known here: Lambda, AppendDelimiterToRecord"
                 )
     return function, delimiter
+
+
+def _delimiter(text: str) -> bytes:
+    r"""
+    >>> _delimiter(r"\n"), _delimiter("\u2192")
+    (b'\n', b'\xe2\x86\x92')
+    """
+    try:
+        return text.encode().decode("unicode_escape").encode("latin-1")
+    except UnicodeError:
+        raise ApiError(INVALID, f"`{text[:20]}` is not a Delimiter: say \\n, \\t or the characters themselves") from None

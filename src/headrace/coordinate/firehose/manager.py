@@ -11,7 +11,7 @@ from headrace.clock import Clock
 from headrace.collect.kinesis.errors import IN_USE, INVALID, NOT_FOUND, ApiError
 from headrace.collect.kinesis.notes import Notes
 from headrace.coordinate.attached_worker import Worker, check_target
-from headrace.coordinate.firehose.definition import DeliveryNote, Plan, buffer_topic, plan_of
+from headrace.coordinate.firehose.definition import DeliveryNote, Plan, buffer_topic, check_wanted, plan_of
 from headrace.coordinate.firehose.delivery import DeliveryStatus, FileDelivery, Find, Transforming
 from headrace.coordinate.firehose.writing import Positions
 from headrace.errors import NotFound
@@ -110,6 +110,7 @@ class Deliveries:
 
     def _check(self, note: DeliveryNote) -> Plan:
         """What it needs has to be there when it is made, not only when the first file is due."""
+        check_wanted(note.configuration)
         plan = plan_of(note.destination, note.configuration)
         try:
             if plan.transform:
