@@ -1,4 +1,4 @@
-"""Jars from Maven, resolved once into `.cache/`: Kafka, Spark's Kafka connector, Flume. Standard library only."""
+"""Jars from Maven, once, into `.cache/`: Kafka, Spark's Kafka connector, Flume, Debezium. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ SPARK_KAFKA = JarSet(
 )
 # Flume's own client and protocol, which our agents are tried with.
 FLUME = JarSet("flume", ("org.apache.flume:flume-ng-sdk:1.11.0",))
+# Debezium Server as its makers pack it, which our collectors are tried with; with all its sinks it is large.
+DEBEZIUM = "io.debezium:debezium-server-dist:3.0.0.Final:tar.gz"
 SETS = {jars.folder: jars for jars in (KAFKA, SPARK_KAFKA, FLUME)}
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -79,6 +82,43 @@ def jar_files(jars: JarSet) -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
+def archive(artifact: str) -> Path:
+    """The folder that an archive of Maven's holds, `group:artifact:version:tar.gz`, unpacked once."""
+    _, name, version, _ = artifact.split(":")
+    folder = CACHE / f"{name}-{version}"
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            _unpack(artifact, folder)
+    return folder
+
+
+def _unpack(artifact: str, folder: Path) -> None:
+    plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+    made = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=CACHE))
+    try:
+        # Two steps: the first does not read what the archive was made of, which names other archives.
+        command = [_maven(), "--batch-mode"]
+        _run_maven([*command, f"{plugin}:get", f"-Dartifact={artifact}", "-Dtransitive=false"], made)
+        _run_maven([*command, f"{plugin}:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={made}"], made)
+        [packed] = made.glob("*.tar.gz")
+        with tarfile.open(packed) as tar:
+            tar.extractall(made, filter="data")
+        packed.unlink()
+        [inner] = made.iterdir()
+        inner.rename(folder)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _maven() -> str:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise JarsMissing("Maven is needed to fetch jars: `apt-get install maven`, or see maven.apache.org")
+    return maven
+
+
 def _pom(jars: JarSet) -> str:
     dependencies = []
     for artifact in jars.artifacts:
@@ -91,9 +131,7 @@ def _pom(jars: JarSet) -> str:
 
 
 def _fetch(folder: Path, pom: str) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise JarsMissing("Maven is needed to fetch Kafka's jars: `apt-get install maven`, or see maven.apache.org")
+    maven = _maven()
     # Made beside its place and moved there whole, so that a folder that exists is complete.
     made = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=CACHE))
     try:
