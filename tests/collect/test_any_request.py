@@ -15,7 +15,7 @@ from headrace.collect import cloudevents, debezium, otlp, webhooks, weblogs
 from headrace.collect.base import Sent
 from headrace.collect.trackers import google, posthog, segment, snowplow
 from headrace.collect.trackers.snowplow_fields import COLUMNS, OWN
-from headrace.collect.translate import Posted
+from headrace.collect.translate import Posted, sent
 from headrace.errors import UsageError
 from headrace.log.base import Topic, TopicSpec
 from headrace.log.codecs.json_codec import JsonCodec
@@ -123,7 +123,7 @@ PROTOCOLS: dict[str, tuple[list[str], Callable[[Any], Any], Callable[[Posted], S
             if isinstance(value, dict)
             else [value]
         ),
-        lambda posted: debezium.translate(posted, TABLE).rows,
+        lambda posted: debezium.translate(posted, TABLE).rows.get("t", sent([])),
     ),
 }
 

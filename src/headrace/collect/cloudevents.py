@@ -18,6 +18,7 @@ from headrace.collect.translate import (
     UNREADABLE,
     Posted,
     base64_bytes,
+    digest,
     event_of,
     moment_ms,
     read_value,
@@ -106,6 +107,10 @@ def _event(attributes: Any, place: Place) -> Event | Unreadable:
     if encoded is not None and (type(encoded) is not str or base64_bytes(encoded) is None):
         return Unreadable("has `data_base64` that is not base64")
     id_ = f"{attributes['source']} {attributes['id']}"
+    if attributes["type"].startswith("io.debezium."):
+        # Its ids are places in the database's log, which the rows of a snapshot share.
+        parts = (attributes.get("iodebeziumop"), attributes.get("data"))
+        id_ += " " + digest(msgspec.json.encode(parts, order="deterministic"))
     if place == "field":
         return event_of(attributes, id_, time_ms)
     data = attributes.get("data")

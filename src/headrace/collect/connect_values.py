@@ -12,7 +12,8 @@ from headrace.collect.translate import iso
 
 _EPOCH = datetime.date(1970, 1, 1)
 _DAY_MS = 86_400_000
-_LATEST_MS = 253_402_300_800_000
+_FIRST_MS, _LATEST_MS = -62_135_596_800_000, 253_402_300_800_000
+"""The years 1 to 9999, which are those that ISO 8601 has without agreement."""
 MAX_DEPTH = 64
 MAX_DECIMAL = 400
 """Characters of a decimal's bytes in base64; no database has longer ones, and making them takes long."""
@@ -64,6 +65,8 @@ def _logical(value: Any, name: str, parameters: Any) -> Any:
                 return _time_of_day(value, 1_000_000)
             case _:
                 return None
+    if name == "io.debezium.time.ZonedTime" and type(value) is str:
+        return value.removesuffix("Z")  # Debezium has made it UTC, which SQL's times are
     if name == "org.apache.kafka.connect.data.Decimal" and type(parameters) is dict:
         return _decimal(value, parameters.get("scale"))
     if name == "io.debezium.data.VariableScaleDecimal" and type(value) is dict:
@@ -73,15 +76,14 @@ def _logical(value: Any, name: str, parameters: Any) -> Any:
 
 def _moment(value: int, per_ms: int) -> str | None:
     time_ms, rest = divmod(value, per_ms)
-    if not 0 <= time_ms < _LATEST_MS:
+    if not _FIRST_MS <= time_ms < _LATEST_MS:
         return None
     micros = rest * 1000 // per_ms
     return iso(time_ms) if not micros else f"{iso(time_ms)[:-1]}{micros:03d}Z"
 
 
 def _time_of_day(value: int, per_ms: int) -> str | None:
-    time_ms = value // per_ms
-    return iso(time_ms)[11:-1] if 0 <= time_ms < _DAY_MS else None
+    return moment[11:-1] if 0 <= value < _DAY_MS * per_ms and (moment := _moment(value, per_ms)) else None
 
 
 def _decimal(encoded: Any, scale: Any) -> decimal.Decimal | None:

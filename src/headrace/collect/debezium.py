@@ -1,12 +1,13 @@
 """Changes of a database in Debezium's envelopes → rows of a table and tombstones, and the changes with both sides.
 
-An envelope is `{"before", "after", "op", "ts_ms", "source"}`, by itself or as the payload beside Kafka Connect's
-schema; a record may also come with its key, `{"key": …, "value": …}`. The id is made of what the source says of the
-change, so what a connector sends again after a restart is taken once.
+An envelope is `{"before", "after", "op", "ts_ms", "source"}`, by itself, as the payload beside Kafka Connect's schema,
+or as Debezium's CloudEvents tell it; a record may also come with its key, `{"key": …, "value": …}`. The id is made of
+what the source says of the change, so what a connector sends again after a restart is taken once.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,21 +27,29 @@ EXPECTED = '{"before": …, "after": {…}, "op": "c", "ts_ms": …, "source": {
 OPERATIONS = {"c": "create", "u": "update", "d": "delete", "r": "read", "t": "truncate", "m": "message"}
 _SAID_AGAIN_DIFFERENTLY = ("sequence", "snapshot", "version")
 """Fields of `source` that may differ when the same change is sent again."""
+_ATTRIBUTE = "iodebezium"
+"""What the names of Debezium's attributes begin with, in a CloudEvent."""
+_NOT_TOLD = "__debezium_unavailable_value"
 
 
 class DebeziumSettings(CollectorSettings, frozen=True, kw_only=True):
     topic: str = ""
     """The table's topic: the row after each change, and a tombstone for one that was deleted."""
+    tables: dict[str, str] = {}
+    """Tables of the database → topics, where one Debezium follows several: `"public.orders" = "orders"`. Rows of tables
+    that are not here go to `topic`; without one they are dead letters."""
     changes: str = ""
     """A topic for the changes themselves: `op`, `before`, `after`, `source`, `ts_ms`."""
     add: list[str] = []
     """What of the envelope to add to each row: `op` becomes `__op`, `source.table` `__source_table`."""
 
     def check(self) -> None:
-        if not self.topic and not self.changes:
+        if not self.topic and not self.tables and not self.changes:
             raise ConfigError(
-                "a collector of changes needs a `topic`, or `changes`, or both", hint='topic = "…" is the table\'s'
+                "a collector of changes needs a `topic`, `tables`, or `changes`", hint='topic = "…" is the table\'s'
             )
+        if "" in self.tables.values():
+            raise ConfigError("a table has no topic", hint='"public.orders" = "orders"', path=("tables",))
         self.check_tables()
 
 
@@ -48,8 +57,8 @@ class DebeziumSettings(CollectorSettings, frozen=True, kw_only=True):
 class Changes:
     """What a request says."""
 
-    rows: Sent
-    """For the table's topic."""
+    rows: dict[str, Sent]
+    """For the tables, by topic."""
     changes: Sent
     """For the topic of changes. What cannot be read is a letter once, so it is here only where there is no table."""
 
@@ -68,13 +77,34 @@ class _Change:
 def translate(posted: Posted, settings: DebeziumSettings) -> Changes:
     originals = list(_records(posted.body))
     read = [_read(original) for original in originals]
-    rows = [_row(each, settings.add) if isinstance(each, _Change) else each for each in read]
-    unread = None if settings.topic else Unreadable
-    changes = [_told(each) if isinstance(each, _Change) else unread and each for each in read]
-    # A message through the database's log changes no row; a tombstone is no change of its own.
-    rows, row_originals = _without_none(rows, originals)
-    changes, change_originals = _without_none(changes, originals)
-    return Changes(sent(rows, row_originals), sent(changes, change_originals))
+    rows: dict[str, list[tuple[Any, Any]]] = {}
+    told: list[tuple[Any, Any]] = []
+    tables = settings.topic or next(iter(settings.tables.values()), "")
+    for each, original in zip(read, originals, strict=True):
+        topic = _topic(each, settings) if isinstance(each, _Change) else tables
+        row = _row(each, settings.add) if isinstance(each, _Change) else each
+        if row is not None and tables:
+            unknown = Unreadable("is of a table that `tables` does not name, and there is no `topic` for others")
+            rows.setdefault(topic or tables, []).append((row if topic else unknown, original))
+        change = _told(each) if isinstance(each, _Change) else None if tables else each
+        # A tombstone is no change of its own.
+        if change is not None:
+            told.append((change, original))
+    return Changes({topic: _sent(pairs) for topic, pairs in rows.items()}, _sent(told))
+
+
+def _sent(pairs: list[tuple[Any, Any]]) -> Sent:
+    return sent([event for event, _ in pairs], [original for _, original in pairs])
+
+
+def _topic(change: _Change, settings: DebeziumSettings) -> str:
+    """Where a change's row goes; nothing if nobody said."""
+    source = change.envelope.get("source")
+    if not settings.tables or type(source) is not dict:
+        return settings.topic
+    table = source.get("table") or source.get("collection")
+    names = (f"{source.get('schema')}.{table}", f"{source.get('db')}.{table}", table)
+    return next((settings.tables[name] for name in names if name in settings.tables), settings.topic)
 
 
 def row_of(key: bytes | None, value: bytes | None) -> Event | Unreadable | None:
@@ -87,11 +117,6 @@ def row_of(key: bytes | None, value: bytes | None) -> Event | Unreadable | None:
         return Unreadable("is not JSON, as a change must be")
     change = _read(record)
     return _row(change, ()) if isinstance(change, _Change) else change
-
-
-def _without_none(events: list[Any], originals: list[Any]) -> tuple[list[Any], list[Any]]:
-    kept = [(event, original) for event, original in zip(events, originals, strict=True) if event is not None]
-    return [event for event, _ in kept], [original for _, original in kept]
 
 
 def _records(body: bytes) -> Iterator[Any]:
@@ -122,7 +147,11 @@ def _read(record: Any) -> _Change | Unreadable | None:
             return _Change(key, "tombstone") if key else Unreadable("is a tombstone whose key is no object")
     if record is None:
         return None
-    envelope = _payload(record)
+    envelope = _of_cloudevent(record) if type(record) is dict and "specversion" in record else _payload(record)
+    if _only_a_sign(envelope):
+        return None
+    if type(envelope) is dict and envelope.get("__deleted") in ("true", "false"):
+        return _of_plain_row(key, envelope)
     if type(envelope) is not dict or "op" not in envelope:
         return Unreadable("is no change: it has no `op`, or it is a change of the schema")
     op, before, after = envelope["op"], envelope.get("before"), envelope.get("after")
@@ -132,6 +161,39 @@ def _read(record: Any) -> _Change | Unreadable | None:
         if row is not None and type(row) is not dict:
             return Unreadable(f"has `{name}`, which is no row")
     return _Change(key, op, before, after, envelope)
+
+
+def _of_plain_row(key: dict[str, Any], row: dict[str, Any]) -> _Change:
+    """What Debezium's `ExtractNewRecordState` leaves of an envelope where it is to tell deletions, too."""
+    plain = {name: value for name, value in row.items() if name != "__deleted"}
+    return _Change(key, "d", plain) if row["__deleted"] == "true" else _Change(key, "u", None, plain)
+
+
+def _of_cloudevent(event: dict[str, Any]) -> Any:
+    """The envelope that Debezium has taken apart: the rows are `data`, the rest are attributes, all of them text."""
+    said = {
+        name.removeprefix(_ATTRIBUTE): value
+        for name, value in event.items()
+        if name.startswith(_ATTRIBUTE) and value is not None
+    }
+    data = _payload(event.get("data"))
+    if "op" not in said or type(data) is not dict:
+        return data
+    source = {name: value for name, value in said.items() if name != "op" and name not in _OF_TRANSACTION}
+    if "tsms" in source:
+        source["ts_ms"] = moment_ms(source.pop("tsms"))
+    return data | {"op": said["op"], "source": source, "ts_ms": moment_ms(event.get("time"))}
+
+
+_OF_TRANSACTION = ("txid", "txtotalorder", "txdatacollectionorder")
+
+
+def _only_a_sign(envelope: Any) -> bool:
+    """A heartbeat, or where a transaction begins and ends: changes of no row."""
+    if type(envelope) is not dict or "op" in envelope:
+        return False
+    bounds = envelope.get("status") in ("BEGIN", "END") and "event_count" in envelope and "id" in envelope
+    return bounds or set(envelope) == {"ts_ms"}
 
 
 def _payload(value: Any) -> Any:
@@ -173,7 +235,23 @@ def _row(change: _Change, add: Sequence[str]) -> Event | Unreadable | None:
         case _:
             if change.after is None:
                 return Unreadable(f"is a change of kind `{change.op}` without `after`")
+            if missing := [name for name, value in change.after.items() if _not_told(value)]:
+                return Unreadable(
+                    f"does not say what is in `{missing[0]}`, which is large and did not change: "
+                    "ALTER TABLE … REPLICA IDENTITY FULL makes the database tell it"
+                )
             return event_of(change.key | change.after | _added(change, add), _identity(change), _time(change))
+
+
+def _not_told(value: Any) -> bool:
+    """What stands for a value that PostgreSQL keeps elsewhere: as text, as bytes, or as a list of either."""
+    if type(value) is list:
+        return value in _LISTS_NOT_TOLD
+    return type(value) is str and value in _VALUES_NOT_TOLD
+
+
+_VALUES_NOT_TOLD = (_NOT_TOLD, base64.b64encode(_NOT_TOLD.encode()).decode())
+_LISTS_NOT_TOLD = ([_NOT_TOLD], list(_NOT_TOLD.encode()))
 
 
 def _added(change: _Change, add: Sequence[str]) -> dict[str, Any]:

@@ -72,8 +72,7 @@ def read_debezium(asked: Asked) -> Read:
     takes = []
     if settings.changes and found.changes.events:
         takes.append(Take(gate, found.changes, settings.changes))
-    if settings.topic and found.rows.events:
-        takes.append(Take(gate, found.rows))
+    takes += [Take(gate, rows, topic) for topic, rows in found.rows.items()]
     return Read(_stored, tuple(takes))
 
 
