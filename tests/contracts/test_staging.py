@@ -46,6 +46,27 @@ def test_one_stream_goes_to_several_topics(log: Log) -> None:
     assert [(row["K"], row["$time"]) for row in rows(log, "late")] == [("b", 8)]
 
 
+def test_rows_with_an_order_are_in_it_whichever_task_had_them(log: Log) -> None:
+    log.create_topic(replace(DERIVED, partitions=1))
+    log.create_topic(replace(DERIVED, name="late"))
+    routes = [Route("counts", {"K": "k", "N": "n"}, "n"), Route("late", {"K": "k"})]
+    tasks = [[[1, 4], [6, 7, 7]], [[2, 3, 5, 8]], [[0], [9, 12]], [[10, 11]]]
+    for task, batches in enumerate(tasks):
+        stream = [
+            pa.RecordBatch.from_pydict(
+                {"k": [f"t{task}"] * len(n), "n": n, "$route": pa.array([int(one == 11) for one in n], pa.int32())}
+            )
+            for n in batches
+        ]
+        log.stage("t", task, 0, routes, iter(stream))
+    log.commit("t", [(task, 0) for task in range(len(tasks))], identity(0))
+    found = [(row["N"], row["K"]) for row in rows(log, "counts")]
+    assert found == [
+        (n, f"t{task}") for n, task in zip([0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 9, 10, 12], "2011010001232", strict=True)
+    ]
+    assert [row["K"] for row in rows(log, "late")] == ["t3"]
+
+
 def test_only_the_named_attempts_count(log: Log) -> None:
     log.create_topic(DERIVED)
     route = [Route("counts", {"K": "K", "N": "N"})]

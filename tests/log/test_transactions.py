@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from headrace.errors import BatchConflict, LogError, NotFound
+from headrace.errors import BatchConflict, LogError, NotFound, UsageError
 from headrace.log.base import BatchIdentity, Committed, Log, Route
 from headrace.log.local import LocalClient
 from headrace.log.writing.transactions import FORGET_AFTER_S
@@ -44,6 +48,44 @@ def test_rows_beyond_the_bound_wait_in_a_file(tmp_path: Path, memory: int) -> No
     assert by_arrival == [*range(500, 1000), *range(500)]
     log.close()
     assert not [name for name in os.listdir(tmp_path / "log") if name.startswith("tmp")]
+
+
+@pytest.mark.parametrize("memory", [10_000_000, 3_000, 0], ids=["in memory", "partly spilled", "all spilled"])
+@given(st.lists(st.integers(0, 3), max_size=60), st.lists(st.integers(1, 9), min_size=1, max_size=9))
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_rows_of_several_tasks_are_put_in_order(
+    tmp_path: Path, memory: int, owners: list[int], sizes: list[int]
+) -> None:
+    """`owners`: which task has the n-th row; `sizes`: of the batches it hands over."""
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        log = open_owner(Path(folder), max_pending_bytes=memory)
+        log.create_topic(WIDE)
+        for task in range(4):
+            mine, parts = [number for number, owner in enumerate(owners) if owner == task], []
+            for size in itertools.cycle(sizes):
+                if not mine:
+                    break
+                parts.append(batch(K=[f"k{n}" for n in mine[:size]], N=mine[:size]))
+                del mine[:size]
+            log.stage("t", task, 0, [replace(ROUTE[0], order="N")], iter(parts))
+        log.commit("t", [(task, 0) for task in range(4)], identity(0))
+        by_arrival = sorted(rows(log, "counts"), key=lambda row: row["$arrival"])
+        assert [(row["N"], row["K"]) for row in by_arrival] == [(n, f"k{n}") for n in range(len(owners))]
+        log.close()
+
+
+def test_a_task_that_breaks_its_order_loses_nothing_and_a_wrong_column_is_named(tmp_path: Path) -> None:
+    log = open_owner(tmp_path / "log")
+    log.create_topic(WIDE)
+    route = [replace(ROUTE[0], order="N")]
+    log.stage("t", 0, 0, route, iter([batch(K=["a", "b", "c"], N=[5, 1, 6])]))
+    log.stage("t", 1, 0, route, iter([batch(K=["d", "e"], N=[4, 5])]))
+    log.commit("t", [(0, 0), (1, 0)])
+    found = sorted(rows(log, "counts"), key=lambda row: row["$arrival"])
+    assert [row["K"] for row in found] == ["d", "a", "b", "e", "c"]
+    with pytest.raises(UsageError, match="no column `M` of whole numbers"):
+        log.stage("t", 0, 0, [replace(ROUTE[0], order="M")], iter([batch(K=["a"], N=[5])]))
+    log.close()
 
 
 def test_what_was_committed_survives_what_was_staged_does_not(tmp_path: Path) -> None:

@@ -138,6 +138,40 @@ def test_one_batch_several_or_record_by_record(spark: SparkSession, tmp_path: Pa
         assert {(r["PAGEID"], r["WINDOWSTART"]): {n: r[n] for n in summary_names()} for r in batch} == tables
 
 
+DERIVED = {
+    "plain": "SELECT userid, pageid, price FROM views WHERE price IS NULL OR price <> 7",
+    "keyed": "SELECT pageid, userid, price FROM views PARTITION BY pageid",
+    "named": "SELECT v.userid AS userid, pageid, price, name FROM views v LEFT JOIN people p ON v.userid = p.id",
+}
+
+
+def test_a_derived_stream_is_in_the_order_of_what_it_was_made_of(spark: SparkSession, tmp_path: Path) -> None:
+    """So its stream time is the same live and replayed: nothing is late only because a batch was large."""
+    people = "CREATE TABLE people (id VARCHAR PRIMARY KEY, name VARCHAR) WITH (KAFKA_TOPIC='people', PARTITIONS=2);"
+    made = "".join(
+        f"CREATE STREAM {name}_{cut} AS {query};" for name, query in DERIVED.items() for cut in ("whole", "parts")
+    )
+    windows = """
+    CREATE TABLE per_window AS SELECT pageid, COUNT(*) AS views
+      FROM plain_whole WINDOW TUMBLING (SIZE 10 SECONDS, GRACE PERIOD 1 SECONDS) GROUP BY pageid;"""
+    with Pipeline(tmp_path, STREAM + people + made + windows) as pipeline:
+        pipeline.put("people", [{"ID": user, "NAME": user * 3, "$time": 0} for user in "abcdef"])
+        for number in range(60):
+            row = {"USERID": "abcdef"[number % 6], "PAGEID": f"/{number % 5}", "PRICE": number}
+            pipeline.put("views", [{**row, "$time": number * 1000}])
+        for cut, most in (("whole", 1_000_000), ("parts", 7)):
+            pipeline.run_all(spark, [f"{name}_{cut}" for name in DERIVED], max_rows=most)
+        for name in DERIVED:
+            for cut in ("WHOLE", "PARTS"):
+                found = pipeline.records(f"{name.upper()}_{cut}")
+                wanted = [n for n in range(60) if name != "plain" or n != 7]
+                assert [(row["PRICE"], row["$stream_time"]) for row in found] == list(
+                    zip(wanted, [-1, *(n * 1000 for n in wanted)], strict=False)
+                )
+        pipeline.run(spark, "per_window")
+        assert sum(row["VIEWS"] for row in pipeline.table("PER_WINDOW")) == 59
+
+
 def summary_names() -> tuple[str, ...]:
     return ("VIEWS", "TOTAL", "MEAN", "LAST", "PEOPLE", "$time")
 

@@ -275,7 +275,8 @@ class Log(ABC):
         routes: Sequence[Route],
         batches: Iterator[pa.RecordBatch],
     ) -> int:
-        """Hand over one task's rows of a transaction; returns how many. Nothing is visible or durable yet."""
+        """Hand over one task's rows of a transaction; returns how many. Nothing is visible or durable yet. Rows of a
+        route with an `order` are committed in it, whichever task had them; others task after task."""
 
     @abstractmethod
     def commit(

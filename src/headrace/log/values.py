@@ -192,6 +192,9 @@ class Route:
 
     topic: str
     columns: Mapping[str, str]
+    order: str | None = None
+    """The stream's column, a whole number, by which the rows of all tasks are put in order when they are committed.
+    Each task hands its own over in that order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,10 @@ class _LocalInputs:
     def common_time(self) -> bool:
         return True
 
+    @property
+    def in_order(self) -> bool:
+        return True
+
     def _options(self, topic: TopicSpec, columns: Sequence[str], clock: Sequence[str]) -> dict[str, str]:
         # A list that is separated by commas; a name that has one makes the connector read all columns.
         plain = all("," not in name and name == name.strip() for name in columns)

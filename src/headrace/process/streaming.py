@@ -113,4 +113,6 @@ def _session_for(spark: SparkSession, spec: QuerySpec) -> SparkSession:
 
 
 def routes_json(routes: tuple[Route, ...]) -> str:
-    return json.dumps([{"topic": route.topic, "columns": dict(route.columns)} for route in routes])
+    return json.dumps(
+        [{"topic": route.topic, "columns": dict(route.columns), "order": route.order} for route in routes]
+    )

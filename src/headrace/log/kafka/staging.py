@@ -49,7 +49,8 @@ class Staging:
         taken: list[Staged] = []
 
         def outgoing() -> Iterator[Outgoing]:
-            taken.extend(self._transactions.take(transaction, tasks))
+            named = self._transactions.put_in_order(transaction, tasks)
+            taken.extend(self._transactions.take(transaction, named))
             return (batch for staged in taken for batch in self._messages(staged))
 
         fresh = True

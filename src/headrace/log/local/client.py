@@ -108,7 +108,9 @@ class LocalClient(ReadingLog):
             "transaction": transaction,
             "task": task,
             "attempt": attempt,
-            "routes": [{"topic": route.topic, "columns": dict(route.columns)} for route in routes],
+            "routes": [
+                {"topic": route.topic, "columns": dict(route.columns), "order": route.order} for route in routes
+            ],
             "arrow": True,
         }
         return int(self._request(request, _chain(first, batches))["rows"])

@@ -236,7 +236,8 @@ class LocalLog(ReadingLog):
     def commit(
         self, transaction: str, tasks: Sequence[tuple[int, int]], identity: BatchIdentity | None = None
     ) -> Committed:
-        committed: Committed = self._committer.commit(transaction, tasks, identity).result()
+        named = self._committer.transactions.put_in_order(transaction, tasks)
+        committed: Committed = self._committer.commit(transaction, named, identity).result()
         return committed
 
     def abort(self, transaction: str) -> None:

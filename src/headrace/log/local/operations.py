@@ -81,7 +81,7 @@ class Operations(GroupOperations):
         return _then(self._log.desk.commit(stamp, request["tasks"], sent), lambda done: _appended(done, True))
 
     def op_stage(self, request: dict[str, Any], body: _Streams) -> dict[str, Any]:
-        routes = [Route(route["topic"], route["columns"]) for route in request["routes"]]
+        routes = [Route(route["topic"], route["columns"], route.get("order")) for route in request["routes"]]
         batches = body.next()
         rows = self._log.stage(request["transaction"], request["task"], request["attempt"], routes, batches)
         return {"rows": rows}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +43,8 @@ class Prepared:
     """The partitions, if the producer named them."""
     layout: int = 0
     """How many partitions the topic had, closed ones too: if it has more now, rows are placed again."""
+    order: np.ndarray[Any, np.dtype[np.int64]] | None = None
+    """Where each row belongs among those of the other tasks of its transaction; None if that does not matter."""
 
 
 def id_digest(event_id: str) -> bytes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +31,18 @@ def route_rows(routes: Sequence[Route], preparers: Sequence[Preparer], batch: pa
             wanted = np.flatnonzero(chosen == index)
             rows = batch if len(wanted) == batch.num_rows else batch.take(pa.array(wanted))
         if rows.num_rows:
-            yield preparer.prepare(_rename(route, rows), None)
+            prepared = preparer.prepare(_rename(route, rows), None)
+            ordered = route.order is not None and prepared.digests is None
+            yield replace(prepared, order=_order(route, rows)) if ordered else prepared
+
+
+def _order(route: Route, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
+    number = rows.schema.get_field_index(route.order or "")
+    if number < 0 or not pa.types.is_integer(rows.schema.field(number).type):
+        raise UsageError(f"route to `{route.topic}`: the stream has no column `{route.order}` of whole numbers")
+    # A row without a number stays where its task has it.
+    found: np.ndarray[Any, np.dtype[np.int64]] = rows.column(number).fill_null(0).cast(pa.int64()).to_numpy()
+    return found
 
 
 def _rename(route: Route, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from headrace.clock import Clock
 from headrace.errors import LogError
+from headrace.log.writing.merging import merge
 from headrace.log.writing.prepare import Prepared
 
 FORGET_AFTER_S = 3600
@@ -24,17 +26,20 @@ FORGET_AFTER_S = 3600
 
 Task = tuple[int, int]
 """Task and attempt."""
+_IN_ORDER: Task = (-2, 0)
+"""No task of anybody: what all of them handed over, put in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Spilled:
-    """Rows in the spill file: the batch's message, then the rows' partitions."""
+    """Rows in the spill file: the batch's message, then the rows' partitions, then their order."""
 
     outline: Prepared
     """Everything but the rows."""
     position: int
     batch_size: int
     partitions_size: int
+    order_size: int
 
 
 class Staged:
@@ -58,12 +63,17 @@ class Staged:
         position = self._file.seek(0, 2)
         body = prepared.batch.serialize()
         chosen = b"" if isinstance(prepared.partitions, int) else prepared.partitions.tobytes()
+        order = b"" if prepared.order is None else prepared.order.tobytes()
         self._file.write(body)
         self._file.write(chosen)
+        self._file.write(order)
         outline = replace(
-            prepared, batch=prepared.batch.slice(0, 0), partitions=prepared.partitions if not chosen else 0
+            prepared,
+            batch=prepared.batch.slice(0, 0),
+            partitions=prepared.partitions if not chosen else 0,
+            order=None if prepared.order is None else prepared.order[:0],
         )
-        self._parts.append(_Spilled(outline, position, body.size, len(chosen)))
+        self._parts.append(_Spilled(outline, position, body.size, len(chosen), len(order)))
 
     def outlines(self) -> Iterator[Prepared]:
         """For which topics the parts are; their rows may be missing."""
@@ -71,20 +81,53 @@ class Staged:
 
     def __iter__(self) -> Iterator[Prepared]:
         """The rows again, one batch in memory at a time."""
+        return self.parts(lambda outline: True)
+
+    def parts(self, wanted: Callable[[Prepared], bool]) -> Iterator[Prepared]:
+        """The rows of those parts whose outline is wanted."""
         for part in self._parts:
             if isinstance(part, Prepared):
-                yield part
-                continue
-            assert self._file is not None
-            self._file.seek(part.position)
-            body = pa.py_buffer(self._file.read(part.batch_size))
-            batch = pa.ipc.read_record_batch(body, part.outline.batch.schema)
-            chosen = np.frombuffer(self._file.read(part.partitions_size), np.int64)
-            yield replace(part.outline, batch=batch, partitions=chosen if len(chosen) else part.outline.partitions)
+                if wanted(part):
+                    yield part
+            elif wanted(part.outline):
+                yield self._read(part)
+
+    def _read(self, part: _Spilled) -> Prepared:
+        assert self._file is not None
+        self._file.seek(part.position)
+        body = pa.py_buffer(self._file.read(part.batch_size))
+        batch = pa.ipc.read_record_batch(body, part.outline.batch.schema)
+        chosen = np.frombuffer(self._file.read(part.partitions_size), np.int64)
+        order = np.frombuffer(self._file.read(part.order_size), np.int64)
+        return replace(
+            part.outline,
+            batch=batch,
+            partitions=chosen if len(chosen) else part.outline.partitions,
+            order=order if len(order) else None,
+        )
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def has_order(tasks: Sequence[Staged]) -> bool:
+    return any(part.order is not None for staged in tasks for part in staged.outlines())
+
+
+def in_order(tasks: Sequence[Staged]) -> Iterator[Prepared]:
+    """All their rows; those of a topic that have an order are in it."""
+    yield from (part for staged in tasks for part in staged.parts(lambda outline: outline.order is None))
+    ordered = [part for staged in tasks for part in staged.outlines() if part.order is not None]
+    shapes = dict.fromkeys((part.topic, part.version, part.layout) for part in ordered)
+    if len({topic for topic, _, _ in shapes}) < len(shapes):
+        raise LogError("a topic was changed while rows for it were handed over", hint="run the batch again")
+    for name, _, _ in shapes:
+        yield from merge([staged.parts(partial(_is_ordered, name)) for staged in tasks])
+
+
+def _is_ordered(topic: str, outline: Prepared) -> bool:
+    return outline.topic == topic and outline.order is not None
 
 
 @dataclass(slots=True)
@@ -142,6 +185,21 @@ class Transactions:
         staged.close()
         with self._lock:
             self._bytes -= staged.memory_bytes
+
+    def put_in_order(self, name: str, tasks: Sequence[Task]) -> Sequence[Task]:
+        """The tasks to commit once what these handed over, if it has an order over all of them, is put in that order.
+        It takes the caller's time, not that of the thread which commits for everybody."""
+        with self._lock:
+            transaction = self._open.get(name)
+            found = [transaction.tasks.get(task) for task in tasks] if transaction is not None else []
+        staged = [one for one in found if one is not None]
+        if len(staged) < 2 or len(staged) < len(tasks) or not has_order(staged):
+            return tasks
+        self.stage(name, _IN_ORDER, in_order(staged))
+        with self._lock:
+            going = [transaction.tasks.pop(task, None) for task in tasks] if transaction is not None else []
+        self.release([one for one in going if one is not None])
+        return [_IN_ORDER]
 
     def take(self, name: str, tasks: Sequence[Task]) -> list[Staged]:
         """What the named tasks handed over, out of our hands; everything else of the transaction is forgotten. Whoever

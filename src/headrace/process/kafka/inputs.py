@@ -45,6 +45,11 @@ class _KafkaInputs:
         """Kafka has no order over topics; an operator makes one."""
         return False
 
+    @property
+    def in_order(self) -> bool:
+        """Time belongs to a partition there."""
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class KafkaStreamInputs(_KafkaInputs):

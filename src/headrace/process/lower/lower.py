@@ -58,7 +58,7 @@ def lower_query(
     headers = sink is not None and sink.has_headers and keeps_headers(query.root)
     rows = Lowering(inputs, final, headers=headers).lower(query.root, used_columns(query.root))
     late = lower_late_branch(query.root, inputs) if late_topic is not None else None
-    routed = route_rows(query, rows, late, late_topic)
+    routed = route_rows(query, rows, late, late_topic, inputs.in_order)
     return Lowered(routed.frame, routed.routes, _output_mode(query))
 
 

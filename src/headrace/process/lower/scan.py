@@ -58,6 +58,10 @@ class Inputs(Protocol):
     def common_time(self) -> bool:
         """Can `read` give stream times of several topics together?"""
 
+    @property
+    def in_order(self) -> bool:
+        """Is there one order over all that is read, and can what is written be put in it?"""
+
     def read(
         self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None, clock: Sequence[str] = ()
     ) -> DataFrame:

@@ -8,16 +8,17 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headrace.errors import UsageError
-from headrace.log.base import HEADERS, ROUTE, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Route
+from headrace.log.base import ARRIVAL, HEADERS, ROUTE, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Route
 from headrace.process.base import LATE_COLUMNS
 from headrace.process.lower.rows import LATE_ROW, Rows, column
 from headrace.process.moments import parse_moments
 from headrace.process.spark_types import spark_type
-from headrace.sql.plan import PersistentQuery
+from headrace.sql.plan import Join, PersistentQuery, walk
 from headrace.sql.source import Source
 from headrace.types import BigInt, Timestamp, Varchar, display_name
 
 MAIN, LATE = 0, 1
+ORDER = "$order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,12 @@ class Routed:
     routes: tuple[Route, ...]
 
 
-def route_rows(query: PersistentQuery, rows: Rows, late: DataFrame | None, late_topic: str | None) -> Routed:
-    """The table's changes, and with them, for the same transaction, what came too late for it."""
+def route_rows(
+    query: PersistentQuery, rows: Rows, late: DataFrame | None, late_topic: str | None, in_order: bool = False
+) -> Routed:
+    """The table's changes, and with them, for the same transaction, what came too late for it. `in_order`: a stream's
+    rows are written in the order in which what they were made of arrived, whichever task has them."""
+    in_order = in_order and query.sink.kind == "stream" and rows.has(ARRIVAL)
     names = [column_.name for column_ in query.sink.key + query.sink.value]
     projected = [named.name for named in query.root.key + query.root.value]
     system = [TIME, TOMBSTONE, *([WINDOW_START, WINDOW_END] if query.sink.window else [])]
@@ -38,12 +43,16 @@ def route_rows(query: PersistentQuery, rows: Rows, late: DataFrame | None, late_
         *(column(theirs).alias(ours) for theirs, ours in zip(projected, names, strict=True)),
         *(column(name) for name in system),
         *rows.carried(*([LATE_ROW] if rows.late else [])),
+        *([column(ARRIVAL).alias(ORDER)] if in_order else []),
     )
+    if in_order and any(isinstance(node, Join) for node in walk(query.root)):
+        # What reads and filters keeps the order of what it reads; a join has its rows key by key.
+        main = main.sortWithinPartitions(column(ORDER))
     if query.sink.timestamp is not None:
         # A row whose time cannot be, as in KSQL, is not written; a deletion has no columns to take one from.
         own = F.when(column(TOMBSTONE), column(TIME)).otherwise(_event_time(query.sink))
         main = main.withColumn(TIME, own).filter(column(TIME) >= 0)
-    main_route = Route(query.sink.topic, {name: name for name in names + system})
+    main_route = Route(query.sink.topic, {name: name for name in names + system}, ORDER if in_order else None)
     if late_topic is None or (late is None and not rows.late):
         return Routed(main, (main_route,))
     late_route = Route(
