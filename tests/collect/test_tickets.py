@@ -209,6 +209,7 @@ def test_a_result_is_posted_until_the_caller_takes_it(desk: Desk, receiver: Rece
     assert all(signature_is_right(SECRET, *got) for got in receiver.got)
     told = json.loads(receiver.got[-1][0])
     assert (told["ticket"], told["state"], told["accepted"]) == (ticket, "done", 1)
+    assert (told["duplicates"], told["rejections"], told["rejected"], told["error"]) == (0, 0, [], None)
     _, result = desk.tickets.result(ticket)
     assert result is not None
     assert (result.callback.attempts, result.callback.error) == (3, None)  # type: ignore[union-attr]

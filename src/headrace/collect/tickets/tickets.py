@@ -284,9 +284,10 @@ class Tickets:
         known = self.ledger.known.get(ticket)
         if known is None or self._callbacks is None or result.callback is None:
             return
-        body = msgspec.json.encode(
-            {"ticket": ticket, "state": state} | msgspec.to_builtins(msgspec.structs.replace(result, callback=None))
-        )
+        # Every count, the zeros too: what is kept leaves them out, who is called counts on them.
+        told = msgspec.structs.asdict(result)
+        del told["callback"]
+        body = msgspec.json.encode({"ticket": ticket, "state": state} | told)
         expires = known.taken_ms + int(self._settings.ticket_hours * 3_600_000)
         self._callbacks.post(Delivery(self._clock.monotonic(), ticket, result.callback.url, body, expires))
 
