@@ -92,6 +92,10 @@ def test_lines_of_metrics() -> None:
     assert read_line(b"t:3.5|ms|@0.1|T1700000000|c:abc") == [
         {"metric": "t", "kind": "timer", "value": 3.5, "rate": 0.1, "$time": 1_700_000_000_000, "container": "abc"}
     ]
+    assert read_line(b"a:1|c|#x:1|e:it-false,pu-7|card:low") == [
+        {"metric": "a", "kind": "counter", "value": 1.0, "tags": {"x": "1"}}
+        | {"external": "it-false,pu-7", "cardinality": "low"}
+    ]
 
 
 @pytest.mark.parametrize(

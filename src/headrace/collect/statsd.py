@@ -23,6 +23,8 @@ from headrace.log.base import TIME
 from headrace.log.codecs.json_codec import Unreadable
 
 KINDS = {"c": "counter", "g": "gauge", "ms": "timer", "h": "histogram", "d": "distribution", "s": "set"}
+# Where DogStatsD's clients say they run, and how much of that they want to tell apart.
+_ORIGIN = {"c": "container", "e": "external", "card": "cardinality"}
 _SHOWN = 60
 
 
@@ -84,7 +86,7 @@ def read_line(line: bytes) -> list[dict[str, Any]]:
         common |= more
     if tags:
         common["tags"] = tags
-    ending = {key: common.pop(key) for key in ("rate", "tags", TIME, "container") if key in common}
+    ending = {key: common.pop(key) for key in ("rate", "tags", TIME, *_ORIGIN.values()) if key in common}
     return [common | _value(kind, value) | ending for value in values.split(":")]
 
 
@@ -116,8 +118,9 @@ def _part(text: str, tags: dict[str, str]) -> dict[str, Any]:
         return {"rate": rate}
     if mark == "T" and rest.isdigit():
         return {TIME: int(rest) * 1000}
-    if text.startswith("c:"):
-        return {"container": text[2:]}
+    name, colon, value = text.partition(":")
+    if colon and name in _ORIGIN:
+        return {_ORIGIN[name]: value}
     raise ValueError(f"has a part that means nothing: `{text[:_SHOWN]}`")
 
 
