@@ -17,6 +17,15 @@ from headrace.nearest import did_you_mean
 
 FROM_ENVIRONMENT = "env:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+# Types by the names that TOML's users know them by.
+_WORDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 D = TypeVar("D")
@@ -167,16 +176,27 @@ def _toml_error(error: tomllib.TOMLDecodeError, text: str) -> tuple[str, int]:
 
 
 def _validation_error(error: msgspec.ValidationError, raw: dict[str, Any], type_: type) -> tuple[str, list[str]]:
-    """Its words, and the path of the setting: ``Expected `int`, got `str` - at `$.validate.fields[...].min` ``."""
+    """In plain words, and the path of the setting: ``Expected `int`, got `str` - at `$.validate.fields[...].min` ``."""
     message, _, place = str(error).partition(" - at `$")
     path = [part for part in re.split(r"[.\[\]]+", place.replace("[...]", ".*").rstrip("`")) if not part.isdigit()]
     path = _named(list(filter(None, path)), raw, type_)
     unknown = re.search(r"unknown field `(\w+)`", message)
     if unknown:
         return f"there is no setting `{'.'.join([*path, unknown[1]])}`", [*path, unknown[1]]
+    if message.startswith("Expected `"):
+        message = re.sub(r"`([\w| ]+)`", lambda found: _in_words(found[1]), message)
     if path:
         message = f"`{'.'.join(path)}`: {message[:1].lower()}{message[1:]}"
     return message, path
+
+
+def _in_words(types: str) -> str:
+    """
+    >>> _in_words("float | null")
+    'a number'
+    """
+    wanted = [_WORDS.get(one, f"`{one}`") for one in types.split(" | ") if one != "null"]
+    return " or ".join(wanted) or "nothing"
 
 
 def _named(path: list[str], raw: dict[str, Any], type_: type) -> list[str]:

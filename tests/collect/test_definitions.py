@@ -36,7 +36,7 @@ def test_a_file_says_type_and_topic() -> None:
         ('topic = "orders"', "collectors/web.toml:1: a collector needs a `type`"),
         ('\n\ntype = "carrier-pigeon"', "collectors/web.toml:3: `carrier-pigeon` is not a type of collector"),
         ('type = "http"', "collectors/web.toml:1: a collector needs a `topic`"),
-        ('type = "http"\n\ntopic = 3', "collectors/web.toml:3: `topic`: expected `str`, got `int`"),
+        ('type = "http"\n\ntopic = 3', "collectors/web.toml:3: `topic`: expected text, got a whole number"),
         ('type = "http"\ntopic = "t"\ntopics = "t"', "collectors/web.toml:3: there is no setting `topics`"),
         ('type = "http"\ntopic = "t"\nkeys = ["k"]', "collectors/web.toml:3: a collector of type `http` has no keys"),
     ],

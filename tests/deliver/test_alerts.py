@@ -236,7 +236,7 @@ def test_files_are_read_again_and_a_broken_one_goes_on_as_it_was(desk: Desk) -> 
     assert desk.look() == "firing"
     desk.write('watch = "drift"\nabove = "many"')
     assert desk.look() == "firing"
-    assert "alerts/a.toml:2: `above`: expected `float`" in str(desk.alerts.status("a").problem)
+    assert "alerts/a.toml:2: `above`: expected a number" in str(desk.alerts.status("a").problem)
     desk.begin_anew()
     desk.alerts.look()
     assert desk.alerts.statuses() == []
