@@ -71,6 +71,8 @@ def run_agent(
     if brokers not in BROKERS:
         raise UsageError(f"`--brokers` cannot be `{brokers}`", hint="one of " + ", ".join(BROKERS))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    # A line for each batch that goes to a server would hide all others.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     definition = agent_of(conf, name)
     for problem in definition.problems:
         logging.getLogger("headrace.agent").warning("%s line %d: %s", conf, problem.line, problem.message)

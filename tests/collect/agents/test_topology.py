@@ -114,7 +114,8 @@ def change(old: str, new: str) -> str:
             9,
             "nothing uses channel `c2`",
         ),
-        (GOOD + "b1.sources = x\n", 1, "agent `b1` has no channels"),
+        (GOOD + "b1.sources = x\n", 9, "agent `b1` has no channels"),
+        (GOOD + "a1.sources.r1.batchSize = ${NOT_SAID}\n", 9, "the environment has no `NOT_SAID`"),
     ],
 )
 def test_mistakes_are_said_with_their_line(text: str, line: int, message: str) -> None:

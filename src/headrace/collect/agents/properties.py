@@ -57,6 +57,15 @@ def with_environment(properties: list[Property], environment: Mapping[str, str] 
     ]
 
 
+def unknown_variables(value: str) -> list[str]:
+    """What `with_environment` has left as it is written.
+
+    >>> unknown_variables("${HOST_A}:${env:PORT_A}")
+    ['HOST_A', 'PORT_A']
+    """
+    return _VARIABLE.findall(value)
+
+
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines as they are meant: continued ones joined, comments and empty ones left out."""
     joined, first = "", 0

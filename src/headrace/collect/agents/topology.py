@@ -16,11 +16,12 @@ from headrace.collect.agents.definition import (
     InterceptorDefinition,
 )
 from headrace.collect.agents.options import Option, Options, Problem, convert, read_options, suggestion
-from headrace.collect.agents.properties import Property
+from headrace.collect.agents.properties import Property, unknown_variables
 from headrace.errors import ConfigError
 
 PARTS: dict[str, Role | None] = {"sources": "source", "channels": "channel", "sinks": "sink", "sinkgroups": None}
 _WORDS = Option("names", "words")
+_REPLACEMENT = "replaceString"
 _BATCHES = ("batchSize", "batch-size", "flumeBatchSize", "sink.batchSize", "maxBatchSize")
 
 
@@ -85,10 +86,19 @@ class _Reader:
         self._names: dict[str, tuple[str, ...]] = dict.fromkeys(PARTS, ())
         self._given: dict[tuple[str, str], dict[str, Property]] = {}
         self._lines: dict[str, int] = {}
+        self._first = 0
         for one in properties:
             parts = one.name.split(".", 3)
             if parts[0] != agent or len(parts) < 2 or parts[1] not in PARTS:
                 continue
+            self._first = min(self._first or one.line, one.line)
+            # In a replacement it is a group's name.
+            for variable in unknown_variables(one.value) if not one.name.endswith(_REPLACEMENT) else ():
+                self._warn(
+                    one.line,
+                    f"the environment has no `{variable}`",
+                    f"`{one.name}` stays as it is written; set it:  export {variable}=…",
+                )
             if len(parts) == 2:
                 self._declare(parts[1], one)
             elif len(parts) == 4:
@@ -125,7 +135,7 @@ class _Reader:
         for part in ("sources", "channels", "sinks"):
             if not self._names[part]:
                 self._fail(
-                    self._lines.get(part, 1),
+                    self._lines.get(part, self._first or 1),
                     f"agent `{self._agent}` has no {part}",
                     f"name them:  {self._agent}.{part} = …",
                 )
