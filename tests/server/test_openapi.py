@@ -234,6 +234,7 @@ def test_those_answers_are_all_the_answers() -> None:
         ("GET", "/v1/topics/nothing", None, 404),
         ("PUT", "/v1/topics", None, 405),
         ("GET", "/v1/query", None, 405),
+        ("POST", "/collect", {}, 405),
         ("POST", "/v1/nothing", {}, 404),
         ("DELETE", "/v1/nothing/at/all", None, 404),
         ("POST", "/registry/nothing", {}, 404),
@@ -288,3 +289,11 @@ def test_errors_have_one_shape(server: Running, method: str, path: str, body: An
     assert isinstance(error["code"], str)
     assert error["message"]
     assert answer.headers["content-type"] == "application/json"
+
+
+def test_who_asks_in_the_wrong_way_is_told_the_right_one(server: Running) -> None:
+    """Whatever path it is: a client with a wrong address gets here, too."""
+    for path, allowed in (("/v1/topics", "GET, POST"), ("/collect", "GET")):
+        error = server.http.put(path).json()["error"]
+        assert error["message"] == f"`{path}` does not take PUT"
+        assert error["hint"] == f"it takes {allowed}; /openapi.json lists all there is"

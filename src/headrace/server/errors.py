@@ -46,7 +46,12 @@ async def http_exception(request: Any, error: Exception) -> Response:
     """Starlette's own: no such path, no such method."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        body = {"code": "method", "message": f"`{request.url.path}` does not take {request.method}"}
+        allowed = (error.headers or {}).get("allow", "")
+        body = {
+            "code": "method",
+            "message": f"`{request.url.path}` does not take {request.method}",
+            "hint": f"it takes {allowed}; /openapi.json lists all there is" if allowed else "see /openapi.json",
+        }
     elif error.status_code == 404:
         body = {
             "code": "not_found",

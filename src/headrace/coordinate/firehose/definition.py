@@ -221,4 +221,6 @@ def _delimiter(text: str) -> bytes:
     try:
         return text.encode().decode("unicode_escape").encode("latin-1")
     except UnicodeError:
-        raise ApiError(INVALID, f"`{text[:20]}` is not a Delimiter: say \\n, \\t or the characters themselves") from None
+        raise ApiError(
+            INVALID, f"`{text[:20]}` is not a Delimiter: say \\n, \\t or the characters themselves"
+        ) from None
