@@ -1,6 +1,9 @@
 PYTHON ?= python3
 VENV := .venv/bin
 
+# Many images forbid it; then each of the hundreds of processes that the tests start compiles all it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup setup-tests demo test test-fast lint types web-test wheel bench conformance chaos oracle chaos-kafka kafka kafka-cluster kafka-jars lock clean
 
 help:            ## what can be made
