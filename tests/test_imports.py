@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,12 +35,15 @@ def tier_of(module: str) -> str:
 
 def walk_running(node: ast.AST) -> Iterator[ast.AST]:
     """Every node but those under `if TYPE_CHECKING:`, which nobody runs."""
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if not (isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING"):
-            yield from walk_running(child)
+    todo = [node]
+    while todo:
+        node = todo.pop()
+        if not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
+            yield node
+            todo.extend(ast.iter_child_nodes(node))
 
 
+@functools.cache
 def imports() -> dict[str, set[str]]:
     """Module → modules of ours it imports, anywhere in the file, except for type checking only."""
     found: dict[str, set[str]] = {}
@@ -55,18 +59,15 @@ def imports() -> dict[str, set[str]]:
     return {module: {name for name in names if name in found} for module, names in found.items()}
 
 
-IMPORTS = imports()
-
-
 def test_every_tier_has_its_place() -> None:
-    tiers = {tier_of(module) for module in IMPORTS} - {""}
+    tiers = {tier_of(module) for module in imports()} - {""}
     assert tiers <= set(HEIGHT), f"add to STOREYS: {tiers - set(HEIGHT)}"
 
 
 def test_imports_point_down() -> None:
     upward = sorted(
         f"{module} → {name}"
-        for module, names in IMPORTS.items()
+        for module, names in imports().items()
         for name in names
         if tier_of(module) and tier_of(name) and tier_of(module) != tier_of(name)
         if HEIGHT[tier_of(name)] >= HEIGHT[tier_of(module)]
@@ -82,19 +83,19 @@ def test_no_circles() -> None:
         assert module not in path, " → ".join((*path[path.index(module) :], module))
         if module in done:
             return
-        for name in IMPORTS[module]:
+        for name in imports()[module]:
             # A package's __init__ is imported by every module in it; that is no dependency.
             if name != module and not module.startswith(f"{name}."):
                 visit(name, (*path, module))
         done.add(module)
 
-    for module in IMPORTS:
+    for module in imports():
         visit(module, ())
 
 
 def test_the_vocabulary_knows_nothing_of_us() -> None:
     for module in VOCABULARY:
-        outside = {name for name in IMPORTS[f"headrace.{module}"] if tier_of(name) not in VOCABULARY}
+        outside = {name for name in imports()[f"headrace.{module}"] if tier_of(name) not in VOCABULARY}
         assert outside <= {"headrace"}
 
 
