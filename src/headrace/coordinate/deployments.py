@@ -14,32 +14,20 @@ import msgspec
 
 from headrace.clock import Clock
 from headrace.coordinate.base import QueryDefinition
+from headrace.coordinate.building import version_events
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.changes import plan_files, wanted_functions
-from headrace.coordinate.creating import new_query_id
 from headrace.coordinate.dropping import dropped_version
-from headrace.coordinate.events import (
-    DeploymentSaved,
-    Event,
-    FilesApplied,
-    QueryCreated,
-    QueryPaced,
-    QueryWanted,
-    VersionCreated,
-    VersionsSwitched,
-)
-from headrace.coordinate.functions import DescribeFile, FunctionChanges, used_files
-from headrace.coordinate.layers import batch_events, check_lambda, partial_sink, speed_events
-from headrace.coordinate.refreshing import origin_of, refresh_change, refresh_item
+from headrace.coordinate.events import DeploymentSaved, Event, FilesApplied, QueryPaced, QueryWanted
+from headrace.coordinate.functions import DescribeFile, FunctionChanges
+from headrace.coordinate.layers import check_lambda, speed_events
+from headrace.coordinate.refreshing import refresh_change, refresh_item
 from headrace.coordinate.replace import apply_in_place
 from headrace.coordinate.result import StatementResult
-from headrace.coordinate.schemas import register_schemas
-from headrace.coordinate.starts import starts_from
 from headrace.coordinate.statements import StatementExecutor
-from headrace.coordinate.topics import ensure_sink, late_spec
+from headrace.coordinate.switching import check_kept, made_by, switch_events
 from headrace.errors import Conflict, NotFound, Refused
 from headrace.log.base import Log
-from headrace.sql.plan import keeps_headers, may_be_late
 from headrace.sql.statements import CreateAsSelect
 from headrace.types import display_name
 from headrace.views.change import Change, Plan
@@ -118,7 +106,8 @@ class Deployments:
             filed = self._catalog.state.filed | {change.name for change in plan.changes if _from_file(change)}
             events: list[Event] = [FilesApplied(tuple(sorted(filed)))]
             if any(change.verdict != "drops" for change in later):
-                events += [DeploymentSaved(deployment), *self._versions(later, deployment, options)]
+                built = version_events(self._log, self._catalog, later, deployment, options.start)
+                events += [DeploymentSaved(deployment), *built]
             else:
                 events += self._switched(deployment, deployment.switches(), "switched")
             self._catalog.append(events)
@@ -132,7 +121,7 @@ class Deployments:
             number, now = max(self._catalog.state.deployments, default=0) + 1, self._clock.now_ms()
             item = refresh_item(self._catalog, change)
             deployment = Deployment(number, [item], now, who, "lambda", approved=True, changed_ms=now)
-            events = self._versions([change], deployment, Options(strategy="lambda"))
+            events = version_events(self._log, self._catalog, [change], deployment)
             self._catalog.append([DeploymentSaved(deployment), *events])
             return self.get(number)
 
@@ -170,45 +159,6 @@ class Deployments:
             self._executor.run_statement(change.wanted.statement)
         else:
             apply_in_place(change.wanted.statement, self._log, self._catalog)
-
-    def _versions(self, changes: Sequence[Change], deployment: Deployment, options: Options) -> list[Event]:
-        """Their topics are made first: what is cut short here leaves an empty topic, which the next attempt takes."""
-        events: list[Event] = []
-        last = self._catalog.state.last_query_number
-        built = [change for change in changes if change.verdict != "drops"]
-        new_topics = {change.source.topic for change in built if change.source is not None}
-        for change in built:
-            assert change.query is not None
-            prefix, last = "CSAS" if change.kind == "stream" else "CTAS", last + 1
-            id_ = new_query_id(prefix, change.name, last)
-            sink = replace(change.query.sink, query=id_, statement=change.statement)
-            register_schemas(self._log, self._catalog, sink)
-            written = partial_sink(change.query) if change.strategy == "lambda" else sink
-            ensure_sink(self._log, written, keeps_headers(change.query.root))
-            if may_be_late(change.query.root):
-                self._log.create_topic(late_spec(id_))
-            inputs = {source.name: source.topic for source in change.query.inputs}
-            first = [topic for topic in inputs.values() if topic not in new_topics]
-            query = QueryDefinition(
-                id=id_,
-                version=1,
-                statement=change.statement,
-                sink=sink.name,
-                sources=tuple(inputs),
-                created_ms=deployment.started_ms,
-                sink_topic=sink.topic,
-                reads=inputs,
-                starts=starts_from(options.start, self._log, first),
-                rows_per_second=options.rows_per_second if first else 0,
-                functions=used_files(change.query),
-            )
-            version = Version(sink.name, change.number, sink, "building", deployment.id, deployment.started_ms)
-            if change.strategy == "lambda":
-                last += 1
-                events += batch_events(self._log, version, query, new_query_id("BATCH", change.name, last))
-            else:
-                events += [VersionCreated(version), QueryCreated(query)]
-        return events
 
     def _item(self, change: Change, done: bool) -> Item:
         number, before = change.number, change.before
@@ -317,61 +267,13 @@ class Deployments:
     def rollback(self, name: str) -> Deployment:
         """The versions that served before the deployment which made this one's, of all it changed."""
         with self._executor.lock:
-            deployment = self._made_by(name)
-            for item in deployment.items:
-                if item.before and item.number and item.before not in self._catalog.state.versions.get(item.name, {}):
-                    shown = display_name(item.name)
-                    raise Conflict(
-                        f"version {item.before} of `{shown}` is not kept any more",
-                        hint=f"build it again:  headrace deploy restore {deployment.id} --before",
-                    )
-            self._refuse_read_by_later(deployment)
+            deployment = made_by(self._catalog, name)
+            check_kept(self._catalog, deployment)
             self._catalog.append(self._switched(deployment, deployment.switches_back(), "rolled back"))
             return self.get(deployment.id)
 
-    def _made_by(self, name: str) -> Deployment:
-        serving = origin_of(self._catalog.deployments(), name, self._catalog.state.serving.get(name, NONE))
-        for deployment in reversed(self._catalog.deployments()):
-            for item in deployment.items:
-                changed = item.name == name and item.number != item.before
-                if deployment.stage == "switched" and changed and item.number == serving:
-                    return deployment
-        raise Conflict(
-            f"`{display_name(name)}` is as it was first made, or was rolled back already",
-            hint="headrace history lists what was deployed",
-        )
-
-    def _refuse_read_by_later(self, deployment: Deployment) -> None:
-        switched = deployment.switches()
-        topics = {
-            version.source.topic
-            for name, number in switched.items()
-            if (version := self._catalog.state.versions.get(name, {}).get(number)) is not None
-            and number != deployment.switches_back()[name]
-        }
-        for query in self._catalog.queries():
-            version = self._catalog.version_of(query)
-            if (
-                version
-                and version.state == "serving"
-                and query.sink not in switched
-                and topics & {*query.reads.values()}
-            ):
-                raise Conflict(
-                    f"`{display_name(query.sink)}` reads what deployment {deployment.id} made",
-                    hint=f"first:  headrace view rollback {display_name(query.sink)}, or drop it",
-                )
-
     def _switched(self, deployment: Deployment, versions: Mapping[str, int], stage: Stage) -> list[Event]:
-        now = self._clock.now_ms()
-        known = self._catalog.state.versions
-        moved = {
-            name: number
-            for name, number in versions.items()
-            if number != self._catalog.state.serving.get(name, NONE) and (number in known.get(name, {}) or not number)
-        }
-        saved = msgspec.structs.replace(deployment, stage=stage, changed_ms=now)
-        return [VersionsSwitched(moved, now, deployment.id), DeploymentSaved(saved)]
+        return switch_events(self._catalog, deployment, versions, stage, self._clock.now_ms())
 
     def forget(self, name: str, number: int | None = None) -> list[Version]:
         """Give up versions that are kept for a rollback."""
