@@ -19,8 +19,9 @@ from headrace.errors import Fenced, NotFound, OffsetOutOfRange, UsageError
 from headrace.log.base import Consumer, PartitionEnds, Records, Start, Subscription, Topic, TopicPartition
 from headrace.log.kafka.buffer import Buffer
 from headrace.log.kafka.client import Connection
+from headrace.log.kafka.commits import Commits
 from headrace.log.kafka.decode import Decoder
-from headrace.log.kafka.errors import error_of, is_lost_member, translate
+from headrace.log.kafka.errors import translate
 from headrace.log.subscription import wanted
 
 OutOfRange = Literal["error", "earliest", "latest"]
@@ -31,9 +32,7 @@ Decoding = Callable[[str], Decoder]
 
 _LOOK_EVERY_S = 0.5
 _BUFFERED = 10_000
-_STEP_S = 0.05
 _OVERTAKEN = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
-_UNSETTLED = (KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS)
 _PASSING = (
     KafkaError._MAX_POLL_EXCEEDED,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -83,16 +82,12 @@ class KafkaConsumer(Consumer):
         self._gains: dict[TopicPartition, int] = {}
         """In a group: when a partition became ours. One that was lost and came back is another."""
         self._numbers = itertools.count()
-        self._committing: dict[TopicPartition, int] = {}
-        """What the caller is committing right now; what is taken away meanwhile is committed before it goes."""
-        self._session_s = session_timeout_s
         self._overtaken: set[TopicPartition] = set()
         self._paused: set[TopicPartition] = set()
         self._next_look = 0.0
         self._closed = False
-        self._answers: list[KafkaError | None] = []
-        """What became of the commit that was sent last."""
-        self._client = Client(self._conf(group, client, session_timeout_s) | {"on_commit": self._answered})
+        self._commits = Commits(connection, group or "", session_timeout_s)
+        self._client = Client(self._conf(group, client, session_timeout_s) | {"on_commit": self._commits.answered})
         self._look_around()
 
     def _conf(self, group: str | None, client: str, session_timeout_s: float) -> dict[str, Any]:
@@ -183,10 +178,7 @@ class KafkaConsumer(Consumer):
 
     def _revoked(self, client: Client, partitions: list[At]) -> None:
         """We are still a member and they are still ours: the last moment to commit them."""
-        going = {at: self._committing[at] for at in map(self._ours, partitions) if at in self._committing}
-        if going and self._commit_at_once(going) is None:
-            for at in going:
-                del self._committing[at]
+        self._commits.settle(client, map(self._ours, partitions))
         self._lost(client, partitions)
 
     def _lost(self, client: Client, partitions: list[At]) -> None:
@@ -339,53 +331,7 @@ class KafkaConsumer(Consumer):
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         if self._group is None:
             raise UsageError("a consumer without a group commits nothing", hint="open it with a group")
-        self._committing = dict(self._positions if offsets is None else offsets)
-        held = {at: self._gains.get(at) for at in self._committing}
-        # A member that holds up the others is sent away after a session; then it is our turn.
-        deadline = time.monotonic() + 3 * self._session_s
-        try:
-            while self._committing and (error := self._send_commit(deadline)) is not None:
-                # The group was shared out anew. As long as we keep what we commit, it is committed after that.
-                kept = all(self._gains.get(at) == held[at] is not None for at in self._committing)
-                if error.code() not in _UNSETTLED or not kept or time.monotonic() > deadline:
-                    raise self._refused(error)
-                self._fill(_STEP_S)
-        finally:
-            self._committing = {}
-
-    def _send_commit(self, deadline: float) -> KafkaError | None:
-        """Go on polling meanwhile: a broker answers behind our request to join, which waits for the other members, and
-        they may wait for us to give something up."""
-        self._answers.clear()
-        try:
-            self._client.commit(offsets=self._places(self._committing), asynchronous=True)
-        except KafkaException as failure:
-            return error_of(failure) or KafkaError(KafkaError._FAIL)
-        while not self._answers and time.monotonic() < deadline:
-            self._fill(_STEP_S)
-        return self._answers[0] if self._answers else KafkaError(KafkaError._TIMED_OUT)
-
-    def _answered(self, error: KafkaError | None, places: list[At]) -> None:
-        self._answers.append(error or next((place.error for place in places if place.error is not None), None))
-
-    def _commit_at_once(self, offsets: Mapping[TopicPartition, int]) -> KafkaError | None:
-        try:
-            done = self._client.commit(offsets=self._places(offsets), asynchronous=False)
-        except KafkaException as failure:
-            return error_of(failure) or KafkaError(KafkaError._FAIL)
-        return next((place.error for place in done or () if place.error is not None), None)
-
-    def _places(self, offsets: Mapping[TopicPartition, int]) -> list[At]:
-        return [self._kafka(at, offset) for at, offset in offsets.items()]
-
-    def _refused(self, error: KafkaError) -> Exception:
-        if is_lost_member(error):
-            return Fenced(
-                f"group `{self._group}` has moved on without this member",
-                detail=error.str(),
-                hint="poll to join it again; what was read since the last commit comes again, to somebody",
-            )
-        return translate(error, f"commit offsets of `{self._group}`", self._connection)
+        self._commits.commit(self._client, self._positions if offsets is None else offsets, self._gains, self._fill)
 
     def membership(self) -> Any:
         """What a transactional producer needs to commit offsets in our name."""
