@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -125,6 +125,17 @@ def convert_settings(raw: dict[str, Any], type_: type[T], hint: str) -> T:
         mistyped = path[0] if path and path[0] not in known else None
         said = did_you_mean(mistyped, known, hint) if mistyped else hint
         raise ConfigError(message, hint=said, path=tuple(path)) from None
+
+
+def choose(raw: Mapping[str, Any], setting: str, known: Mapping[str, D], thing: str, known_are: str, wrong: str) -> D:
+    """The one that a setting names: `thing` cannot do without, and what is not `known` is `wrong`."""
+    name = raw.get(setting)
+    if name is None:
+        raise ConfigError(f"{thing} needs a `{setting}`", hint=known_are)
+    found = known.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise ConfigError(f"`{name}` {wrong}", hint=did_you_mean(str(name), known, known_are), path=(setting,))
+    return found
 
 
 def seconds_of(text: str, where: str = "every") -> int:

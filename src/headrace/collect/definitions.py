@@ -16,8 +16,7 @@ from headrace.collect.rules.settings import EnrichSettings, PrivacySettings, Val
 from headrace.collect.shedding import ShedSettings
 from headrace.config import Project, Settings
 from headrace.errors import ConfigError
-from headrace.nearest import did_you_mean
-from headrace.toml_files import Problem, check_name, convert_settings, load_files, read_file
+from headrace.toml_files import Problem, check_name, choose, convert_settings, load_files, read_file
 
 HINT = "docs/reference/collectors.md lists every setting"
 
@@ -108,7 +107,8 @@ def read_definition(file: Path, text: str, keys_needed: bool = False) -> Definit
 def _define(file: Path, text: str, keys_needed: bool) -> Definition:
     raw = {"type": "agent", "conf": f"{FOLDER}/{file.name}"} if file.suffix == FLUME else tomllib.loads(text)
     check_name(file, "a collector")
-    kind = _kind(raw.get("type"))
+    types = f"its types are {', '.join(KINDS)}"
+    kind = choose(raw, "type", KINDS, "a collector", types, "is not a type of collector")
     settings: CollectorSettings = convert_settings(raw, load(kind.settings), HINT)
     settings.check()
     if keys_needed and kind.keyed and not settings.keys and not settings.public:
@@ -120,14 +120,3 @@ def _define(file: Path, text: str, keys_needed: bool) -> Definition:
         hint = "the project's [auth] keys hold for it" if kind.name == "http" else None
         raise ConfigError(f"a collector of type `{kind.name}` has no keys of its own", hint=hint, path=("keys",))
     return Definition(file.stem, file, kind, settings, text)
-
-
-def _kind(name: object) -> Kind:
-    types = f"its types are {', '.join(KINDS)}"
-    if name is None:
-        raise ConfigError("a collector needs a `type`", hint=types)
-    kind = KINDS.get(name) if isinstance(name, str) else None
-    if kind is None:
-        hint = did_you_mean(str(name), KINDS, types)
-        raise ConfigError(f"`{name}` is not a type of collector", hint=hint, path=("type",))
-    return kind

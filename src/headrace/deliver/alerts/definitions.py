@@ -16,11 +16,11 @@ import msgspec
 
 from headrace.config import Project, Settings
 from headrace.errors import ConfigError
-from headrace.nearest import did_you_mean
 from headrace.toml_files import (
     FROM_ENVIRONMENT,
     Problem,
     check_name,
+    choose,
     convert_settings,
     load_files,
     read_file,
@@ -167,21 +167,11 @@ def read_alert(file: Path, text: str) -> Definition | Problem:
 def _define(file: Path, text: str) -> Definition:
     raw = tomllib.loads(text)
     check_name(file, "an alert")
-    watch = _watch(raw.get("watch"))
+    watches = f"it can watch {', '.join(WATCHES)}"
+    watch = choose(raw, "watch", WATCHES, "an alert", watches, "cannot be watched")
     settings = convert_settings(raw, AlertSettings, HINT)
     _check(settings, watch)
     return Definition(file.stem, watch, settings)
-
-
-def _watch(name: object) -> Watch:
-    all_of_them = f"it can watch {', '.join(WATCHES)}"
-    if name is None:
-        raise ConfigError("an alert needs a `watch`", hint=all_of_them)
-    watch = WATCHES.get(name) if isinstance(name, str) else None
-    if watch is None:
-        hint = did_you_mean(str(name), WATCHES, all_of_them)
-        raise ConfigError(f"`{name}` cannot be watched", hint=hint, path=("watch",))
-    return watch
 
 
 def _check(settings: AlertSettings, watch: Watch) -> None:
