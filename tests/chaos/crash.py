@@ -2,8 +2,8 @@
 
 A client sends events in numbered batches, each with an idempotency key, and tries a batch again until it is
 acknowledged; only then it goes into a ledger outside the system. Meanwhile the owner, the engine, the supervisor
-or all of them are killed at random moments. At the end the topic must hold exactly the ledger's events, and the
-tables must be what DuckDB computes from the ledger.
+or all of them are killed at random moments, each at least once. At the end the topic must hold exactly the ledger's
+events, and the tables must be what DuckDB computes from the ledger.
 
     python -m tests.chaos.crash --rounds 300 --seed 7
 """
@@ -271,6 +271,7 @@ def run(folder: Path, rounds: int, seed: int, say: Callable[[str], None] = lambd
     ledger = folder / "ledger.jsonl"
     outcome = Outcome()
     client = Client(installation, ledger, seed)
+    untried = chance.sample(VICTIMS, len(VICTIMS))
     try:
         installation.up()
         wait_for(lambda: ready(installation), 90, "the first start")
@@ -279,9 +280,10 @@ def run(folder: Path, rounds: int, seed: int, say: Callable[[str], None] = lambd
             # A real pause: the moment of the kill is what is tried here.
             threading.Event().wait(chance.uniform(0.2, 9.0))
             installation.ensure_up()
-            victim = chance.choice(VICTIMS)
+            victim = untried[-1] if untried else chance.choice(VICTIMS)
             if installation.kill(victim):
                 outcome.kills[victim] += 1
+                del untried[-1:]
                 say(f"{sum(outcome.kills.values())}: killed {victim}; {client.acknowledged} acknowledged so far")
             installation.ensure_up()
             if client.failure:
