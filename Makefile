@@ -19,10 +19,10 @@ demo: setup      ## the page-view pipeline, live in the browser
 	@$(VENV)/python examples/pageviews/demo.py
 
 test: setup-tests  ## all tests
-	@$(VENV)/pytest -n 2 --no-loadscope-reorder --max-worker-restart=0
+	@$(VENV)/pytest -n 3 --no-loadscope-reorder --max-worker-restart=0
 
 test-fast:       ## two minutes: no Spark, no processes, no browser
-	@$(VENV)/pytest -q -n 2 -m "not spark and not slow and not browser"
+	@$(VENV)/pytest -q -n 3 --hypothesis-profile=some -m "not spark and not slow and not browser"
 
 lint:            ## style, and nothing that should not be in the tree
 	@$(VENV)/ruff check . && $(VENV)/ruff format --check .

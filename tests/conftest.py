@@ -18,15 +18,17 @@ from tests.kafka import kafka
 
 __all__ = ["kafka", "spark"]
 
-# What a change is judged by tries the same examples every time; `make oracle` looks for others.
+# What a change is judged by tries the same examples every time; `make oracle` looks for others, `make test-fast` tries
+# some of them.
 hypothesis.settings.register_profile("same", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("some", deadline=None, derandomize=True, max_examples=20)
 hypothesis.settings.register_profile("others", deadline=None, derandomize=False)
 hypothesis.settings.load_profile("same")
 
 
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]
-    """Two processes run the tests (`make test`): the files that share Spark's session in one, the others in the other,
-    a file never in both."""
+    """Several processes run the tests (`make test`): the files that share Spark's session are all in one, the others
+    wherever there is room, a file never in two."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
@@ -43,9 +45,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The lanes begin with the files that take long, so that they end together."""
-    long = {item.path for item in items if item.get_closest_marker("spark") or item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in long)
+    """The lanes begin with what takes longest, so that they end together: Spark's files, which one lane does alone,
+    then those with anything slow."""
+    slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("browser")}
+    items.sort(key=lambda item: (not _on_spark(str(item.path)), item.path not in slow))
 
 
 @pytest.fixture(scope="session")
