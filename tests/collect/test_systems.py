@@ -52,6 +52,36 @@ def test_standard_webhooks_sign_id_time_and_body() -> None:
         webhooks.translate(Posted(body, headers=headers(now - 301), now_ms=NOW), settings_)
 
 
+def test_svix_signs_as_the_standard_it_became_under_its_own_names() -> None:
+    """The example of Standard Webhooks' specification: its secret, with and without what stands before it."""
+    secret, body = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", b'{"test": 2432232314}'
+    said = {"id": "msg_p5jXN8AQM9LWM0D4loKWxJek", "timestamp": "1614265330"}
+    signature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+    for prefix, known in (("svix", secret), ("webhook", secret), ("webhook", secret.removeprefix("whsec_"))):
+        headers = {f"{prefix}-{name}": value for name, value in (said | {"signature": signature}).items()}
+        settings_ = webhooks.WebhookSettings(type="webhook", topic="t", signature="standard", secrets=[known])
+        [event] = webhooks.translate(Posted(body, headers=headers, now_ms=1_614_265_330_000), settings_).events
+        assert event == {"test": 2432232314, "$id": said["id"]}
+
+
+def test_slack_signs_time_and_body_and_asks_first() -> None:
+    now, body = NOW // 1000, b'{"type": "event_callback", "event_id": "Ev1"}'
+
+    def send(body: bytes, seconds: int, secret: bytes = b"s3cret") -> Any:
+        signature = "v0=" + signed(f"v0:{seconds}:".encode() + body, secret=secret).hex()
+        headers = {"x-slack-signature": signature, "x-slack-request-timestamp": str(seconds)}
+        return webhooks.translate(Posted(body, headers=headers, now_ms=NOW), hook("slack"))
+
+    [event] = send(body, now).events
+    assert event["$id"] == "Ev1"
+    for seconds, secret in ((now - 301, b"s3cret"), (now, b"other")):
+        with pytest.raises(Refused):
+            send(body, seconds, secret)
+    asked = send(b'{"type": "url_verification", "challenge": "3eZbrw1a"}', now)
+    assert webhooks.challenge(asked, hook("slack")) == "3eZbrw1a"
+    assert webhooks.challenge(asked, hook("hmac")) is webhooks.challenge(send(body, now), hook("slack")) is None
+
+
 def test_an_agreed_signature_with_its_own_header_and_ids() -> None:
     settings_ = hook(
         "hmac",
@@ -86,7 +116,7 @@ def test_a_form_is_an_event_or_holds_one() -> None:
     assert event == {"a": 1}
 
 
-@pytest.mark.parametrize("signature", ["github", "stripe", "standard", "hmac", "token"])
+@pytest.mark.parametrize("signature", ["github", "stripe", "standard", "slack", "hmac", "token"])
 @pytest.mark.parametrize(
     "headers",
     [

@@ -58,6 +58,7 @@ COLLECTORS = {
     "prom": 'type = "prometheus"\ntopic = "samples"',
     "github": 'type = "webhook"\ntopic = "hooks"\nsignature = "github"\nsecrets = ["it is a secret"]',
     "stripe": 'type = "webhook"\ntopic = "hooks"\nsignature = "stripe"\nsecrets = ["old", "whsec"]',
+    "slack": 'type = "webhook"\ntopic = "hooks"\nsignature = "slack"\nsecrets = ["s3cret"]',
     "shop": 'type = "debezium"\ntopic = "customers"\nchanges = "changes"\nadd = ["op"]',
     "access": 'type = "weblog"\ntopic = "requests"',
 }
@@ -350,6 +351,15 @@ def test_a_stripe_signature_grows_old(server: Running) -> None:
     assert (send(now), send(now - 3600)) == (200, 403)
     [found] = seen(server, "hooks", type="charge.succeeded")
     assert found["$id"] == "evt_1"
+
+
+def test_slack_hears_the_word_it_asks_for_before_it_sends(server: Running) -> None:
+    body, now = b'{"type": "url_verification", "challenge": "3eZbrw1a"}', int(time.time())
+    signature = hmac.new(b"s3cret", f"v0:{now}:".encode() + body, "sha256").hexdigest()
+    headers = {"X-Slack-Signature": f"v0={signature}", "X-Slack-Request-Timestamp": str(now)}
+    assert server.http.post("/v1/collect/slack", content=body, headers=headers).json() == {"challenge": "3eZbrw1a"}
+    assert server.http.post("/v1/collect/slack", content=body + b" ", headers=headers).status_code == 403
+    assert seen(server, "hooks", type="url_verification") == []
 
 
 # Changes of databases

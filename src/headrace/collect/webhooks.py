@@ -1,7 +1,7 @@
 """Webhooks: what other services post when something happens there, believed only with a signature that fits.
 
-A JSON body's fields are the event's. GitHub and Stripe sign as they do, so do services that follow Standard Webhooks;
-`hmac` is for those that sign the body and say so in a header, `token` for those that just send the secret along.
+A JSON body's fields are the event's. GitHub, Stripe and Slack sign as they do, so do services that follow Standard
+Webhooks; `hmac` is for those that sign the body and say so in a header, `token` for those that just send the secret.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from headrace.errors import ConfigError, Refused
 from headrace.log.codecs.json_codec import Event, Unreadable
 from headrace.toml_files import secret
 
-Signature = Literal["github", "stripe", "standard", "hmac", "token"]
+Signature = Literal["github", "stripe", "standard", "slack", "hmac", "token"]
 MAX_FIELDS = 1000
 FORM = "application/x-www-form-urlencoded"
 
 
 class WebhookSettings(CollectorSettings, frozen=True, kw_only=True):
     signature: Signature
-    """How the sender proves who it is: `github`, `stripe`, `standard` (Standard Webhooks), `hmac` or `token`."""
+    """How the sender proves who it is: `github`, `stripe`, `standard` (Standard Webhooks, Svix), `slack`, `hmac` or
+    `token`."""
     secrets: list[str]
     """What was agreed with the sender, `env:NAME` for one in the environment; several while one is replaced."""
     tolerance_seconds: float = 300.0
-    """How old a signed time may be (`stripe`, `standard`), so that an old request cannot be played again."""
+    """How old a signed time may be (`stripe`, `standard`, `slack`), so that an old request cannot be played again."""
     header: str = "X-Signature"
     """Where the signature is (`hmac`), or the secret (`token`)."""
     algorithm: Literal["sha256", "sha1", "sha512"] = "sha256"
@@ -71,6 +72,15 @@ def translate(posted: Posted, settings: WebhookSettings) -> Sent:
     kept = {name: posted.headers[name.lower()] for name in settings.keep_headers if name.lower() in posted.headers}
     events = [_event(body, row, len(bodies), posted, settings, kept) for row, body in enumerate(bodies)]
     return sent(events, [posted.body] * len(events))
+
+
+def challenge(sent: Sent, settings: WebhookSettings) -> str | None:
+    """What Slack wants to hear before it sends events to an address: the word it sent there."""
+    if settings.signature != "slack" or len(sent.events) != 1:
+        return None
+    event = sent.events[0]
+    asked = isinstance(event, dict) and event.get("type") == "url_verification"
+    return text_of(event.get("challenge")) if asked else None
 
 
 def _bodies(posted: Posted) -> list[Any]:
@@ -168,17 +178,33 @@ def _stripe(posted: Posted, settings: WebhookSettings, secrets: list[bytes]) -> 
 
 
 def _standard(posted: Posted, settings: WebhookSettings, secrets: list[bytes]) -> bool:
-    id_, seconds = posted.headers.get("webhook-id", ""), posted.headers.get("webhook-timestamp", "")
-    signatures = posted.headers.get("webhook-signature", "").split()
+    id_, seconds = _standard_header(posted, "id"), _standard_header(posted, "timestamp")
+    signatures = _standard_header(posted, "signature").split()
     given = [_base64(each[3:]) for each in signatures if each.startswith("v1,")]
     text = f"{id_}.{seconds}.".encode() + posted.body
     return _fits(given, text, list(_plain(secrets))) and _fresh(seconds, posted, settings)
 
 
+def _standard_header(posted: Posted, name: str) -> str:
+    """Svix, whose way became the standard, still sends its own names."""
+    return posted.headers.get(f"webhook-{name}") or posted.headers.get(f"svix-{name}", "")
+
+
 def _plain(secrets: list[bytes]) -> Iterator[bytes]:
-    """Standard Webhooks writes its secrets as `whsec_` and base64."""
+    """Standard Webhooks writes its secrets as `whsec_` and base64, its libraries take them without the former, too."""
     for each in secrets:
-        yield _base64(each[6:].decode("ascii", "replace")) if each.startswith(b"whsec_") else each
+        plain = _base64(each.removeprefix(b"whsec_").decode("ascii", "replace"))
+        if plain:
+            yield plain
+        if not each.startswith(b"whsec_"):
+            yield each
+
+
+def _slack(posted: Posted, settings: WebhookSettings, secrets: list[bytes]) -> bool:
+    version, _, signature = posted.headers.get("x-slack-signature", "").partition("=")
+    seconds = posted.headers.get("x-slack-request-timestamp", "")
+    text = f"v0:{seconds}:".encode() + posted.body
+    return version == "v0" and _fits([_hex(signature)], text, secrets) and _fresh(seconds, posted, settings)
 
 
 def _hmac(posted: Posted, settings: WebhookSettings, secrets: list[bytes]) -> bool:
@@ -214,7 +240,8 @@ _STYLES: dict[str, _Style] = {
         _github, lambda posted, body, settings: text_of(posted.headers.get("x-github-delivery")), _github_fields
     ),
     "stripe": _Style(_stripe, lambda posted, body, settings: text_of(body.get("id"))),
-    "standard": _Style(_standard, lambda posted, body, settings: text_of(posted.headers.get("webhook-id"))),
+    "standard": _Style(_standard, lambda posted, body, settings: text_of(_standard_header(posted, "id"))),
+    "slack": _Style(_slack, lambda posted, body, settings: text_of(body.get("event_id"))),
     "hmac": _Style(_hmac, _agreed_id),
     "token": _Style(_token, _agreed_id),
 }

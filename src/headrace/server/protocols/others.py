@@ -62,7 +62,10 @@ def read_prometheus(asked: Asked) -> Read:
 
 def read_webhook(asked: Asked) -> Read:
     settings = asked.gate().definition.settings_as(webhooks.WebhookSettings)
-    return asked.take(webhooks.translate(asked.posted, settings), _stored)
+    events = webhooks.translate(asked.posted, settings)
+    if (word := webhooks.challenge(events, settings)) is not None:
+        return Read(lambda outcome: json_response({"challenge": word}))
+    return asked.take(events, _stored)
 
 
 def read_debezium(asked: Asked) -> Read:
