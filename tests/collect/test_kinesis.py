@@ -34,7 +34,7 @@ from headrace.collect.kinesis.read import GetRecords, get_records
 from headrace.collect.kinesis.shards import Placing, hash_ranges
 from headrace.collect.kinesis.signature import Signed, verify
 from headrace.collect.kinesis.wire import Moment, decode, encode
-from headrace.config import KinesisSettings, Key
+from headrace.config import Key, KinesisSettings
 from headrace.log.base import Log, SchemaVersion, Topic, TopicSpec
 from headrace.log.writing.reshape import MD5_PLACES, first_ranges, merge, split
 from tests.log.support import open_owner, put
