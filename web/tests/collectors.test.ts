@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { collectorSays, collectorsSay, settingRows, sparkline, trialSays } from "../src/lib/collectors";
+import { collectorSays, collectorsSay, componentRows, settingRows, sparkline, trialSays } from "../src/lib/collectors";
 import { nodeHref } from "../src/lib/router.svelte";
 import type { Collector, TrialResult } from "../src/lib/types-collect";
 
 const collector = (more: Partial<Collector> = {}): Collector => ({
   name: "web", type: "http", where: "http", topic: "clicks", file: "collectors/web.toml", state: "running", detail: "", problem: null, rate: 0,
   received: 0, accepted: 0, duplicates: 0, rejected: 0, shed: 0, refused: 0, bytes: 0, errors: 0, last_error: null, last_error_ms: null,
-  last_event_ms: null, connections: 0, ...more,
+  last_event_ms: null, connections: 0, components: {}, ...more,
 });
 const trial = (more: Partial<TrialResult> = {}): TrialResult => ({
   outcome: "accepted", event: {}, topic: "clicks", partition: 0, offset: 7, rejected: [], ...more,
@@ -22,6 +22,7 @@ describe("collectors", () => {
   it("say what they are doing", () => {
     expect(collectorSays(collector({ rate: 5 }))).toEqual({ tone: "ok", text: "Yes: 5/s into clicks." });
     expect(collectorSays(collector({ rate: 5, rejected: 2, shed: 1 }))).toEqual({ tone: "warn", text: "Yes: 5/s into clicks. 2 rejected and 1 shed." });
+    expect(collectorSays(collector({ rate: 5, topic: "" })).text).toBe("Yes: 5/s.");
     expect(collectorSays(collector()).text).toBe("It is ready; nothing has come yet.");
     expect(collectorSays(collector({ state: "waiting", detail: "the broker is away" })).text).toBe("Not yet: the broker is away.");
     expect(collectorSays(collector({ problem: "x" })).text).toBe("Its file is wrong: it goes on as it was before.");
@@ -34,6 +35,13 @@ describe("collectors", () => {
       tone: "bad", text: "Rejected: `n` must be a number",
     });
     expect(trialSays(trial({ outcome: "shed" })).tone).toBe("warn");
+  });
+
+  it("show what an agent's parts have counted", () => {
+    expect(componentRows({ "source r1": { EventReceivedCount: 1200, EventReadFail: 0 }, "sink k1": { EventDrainSuccessCount: 0 } })).toEqual([
+      { name: "source r1", counted: "EventReceivedCount 1,200" },
+      { name: "sink k1", counted: "nothing yet" },
+    ]);
   });
 
   it("show settings a line each, without defaults", () => {

@@ -61,8 +61,21 @@ def show_collector(
     print_pairs(_pairs(found))
     if found["problem"]:
         print(f"\n{found['problem']}")
-    if found["example"]:
+    if found["components"]:
+        print()
+        print_table(["component", "counter", "value"], _counted(found["components"]), empty="nothing happened")
+    elif found["example"]:
         print(f"\nsend to it:\n{found['example']}")
+
+
+def _counted(components: dict[str, dict[str, Any]]) -> list[list[Any]]:
+    """What an agent's parts have counted, without what did not happen."""
+    return [
+        [component, counter, value]
+        for component, counters in components.items()
+        for counter, value in counters.items()
+        if value
+    ]
 
 
 def _pairs(found: dict[str, Any]) -> list[tuple[str, Any]]:

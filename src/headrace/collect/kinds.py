@@ -181,7 +181,7 @@ _KINDS = (
         where="pull",
         settings="headrace.collect.agents.collector:AgentSettings",
         start="headrace.collect.agents.collector:start",
-        example='conf = "flume.properties"',
+        example="headrace agent check {file}",
         keyed=False,
         page="flume",
     ),

@@ -69,6 +69,7 @@ def example_text(definition: Definition, url: str, topic: Topic | None) -> str:
     values = settings | {
         "url": url,
         "name": definition.name,
+        "file": definition.where,
         "sample": json.dumps(sample_event(topic) if topic is not None else {}).replace("'", "'\\''"),
         "key": f"${keys[0][4:]}" if keys and keys[0].startswith("env:") else keys[0] if keys else "any",
     }

@@ -47,6 +47,8 @@ class CollectorStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_error_ms: int | None = None
     last_event_ms: int | None = None
     connections: int = 0
+    components: dict[str, dict[str, int | float]] = {}
+    """Of an agent: what each source, channel and sink counts since it was started."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -72,6 +74,7 @@ class Counters:
         self.state: State = "running"
         self.detail = ""
         self.connections = 0
+        self.components: dict[str, dict[str, int | float]] = {}
 
     def took(self, outcome: Outcome, events: int, size: int) -> None:
         with self._lock:
@@ -118,6 +121,7 @@ class Counters:
                 last_error_ms=when,
                 last_event_ms=self._last_event_ms,
                 connections=self.connections,
+                components=self.components,
                 **self._now,
             )
 
@@ -194,7 +198,7 @@ def _ended(before: Report, report: Report) -> list[CollectorStatus]:
 
 
 def _silent(status: CollectorStatus) -> CollectorStatus:
-    return msgspec.structs.replace(status, state="disabled", detail="", connections=0)
+    return msgspec.structs.replace(status, state="disabled", detail="", connections=0, components={})
 
 
 def waiting_for_topic(topic: str) -> str:
@@ -225,4 +229,5 @@ def added(statuses: Iterable[CollectorStatus]) -> CollectorStatus:
         last_error_ms=newest.last_error_ms,
         last_event_ms=max((one.last_event_ms or 0 for one in found), default=0) or None,
         connections=sum(one.connections for one in found),
+        components=next((one.components for one in found if one.components), {}),
     )

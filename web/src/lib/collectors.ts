@@ -20,7 +20,7 @@ export function collectorSays(one: Collector): Said {
   if (one.state === "failed") return { tone: "bad", text: `No: ${one.detail || one.last_error || "it has failed"}.` };
   if (one.state === "waiting") return { tone: "warn", text: `Not yet: ${one.detail || "it waits"}.` };
   const lost = lostSays(one);
-  if (one.rate > 0) return { tone: lost ? "warn" : "ok", text: `Yes: ${rate(one.rate)} into ${one.topic}.${lost}` };
+  if (one.rate > 0) return { tone: lost ? "warn" : "ok", text: `Yes: ${rate(one.rate)}${one.topic ? ` into ${one.topic}` : ""}.${lost}` };
   if (one.received === 0) return { tone: "idle", text: "It is ready; nothing has come yet." };
   return { tone: "idle", text: `Nothing in the last seconds${one.last_event_ms ? `, the last ${ago(one.last_event_ms)}` : ""}.${lost}` };
 }
@@ -42,6 +42,14 @@ export function trialSays(result: TrialResult): Said {
   const reasons = result.rejected.map((one) => one.reason).join("; ");
   if (result.outcome === "rejected") return { tone: "bad", text: `Rejected: ${reasons}` };
   return { tone: "warn", text: result.outcome === "shed" ? "Left out by [shed]." : "Known already." };
+}
+
+/** An agent's parts, each with what it has counted, by Flume's names. */
+export function componentRows(components: Collector["components"]): { name: string; counted: string }[] {
+  return Object.entries(components).map(([name, counters]) => {
+    const happened = Object.entries(counters).filter(([, value]) => value > 0);
+    return { name, counted: happened.map(([counter, value]) => `${counter} ${count(value)}`).join(", ") || "nothing yet" };
+  });
 }
 
 /** The settings of a file, a line each, tables by their names. */

@@ -25,6 +25,8 @@ export interface Collector {
   last_error_ms: number | null;
   last_event_ms: number | null;
   connections: number;
+  /** Of an agent: what each source, channel and sink counts since it was started. */
+  components: Record<string, Record<string, number>>;
 }
 
 export interface CollectorDetail extends Collector {

@@ -113,6 +113,7 @@ async def _watch(feed: Feed, agent: Agent) -> None:
     while True:
         waiting = ", ".join(f"{name} {channel.size():,}" for name, channel in agent.channels.items())
         feed.running(f"in channels: {waiting}")
+        feed.counters.components = {f"{role} {name}": one.read() for (role, name), one in agent.counters.items()}
         for (role, name), counters in agent.counters.items():
             error = counters.last_error
             if error is not None and told.get(f"{role} {name}") != error:

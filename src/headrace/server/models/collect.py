@@ -36,6 +36,8 @@ class CollectorModel(Model, frozen=True, kw_only=True):
     last_error_ms: int | None
     last_event_ms: int | None
     connections: Count
+    components: dict[str, dict[str, int | float]]
+    """Of an agent: what each source, channel and sink counts since it was started."""
 
 
 class CollectorDetail(CollectorModel, frozen=True, kw_only=True):
