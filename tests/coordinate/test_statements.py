@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,13 +11,15 @@ import pytest
 from headrace.clock import ManualClock
 from headrace.config import AuthSettings, Key, ProjectSettings
 from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.events import SourceCreated
+from headrace.coordinate.planning import plan_definition
 from headrace.coordinate.statements import StatementExecutor, StatementResult
 from headrace.coordinate.status import EngineStatus
 from headrace.errors import Conflict, NotFound, SqlError, UsageError
 from headrace.log.base import Append, TopicSpec
 from headrace.log.local.open import LocalLog
 from headrace.sql.api import parse, plan_select
-from headrace.sql.plan import PushQuery
+from headrace.sql.plan import Aggregate, Filter, PushQuery
 from headrace.sql.statements import SelectStatement
 from headrace.types import BIGINT, VARCHAR, Column
 
@@ -81,6 +84,30 @@ def test_a_query_makes_topics_source_query_and_view(run: Run, log: LocalLog, exe
     assert (query.sink, query.sources, query.wanted, query.version) == ("BY_PAGE", ("PAGEVIEWS",), "running", 1)
     assert query.created_ms == NOW_MS
     assert [view.name for view in executor.catalog.views()] == ["BY_PAGE", "PER_MINUTE"]
+
+
+def test_a_query_of_before_goes_on_with_its_empty_groups(run: Run, executor: StatementExecutor) -> None:
+    """Its state has no count of rows, whatever is known by now of the table that it reads."""
+    run(STREAM)
+    run("CREATE TABLE latest AS SELECT userid, LATEST_BY_OFFSET(pageid) AS pageid FROM pageviews GROUP BY userid;")
+    run("CREATE TABLE pages AS SELECT pageid, HISTOGRAM(userid) AS users FROM latest GROUP BY pageid;")
+    catalog = executor.catalog
+    [query] = [query for query in catalog.queries() if query.sink == "PAGES"]
+    assert isinstance(plan_definition(query, catalog).root.input, Filter)
+    for name in ("LATEST", "PAGES"):
+        source = catalog.source(name)
+        assert source is not None
+        assert source.per_batch
+        catalog.append([SourceCreated(replace(source, per_batch=False))])
+    assert isinstance(plan_definition(query, catalog).root.input, Aggregate)
+    run(
+        "CREATE OR REPLACE TABLE latest AS SELECT userid, UCASE(LATEST_BY_OFFSET(pageid)) AS pageid FROM pageviews "
+        "GROUP BY userid;"
+    )
+    latest = catalog.source("LATEST")
+    assert latest is not None
+    assert latest.per_batch
+    assert isinstance(plan_definition(query, catalog).root.input, Aggregate)
 
 
 def test_names_are_taken_once(run: Run) -> None:

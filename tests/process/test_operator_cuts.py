@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.process.batch import run_batch
+from headrace.views.evaluate import Evaluation, Question, answer
+from headrace.views.reading import Reader
 from tests.process.pipeline import Pipeline, Row
 
 pytestmark = pytest.mark.spark
@@ -137,3 +140,59 @@ def test_however_the_input_is_cut(spark: SparkSession, tmp_path: Path) -> None:
         over = {session: ns for session, ns in visits(events).items() if session[2] + GAP + SESSION_GRACE < now}
         assert by_session(pipeline.table("OVER_WHOLE")) == over
         assert all((r["C"], r["TOTAL"]) == (len(r["NS"]), sum(r["NS"])) for r in rows)
+
+
+CHAIN = {
+    "last": "CREATE TABLE last_{0} AS SELECT k, LATEST_BY_OFFSET(n) AS g, COUNT(*) AS c FROM s GROUP BY k;",
+    "totals": "CREATE TABLE totals_{0} AS SELECT g, SUM(c) AS total FROM last_{0} GROUP BY g;",
+    "few": "CREATE TABLE few_{0} AS SELECT g, COUNT(*) AS n FROM last_{0} GROUP BY g HAVING SUM(c) < 5;",
+    "odds": "CREATE TABLE odds_{0} AS SELECT total % 2 AS odd, COUNT(*) AS n FROM totals_{0} GROUP BY total % 2;",
+    "met": "CREATE TABLE met_{0} AS SELECT v, COUNT(*) AS n FROM last_{0} l JOIN t ON l.k = t.id GROUP BY v;",
+}
+
+
+def chain(events: list[tuple[str, Row]]) -> dict[str, dict[Any, int]]:
+    """What the tables over a table hold, by what that holds in the end: what it held on the way does not matter."""
+    streamed = [row for topic, row in events if topic == "s"]
+    last = {row["K"]: row["N"] for row in streamed}
+    counts = Counter(row["K"] for row in streamed)
+    totals: Counter[int] = Counter()
+    for key, group in last.items():
+        totals[group] += counts[key]
+    table = {row["ID"]: None if row["$tombstone"] else row["V"] for topic, row in events if topic == "t"}
+    return {
+        "totals": dict(totals),
+        "few": {group: n for group, n in Counter(last.values()).items() if totals[group] < 5},
+        "odds": dict(Counter(total % 2 for total in totals.values())),
+        "met": dict(Counter(table[key] for key in last if table.get(key) is not None)),
+    }
+
+
+def test_which_groups_a_table_of_a_table_has_however_both_are_cut(spark: SparkSession, tmp_path: Path) -> None:
+    """A row is in a group and leaves it within one batch, so that nobody sees it there, or within two."""
+    chance, cuts = random.Random(2), {cut: CUTS[cut] for cut in ("whole", "singly")}
+    events: list[tuple[str, Row]] = [("s", {"K": "c", "N": n, "$time": n}) for n in (7, 8, 0)]
+    for time in range(3, 13):
+        stream = chance.random() < 0.7
+        row = {"K": chance.choice("abc"), "N": chance.choice((0, 1, 2))}
+        change = {"ID": chance.choice("ab"), "V": chance.choice((1, 2)), "$tombstone": chance.random() < 0.2}
+        events.append(("s" if stream else "t", (row if stream else change) | {"$time": time}))
+    statements = "".join(sql.format(cut) for cut in cuts for sql in CHAIN.values())
+    with Pipeline(tmp_path, SOURCES + statements) as pipeline:
+        for topic, row in events:
+            pipeline.put(topic, [row])
+        expected = chain(events)
+        for cut, most in cuts.items():
+            pipeline.run(spark, f"last_{cut}", max_rows=most)
+            pipeline.run_all(spark, [f"{name}_{cut}" for name in ("totals", "few", "met")], max_rows=most)
+            pipeline.run(spark, f"odds_{cut}", max_rows=most)
+            for name, groups in expected.items():
+                plan = pipeline.spec(f"{name}_{cut}").plan
+                names = [column.name for column in plan.sink.key + plan.sink.value]
+                assert dict(pipeline.result(names, f"{name}_{cut}".upper(), table=True)) == groups, (name, cut)
+                again = answer(Evaluation(Reader(pipeline.log, pipeline.log.snapshot().arrival)), Question(plan))
+                assert {row.values[names[0]]: row.values[names[1]] for row in again} == groups, (name, cut)
+        held = [{row["G"] for row in pipeline.records(f"LAST_{cut.upper()}")} for cut in cuts]
+        assert held[0] < held[1], "cut as a whole, some groups should never have been there"
+        batch = run_batch(spark, pipeline.log_folder, pipeline.topic, pipeline.spec("totals_singly").plan).collect()
+        assert {row["G"]: row["TOTAL"] for row in batch} == expected["totals"]

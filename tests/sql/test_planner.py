@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import SqlError
 from headrace.sql.api import explain, transient_query, validate
-from headrace.sql.plan import Aggregate, Filter, PersistentQuery, PlanNode, Project, Scan, walk
+from headrace.sql.plan import Aggregate, Filter, PersistentQuery, PlanNode, Project, PushQuery, Scan, walk
 from headrace.sql.printer import print_expression
 from headrace.sql.source import Source, Window
 from headrace.types import BIGINT, INTEGER, VARCHAR, Column
@@ -125,6 +125,47 @@ def test_equal_aggregates_are_computed_once_and_having_may_have_its_own() -> Non
         "MAX(seconds) > 1;"
     )
     assert outline(query.root)[2] == "aggregate PAGEID AS PAGEID | COUNT(*) AS KSQL_AGG_0, MAX(SECONDS) AS KSQL_AGG_1"
+
+
+OF_USERS = "CREATE TABLE latest AS SELECT userid, LATEST_BY_OFFSET(pageid) AS page FROM pageviews GROUP BY userid;"
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        OF_USERS,
+        OF_USERS.replace("latest", "l") + "CREATE TABLE latest AS SELECT * FROM l WHERE page <> '/';",
+        OF_USERS.replace("latest", "l")
+        + "CREATE TABLE latest AS SELECT users.id, page FROM users JOIN l ON users.id = l.userid;",
+        OF_USERS.replace("latest", "l")
+        + "CREATE TABLE latest (userid VARCHAR PRIMARY KEY, page VARCHAR) WITH (KAFKA_TOPIC='L');",
+    ],
+)
+def test_where_what_was_there_depends_on_cuts_an_empty_group_goes(below: str) -> None:
+    grouped = "CREATE TABLE t AS SELECT page, HISTOGRAM(page) AS h FROM latest GROUP BY page"
+    for having in ("", " HAVING COUNT(*) < 9"):
+        *_, (_, query) = validate(f"{below} {grouped}{having};", shop())
+        assert isinstance(query, PersistentQuery)
+        condition = "KSQL_AGG_1 > 0" + (" AND KSQL_AGG_1 < 9" if having else "")
+        assert outline(query.root)[1:3] == [
+            f"filter {condition}",
+            "aggregate PAGE AS PAGE | HISTOGRAM(PAGE) AS KSQL_AGG_0, COUNT(*) AS KSQL_AGG_1",
+        ]
+        assert query.sink.per_batch
+    *_, (_, watched) = validate(f"{below} SELECT page, COUNT(*) FROM latest GROUP BY page EMIT CHANGES;", shop())
+    assert isinstance(watched, PushQuery)
+    assert not any(line.startswith("filter") and "KSQL_AGG" in line for line in outline(watched.root))
+
+
+@pytest.mark.parametrize(
+    "below", ["", "CREATE TABLE named AS SELECT * FROM users WHERE name <> 'x';"], ids=["declared", "of a query"]
+)
+def test_where_every_change_is_a_record_an_empty_group_stays(below: str) -> None:
+    source = "named" if below else "users"
+    *_, (_, query) = validate(f"{below} CREATE TABLE t AS SELECT name, COUNT(*) FROM {source} GROUP BY name;", shop())
+    assert isinstance(query, PersistentQuery)
+    assert isinstance(query.root.input, Aggregate)
+    assert not any(source.per_batch for source in query.inputs)
 
 
 def test_aggregates_take_expressions_and_widths_of_ksql() -> None:

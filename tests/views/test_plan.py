@@ -159,6 +159,19 @@ def test_records_that_are_gone_are_missed_aloud() -> None:
     assert replace(plan, figures=Figures()).seconds(1_000) is None
 
 
+def test_groups_that_only_a_compacted_topic_knew_are_missed_aloud() -> None:
+    users = "CREATE TABLE users (userid VARCHAR PRIMARY KEY, city VARCHAR) WITH (KAFKA_TOPIC='users', PARTITIONS=1);"
+    cities = "CREATE TABLE cities AS SELECT city, COUNT(*) AS n FROM users GROUP BY city;"
+    figures = replace(FIGURES, compacted=frozenset({"users"}))
+    changed = cities.replace("COUNT(*)", "COUNT(*) * 2")
+    [change] = planned(running(users, cities), users, changed, figures=figures).pending
+    assert change.warnings == (
+        "topic `users` is compacted: groups that have become empty may be missing in the new version",
+    )
+    # A new table misses nothing.
+    assert [one.warnings for one in planned(running(users), users, cities, figures=figures).pending] == [()]
+
+
 def test_a_join_of_what_is_rebuilt_with_what_is_not_says_what_that_means() -> None:
     users = "CREATE TABLE users (userid VARCHAR PRIMARY KEY, name VARCHAR) WITH (KAFKA_TOPIC='users', PARTITIONS=1);"
     named = "CREATE STREAM named AS SELECT home.userid, page, name FROM home JOIN users ON home.userid = users.userid;"

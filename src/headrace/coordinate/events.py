@@ -305,6 +305,7 @@ _SINCE = (
     "retention_ms",
     "row_ttl_ms",
     "classic",
+    "per_batch",
 )
 
 _DEFAULTS = {field.name: field.default for field in fields(Source)}

@@ -32,11 +32,14 @@ class PinnedSources:
     topics: Mapping[str, str]
     files: tuple[FunctionFile, ...] = ()
     """Of Python functions, as they were when it was made."""
+    keeps_empty: bool = False
+    """It was made when empty groups stayed whatever was read, and its state has no count to let them go by."""
 
     def source(self, name: str) -> Source | None:
         topic = self.topics.get(name)
         found = self.catalog.source_at(name, topic) if topic is not None else None
-        return found or self.catalog.source(name)
+        found = found or self.catalog.source(name)
+        return replace(found, per_batch=False) if found is not None and self.keeps_empty else found
 
     def sources(self) -> Iterable[Source]:
         return self.catalog.sources()
@@ -50,8 +53,10 @@ class PinnedSources:
 
 
 def pinned_sources(query: QueryDefinition, catalog: Catalog) -> PinnedSources:
-    sink = {query.sink: query.sink_topic} if query.sink_topic else {}
-    return PinnedSources(catalog, {**sink, **query.reads}, query.functions)
+    topics = {query.sink: query.sink_topic} if query.sink_topic else {}
+    sink = catalog.source_at(query.sink, query.sink_topic)
+    keeps_empty = sink is not None and sink.kind == "table" and not sink.per_batch
+    return PinnedSources(catalog, {**topics, **query.reads}, query.functions, keeps_empty)
 
 
 def changed_functions(query: QueryDefinition | None, statement: CreateAsSelect, catalog: Catalog) -> list[str]:

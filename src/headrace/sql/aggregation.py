@@ -6,14 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from headrace.sql.clauses import Query
-from headrace.sql.expressions import Call, ColumnRef, Expression
+from headrace.sql.expressions import Call, ColumnRef, Comparison, Expression, Logical
+from headrace.sql.expressions import Literal as Constant
 from headrace.sql.functions import is_aggregate
 from headrace.sql.plan import Aggregate, Named, PlanNode
-from headrace.sql.resolve import resolve
+from headrace.sql.resolve import resolve, resolve_predicate
 from headrace.sql.scope import Scope, typed
 from headrace.sql.source import WINDOW_COLUMNS, Window
 from headrace.sql.walk import rebuild, walk
-from headrace.types import display_name
+from headrace.types import BOOLEAN, display_name
 
 _BOUNDS = frozenset(column.name for column in WINDOW_COLUMNS)
 
@@ -55,6 +56,12 @@ class Grouping:
                 hint = f"SELECT {node.name} AS a column, and filter by that in a query over this one"
                 raise self.scope.error(f"{node.name} cannot stand in HAVING", node.span, hint)
         return self.lift(condition)
+
+    def not_empty(self, having: Expression | None) -> Expression:
+        """As if HAVING COUNT(*) > 0 had been written, too."""
+        some = Comparison(">", Call("COUNT", ()), Constant(0))
+        found = self.lift(resolve_predicate(some, self.scope, "HAVING", None))
+        return found if having is None else Logical("AND", found, having, type=BOOLEAN)
 
     def _lift_aggregate(self, call: Call) -> Expression:
         for node in walk(call):

@@ -23,7 +23,7 @@ from headrace.types import Column, DataType, display_name
 
 def source_from(statement: CreateSource, sources: Sources) -> Source:
     """The stream or table a statement declares, checked. Whether its name is taken is the catalog's to say; `sources`
-    is for the types a declaration may refer to."""
+    is for the types a declaration may refer to, and for who else has its topic."""
     properties = read_properties(statement.script, statement.properties, SOURCE_PROPERTIES, statement.settings)
     if not statement.elements:
         hint = f"CREATE {statement.kind.upper()} {statement.name} (userid VARCHAR KEY, …) WITH (…)"
@@ -38,10 +38,11 @@ def source_from(statement: CreateSource, sources: Sources) -> Source:
     formats = (key_format or default_key_format(key), value_format or "JSON")
     check_formats(statement.script, statement.target, key, value, formats)
     timestamp, timestamp_format = properties.timestamp(columns)
+    topic = properties.text("KAFKA_TOPIC") or statement.name
     source = Source(
         name=statement.name,
         kind=statement.kind,
-        topic=properties.text("KAFKA_TOPIC") or statement.name,
+        topic=topic,
         key=key,
         value=value,
         key_format=formats[0],
@@ -53,6 +54,7 @@ def source_from(statement: CreateSource, sources: Sources) -> Source:
         headers=headers,
         read_only=statement.read_only,
         classic="KEY" in properties.by_name,
+        per_batch=statement.kind == "table" and any(one.per_batch for one in sources.sources() if one.topic == topic),
         statement=statement.text,
         **properties.details(formats, value),
     )

@@ -185,8 +185,10 @@ class Aggregate:
     WINDOWSTART and WINDOWEND.
 
     `over` says what the input is. A stream's rows are added. A table's changes are subtracted (`undo` with the row
-    before, in its group) and added (the row after, in its own); a group that becomes empty stays, with COUNT 0. Over a
-    table there is no window, except that of a windowed source, whose bounds are then plain columns.
+    before, in its group) and added (the row after, in its own); a group that becomes empty stays, with COUNT 0. Where
+    the table is written per batch, which groups there ever were depends on the cuts, so the plan has a Filter above
+    that lets empty ones go. Over a table there is no window, except that of a windowed source, whose bounds are then
+    plain columns.
 
     A `session` window has the gap as `size_ms`: a row joins the sessions it is within the gap of, merging them; a
     merged session's old ones are deleted. Its end is the time of its last row (inclusive), a time window's end is
@@ -317,6 +319,13 @@ def keeps_headers(node: PlanNode) -> bool:
     """Whether each of its rows has the headers of the record that caused it. What an aggregate gives has none: it is
     made of many records."""
     return not any(isinstance(below, Aggregate) for below in walk(node))
+
+
+def is_per_batch(node: PlanNode) -> bool:
+    """Of a table's node: whether there is an aggregate somewhere below it, in this query or in one that it reads."""
+    return any(
+        isinstance(below, Aggregate) or (isinstance(below, Scan) and below.source.per_batch) for below in walk(node)
+    )
 
 
 def is_table(node: PlanNode) -> bool:

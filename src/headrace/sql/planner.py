@@ -25,6 +25,7 @@ from headrace.sql.plan import (
     Project,
     PullQuery,
     PushQuery,
+    is_per_batch,
 )
 from headrace.sql.projection import Item, expand_items
 from headrace.sql.refresh import refuse_refresh, with_refresh
@@ -232,6 +233,9 @@ def _grouped(query: Query, source: Input, *, persistent: bool) -> tuple[PlanNode
     having = None
     if query.having is not None:
         having = grouping.lift_having(resolve_predicate(query.having, grouping.scope, "HAVING", None))
+    if persistent and source.table and is_per_batch(source.node):
+        # Whoever only watches sees a group become empty.
+        having = grouping.not_empty(having)
     node: PlanNode = grouping.node(below, "table" if source.table else "stream")
     if source.table:
         _check_undo(grouping)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from headrace.sql.coerce import widens
 from headrace.sql.declare import default_key_format
 from headrace.sql.implicit import convert
-from headrace.sql.plan import Limits, Named, Project
+from headrace.sql.plan import Limits, Named, Project, is_per_batch
 from headrace.sql.properties import (
     INSERT_PROPERTIES,
     KEY_FORMAT_SETTING,
@@ -53,6 +53,7 @@ def sink_from(statement: CreateAsSelect, source: Input, root: Project, window: W
         partitions=properties.count("PARTITIONS") or first.partitions,
         window=window,
         classic=any(one.classic for one in source.sources),
+        per_batch=statement.kind == "table" and is_per_batch(root),
         statement=statement.text,
         **details,
     )

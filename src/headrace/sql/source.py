@@ -78,6 +78,9 @@ class Source:
     """How long a table keeps a row that does not change, by event time; for ever if it is None."""
     classic: bool = False
     """Declared in classic KSQL, with KEY='column', or made from such: the key need not be selected."""
+    per_batch: bool = False
+    """Of a table: its records are what batches came to, not every change, because an aggregate is somewhere below it.
+    What it held in between depends on how the batches were cut."""
     statement: str = ""
     """The SQL that made it, as written."""
     query: str | None = None

@@ -21,7 +21,7 @@ from headrace.sql.api import (
     source_from,
 )
 from headrace.sql.layered import NotMergeable, check_cut
-from headrace.sql.plan import PersistentQuery
+from headrace.sql.plan import Aggregate, PersistentQuery, is_per_batch, walk
 from headrace.sql.source import Sources
 from headrace.sql.statements import CreateAsSelect, CreateSource
 from headrace.types import display_name
@@ -239,6 +239,10 @@ class _Planner:
                 )
             if topic in self._figures.compacted and source.kind == "stream":
                 warnings.append(f"topic `{topic}` is compacted: of each key only what compaction has left is in it")
+            if topic in self._figures.compacted and change.verdict == "rebuilds" and _keeps_empty(change.query):
+                warnings.append(
+                    f"topic `{topic}` is compacted: groups that have become empty may be missing in the new version"
+                )
         if len(inputs) > 1 and any(self._rebuilt(name) for name in inputs):
             warnings.append("it joins what is rebuilt with it: rows of the past meet the others as they are now")
         return replace(change, replays=replays, warnings=tuple(warnings))
@@ -319,6 +323,13 @@ def _parsed(text: str) -> Definition | None:
     except (HeadraceError, ValueError):
         return None
     return statement if isinstance(statement, CreateSource | CreateAsSelect) else None
+
+
+def _keeps_empty(query: PersistentQuery) -> bool:
+    return any(
+        isinstance(node, Aggregate) and node.over == "table" and not is_per_batch(node.input)
+        for node in walk(query.root)
+    )
 
 
 def _other_functions(old: PersistentQuery, new: PersistentQuery) -> str:

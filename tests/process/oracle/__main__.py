@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headrace.config import SparkSettings
 from headrace.process.jvm import spark_session
+from tests.process.oracle.queries import random_chain
 from tests.process.oracle.run import AT_ONCE, compare
 
 
@@ -25,7 +26,7 @@ def main() -> int:
         seed = options.seed + first
         with tempfile.TemporaryDirectory(prefix="headrace-oracle-") as folder:
             count = min(AT_ONCE, options.queries - first)
-            differences = compare(spark, Path(folder), seed, count, layers=options.layers)
+            differences = compare(spark, Path(folder), seed, count, make=random_chain, layers=options.layers)
         wrong += len(differences)
         print(f"{first + AT_ONCE} queries (seed {seed}): {wrong} differences so far", flush=True)
         print("\n".join(differences), end="\n" if differences else "", flush=True)

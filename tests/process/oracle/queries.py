@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from tests.process.oracle.relations import DAY, Relation, filtered, random_relation
+from tests.process.oracle.relations import DAY, Relation, derived, filtered, random_relation
 
 Answer = list[tuple[Any, ...]]
 Admit = Callable[[duckdb.DuckDBPyConnection], None]
@@ -22,11 +22,13 @@ SIZE, GAP = 10_000, 4_000
 @dataclass(frozen=True)
 class RandomQuery:
     sql: str
-    """With `{}` for its name."""
+    """With `{0}` for its name."""
     table: bool
     names: tuple[str, ...]
     """The result's columns, in the answer's order; `$window_start`, `$window_end` and `$time` among them."""
     expected: Callable[[duckdb.DuckDBPyConnection], Answer]
+    below: str = ""
+    """The statement of a table that it reads and nobody else does."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,13 @@ def random_query(chance: random.Random) -> RandomQuery:
     return regroup(chance, relation) if relation.table else aggregation(chance, relation)
 
 
+def random_chain(chance: random.Random) -> RandomQuery:
+    """As `random_query`, or one over a table that another query makes for it."""
+    if chance.random() < 0.85:
+        return random_query(chance)
+    return (regroup if chance.random() < 0.7 else projection)(chance, derived(chance))
+
+
 def projection(chance: random.Random, relation: Relation) -> RandomQuery:
     # A stream's record without a value passes a query without a condition: another test's matter.
     predicate = random_predicate(chance, relation) if not relation.table or chance.random() < 0.5 else None
@@ -63,11 +72,12 @@ def projection(chance: random.Random, relation: Relation) -> RandomQuery:
     where = f" WHERE {predicate.ours}" if predicate else ""
     key = "" if relation.key[0] == "ROWKEY" else " AS key0"
     return RandomQuery(
-        f"CREATE {'TABLE' if relation.table else 'STREAM'} {{}} AS SELECT {relation.key[0]}{key}, {values}"
+        f"CREATE {'TABLE' if relation.table else 'STREAM'} {{0}} AS SELECT {relation.key[0]}{key}, {values}"
         f" FROM {relation.sql}{where};",
         relation.table,
         ("KEY0" if key else "ROWKEY", *(f"A{place}" for place in range(len(items))), *(["$time"] if time else [])),
         lambda connection: connection.execute(duck).fetchall(),
+        relation.below,
     )
 
 
@@ -83,7 +93,7 @@ def aggregation(chance: random.Random, relation: Relation, window: Windowing | N
     final = bool(text) and chance.random() < 0.4
     having = random_having(chance, relation) if chance.random() < 0.4 else None
     values = ", ".join(f"{one.ours} AS a{place}" for place, one in enumerate(aggregates))
-    sql = f"CREATE TABLE {{}} AS SELECT {group.ours} AS key0, {values} FROM {relation.sql}{text}"
+    sql = f"CREATE TABLE {{0}} AS SELECT {group.ours} AS key0, {values} FROM {relation.sql}{text}"
     sql += f" WHERE {predicate.ours}" if predicate else ""
     sql += f" GROUP BY {group.ours}" + (f" HAVING {having.ours}" if having else "") + (" EMIT FINAL;" if final else ";")
     columns = ["grp", *bounds, *(one.duck for one in aggregates), "max(tm)"]
@@ -169,7 +179,7 @@ def _admit_sessions(connection: duckdb.DuckDBPyConnection, rows: Rows, grace: in
 
 def regroup(chance: random.Random, relation: Relation) -> RandomQuery:
     """GROUP BY of a table: sums over its rows as they are. A group that becomes empty stays, which only the table's own
-    history can tell; of joined tables, empty groups are left out."""
+    history can tell; of joined tables, empty groups are left out. Over a table that is aggregated itself it goes."""
     predicate = random_predicate(chance, relation) if chance.random() < 0.4 else None
     rows = filtered(relation, predicate.duck if predicate else None)
     group = random_group(chance, relation)
@@ -178,12 +188,15 @@ def regroup(chance: random.Random, relation: Relation) -> RandomQuery:
     whole = relation.history is not None and chance.random() < 0.6
     values = ", ".join(f"{one.ours} AS a{place}" for place, one in enumerate(aggregates))
     where = f" WHERE {predicate.ours}" if predicate else ""
-    sql = f"CREATE TABLE {{}} AS SELECT {group.ours} AS key0, {values} FROM {relation.sql}{where} GROUP BY {group.ours}"
+    sql = (
+        f"CREATE TABLE {{0}} AS SELECT {group.ours} AS key0, {values} FROM {relation.sql}{where} GROUP BY {group.ours}"
+    )
     grouped = f"""SELECT grp, {", ".join(f"{one.duck} AS a{place}" for place, one in enumerate(aggregates))}
       FROM (SELECT *, {group.duck} AS grp FROM ({rows.duck})) WHERE grp IS NOT NULL GROUP BY grp"""
     if not whole:
-        sql += f" HAVING {having.ours};"
-        return RandomQuery(sql, True, ("KEY0", *_names(aggregates)), lambda c: c.execute(grouped).fetchall())
+        sql += ";" if relation.below else f" HAVING {having.ours};"
+        names = ("KEY0", *_names(aggregates))
+        return RandomQuery(sql, True, names, lambda c: c.execute(grouped).fetchall(), relation.below)
     zeros = ", ".join(f"coalesce(a{place}, 0)" for place in range(len(aggregates)))
     duck = f"""WITH log AS (SELECT *, CASE WHEN tomb THEN NULL ELSE {group.duck} END AS came,
         lag(came) OVER (PARTITION BY {relation.key[1]} ORDER BY ar) AS went FROM {rows.history}),

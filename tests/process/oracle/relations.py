@@ -37,6 +37,8 @@ class Relation:
     """The time that closes windows over it, if it is not that of its own rows."""
     timed: bool = True
     """Is `tm` what the result's time must be?"""
+    below: str = ""
+    """The statement of a table that it reads, if that is made for it; with `{0}` for the query's name."""
 
 
 STREAM = Relation("s", "SELECT * FROM s WHERE NOT tomb", ("k", "k"), ("k", "g"), ("n",))
@@ -162,6 +164,23 @@ def foreign_key(chance: random.Random) -> Relation:
         ("u", "v"),
         table=True,
         timed=False,
+    )
+
+
+def derived(chance: random.Random) -> Relation:
+    """A table that is itself aggregated: what it held between two batches is in no record."""
+    having = chance.choice((None, None, "SUM(n) > 2", "COUNT(*) < 3"))
+    duck = f" HAVING {having.replace('SUM(n)', 'coalesce(sum(n), 0)')}" if having else ""
+    return Relation(
+        "{0}_below",
+        f"""SELECT k AS id, arg_max(g, ar) AS w, coalesce(sum(n), 0)::BIGINT AS v, max(tm) AS tm
+        FROM s WHERE NOT tomb AND k IS NOT NULL GROUP BY k{duck}""",
+        ("id", "id"),
+        ("id", "w"),
+        ("v",),
+        table=True,
+        below=f"""CREATE TABLE {{0}}_below AS SELECT k AS id, LATEST_BY_OFFSET(g) AS w, SUM(n) AS v FROM s
+          GROUP BY k{f" HAVING {having}" if having else ""};""",
     )
 
 

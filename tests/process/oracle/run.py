@@ -85,8 +85,14 @@ def compare(
     chance = random.Random(seed)
     found = [make(chance) for _ in range(queries)]
     cuts = [chance.choice(CUTS) for _ in found]
-    statements = [query.sql.format(f"q{number}") for number, query in enumerate(found)]
+    statements = [(query.below + query.sql).format(f"q{number}") for number, query in enumerate(found)]
     with Pipeline(folder, SOURCES + "\n".join(statements)) as pipeline:
+
+        def run(number: int) -> None:
+            if found[number].below:
+                pipeline.run(spark, f"q{number}_below", max_rows=cuts[number])
+            pipeline.run(spark, f"q{number}", max_rows=cuts[number])
+
         appends = random_events(chance, events)
         half = chance.randint(1, len(appends) - 1)
         # Every query continues once from its checkpoint.
@@ -95,7 +101,7 @@ def compare(
             cut = pipeline.log.snapshot().arrival
             for topic, rows in part:
                 pipeline.put(topic, rows)
-            runs = _side_by_side(lambda number: pipeline.run(spark, f"q{number}", max_rows=cuts[number]), queries)
+            runs = _side_by_side(run, queries)
         batches = _side_by_side(lambda number: _batch(spark, pipeline, found[number], f"q{number}"), queries)
         merged: list[Any] = [None] * queries
         if layers:
