@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -122,18 +123,19 @@ def visits(made: Pipeline, rows: list[tuple[int, str, str | None, int]]) -> None
 
 
 def test_an_aggregate_in_python_is_kept_per_group_whatever_the_batches(tmp_path: Path, spark: SparkSession) -> None:
-    sql = """CREATE TABLE found AS SELECT customer, LONGEST(tags) AS l, COUNT(*) AS n, SUM(amount) AS s
-        FROM orders GROUP BY customer;"""
+    """Sums beside it are Python's too: integers wrap, and a decimal that has outgrown its type is null, alone."""
+    sql = """CREATE TABLE found AS SELECT customer, LONGEST(tags) AS l, COUNT(*) AS n, SUM(amount) AS s,
+        SUM(9223372036854775807) AS big, SUM(CAST(9.99 AS DECIMAL(3, 2))) AS exact FROM orders GROUP BY customer;"""
     with pipeline(tmp_path, sql) as made:
         visits(made, [(1, "a", "x", 1), (2, "b", "yyy", 2), (3, "a", "boom", 3)])
         made.run(spark, "found")
         visits(made, [(4, "a", "zz", 9), (5, "a", None, 5)])
         made.run(spark, "found", max_rows=1)
         rows = sorted(made.table("FOUND"), key=lambda row: str(row["CUSTOMER"]))
-        found = [(row["CUSTOMER"], row["L"], row["N"], row["S"], row["$time"]) for row in rows]
-        assert found == [
-            ("a", {"TEXT": "zz", "OF": 2}, 4, 4.0, 9),
-            ("b", {"TEXT": "yyy", "OF": 1}, 1, 1.0, 2),
+        names = ("CUSTOMER", "L", "N", "S", "$time", "BIG", "EXACT")
+        assert [tuple(row[name] for name in names) for row in rows] == [
+            ("a", {"TEXT": "zz", "OF": 2}, 4, 4.0, 9, -4, None),
+            ("b", {"TEXT": "yyy", "OF": 1}, 1, 1.0, 2, 2**63 - 1, Decimal("9.99")),
         ]
         assert letters(made) == [("orders", "function `longest` failed: ValueError: boom", ["boom"])]
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from headrace.sql.expressions import Call
 from headrace.sql.functions import FUNCTIONS, sketches
 from headrace.sql.functions.elsewhere import ELSEWHERE
+from headrace.sql.functions.finish import finish
 from headrace.sql.functions.function import Steps
 from headrace.types import BIGINT, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Array, DataType, Map
 from headrace.types import Decimal as DecimalType
@@ -482,3 +484,34 @@ def test_names_of_other_sqls_lead_to_functions_that_are_there() -> None:
     for name, here in ELSEWHERE.items():
         assert name not in FUNCTIONS
         assert set(re.findall(r"\b[A-Z_]{2,}\b", here)) - words <= set(FUNCTIONS), name
+
+
+@pytest.mark.parametrize("name", ["SUM", "SUM_LIST", "AVG"])
+def test_sums_of_decimals_keep_all_their_digits(name: str) -> None:
+    """Python's own arithmetic stops at 28; a DECIMAL has 38. Whatever was added can be taken away again."""
+    large, small = Decimal("1234567890123456789012345678901234.56"), Decimal("0.01")
+    steps = FUNCTIONS[name].steps
+    assert steps is not None
+    assert steps.undo is not None
+    values: list[Any] = [[large], [small]] if name == "SUM_LIST" else [large, small]
+    one, other = (steps.add(steps.init(), value) for value in values)
+    both = steps.merge(one, other)
+    total = both[0] if name == "AVG" else both
+    assert total == Decimal("1234567890123456789012345678901234.57")
+    left = steps.undo(both, values[0])
+    assert steps.result(left) == (0.01 if name == "AVG" else small)
+    alone = steps.undo(steps.init(), values[0])
+    assert (alone[0] if name == "AVG" else alone) == large.copy_negate()
+
+
+def test_what_an_aggregate_hands_out_is_what_its_type_holds() -> None:
+    def finished(type_: DataType, value: Any) -> Any:
+        return finish(Call("SUM", (), type=type_), value)
+
+    assert finished(INTEGER, 2**31) == -(2**31)
+    assert finished(BIGINT, 2**64 + 5) == 5
+    assert finished(BIGINT, None) is None
+    assert finished(DecimalType(4, 2), Decimal("99.99")) == Decimal("99.99")
+    assert finished(DecimalType(4, 2), Decimal("100.00")) is None
+    assert finished(DecimalType(4, 2), 0) == 0
+    assert finished(DOUBLE, 1e308) == 1e308

@@ -21,6 +21,7 @@ from headrace.process.letters import LetterBox, tell_failures
 from headrace.process.spark_types import spark_type
 from headrace.sql.expressions import Call
 from headrace.sql.functions import steps_of
+from headrace.sql.functions.finish import finish
 from headrace.sql.functions.function import Steps
 from headrace.types import DataType, Struct
 
@@ -124,7 +125,8 @@ class GroupProcessor(StatefulProcessor):  # type: ignore[misc]
         return found
 
     def _result(self, keys: bytes, end: int, time: int, states: Iterable[Any]) -> pd.DataFrame:
-        values = tuple(steps.result(state) for steps, state in zip(self._steps, states, strict=True))
+        kept = zip(self._calls, self._steps, states, strict=True)
+        values = tuple(finish(call, steps.result(state)) for call, steps, state in kept)
         # Spark's worker has it; the engine, which only names this, need not load it.
         import pandas as pd
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import math
 from decimal import Decimal
+from typing import Any
 
 # Exact within any precision a DECIMAL can reach; rounding is always asked for.
 EXACT = decimal.Context(
@@ -23,6 +24,23 @@ def wrap_integer(value: int) -> int:
 def wrap_bigint(value: int) -> int:
     """As a long of 64 bits keeps it."""
     return (value + 2**63) % 2**64 - 2**63
+
+
+def plus(left: Any, right: Any) -> Any:
+    """The sum of two numbers of a kind. Python itself rounds decimals to 28 digits; a DECIMAL has up to 38.
+
+    >>> plus(Decimal("1e30"), Decimal("0.01"))
+    Decimal('1000000000000000000000000000000.01')
+    """
+    if isinstance(left, Decimal) or isinstance(right, Decimal):
+        return EXACT.add(left, right)
+    return left + right
+
+
+def minus(left: Any, right: Any) -> Any:
+    if isinstance(left, Decimal) or isinstance(right, Decimal):
+        return EXACT.subtract(left, right)
+    return left - right
 
 
 def saturate_integer(value: float) -> int:

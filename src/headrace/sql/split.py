@@ -17,7 +17,7 @@ from headrace.sql.expressions import Call, Cast, Literal
 from headrace.sql.functions import sketches
 from headrace.sql.functions.aggregates import MOST_COLLECTED
 from headrace.sql.functions.arrays import hashable
-from headrace.sql.numeric import fit_decimal, wrap_bigint, wrap_integer
+from headrace.sql.numeric import fit_decimal, plus, wrap_bigint, wrap_integer
 from headrace.types import BIGINT, BYTES, DOUBLE, Array, BigInt, DataType, Decimal, Integer
 
 WIDEST = 38
@@ -61,7 +61,7 @@ def _plus(type_: DataType | None) -> Merge:
         case BigInt():
             return _either(lambda left, right: wrap_bigint(left + right))
         case _:
-            return _either(lambda left, right: left + right)
+            return _either(plus)
 
 
 def _either(both: Merge) -> Merge:

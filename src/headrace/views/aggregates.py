@@ -9,11 +9,10 @@ from typing import Any
 from headrace.sql.evaluate import compile_expression
 from headrace.sql.expressions import Call
 from headrace.sql.functions import steps_of
-from headrace.sql.functions.aggregates import MOST_COLLECTED
+from headrace.sql.functions.finish import finish
 from headrace.sql.functions.function import Steps
 from headrace.sql.plan import Aggregate, Named, primary_key
 from headrace.sql.source import Window
-from headrace.types import BigInt, Integer
 from headrace.views.reading import Reader
 from headrace.views.traced import Bounds, Origin, Traced, Values, Wanted, key_of
 
@@ -172,7 +171,7 @@ def aggregate_rows(named: Named, rows: Sequence[Traced]) -> Any:
         whole = steps.init() if not waiting else waiting.pop()[1]
         while waiting:
             whole = steps.merge(waiting.pop()[1], whole)
-        return finished(call, steps.result(whole))
+        return finish(call, steps.result(whole))
     except Exception:
         # What a function cannot do with the values it got is null, here as in Spark.
         return None
@@ -191,16 +190,6 @@ def _block(steps: Steps, arguments: Sequence[Callable[[Values], Any]], rows: Seq
         if steps.nulls or not given or given[0] is not None:
             state = steps.add(state, *((row.arrival,) if steps.ordered else ()), *given)
     return state
-
-
-def finished(call: Call, value: Any) -> Any:
-    """As Spark hands it out: integers wrap, lists have an end."""
-    if call.name in ("COLLECT_LIST", "COLLECT_SET") and isinstance(value, list):
-        return value[:MOST_COLLECTED]
-    if isinstance(value, int) and not isinstance(value, bool) and isinstance(call.type, Integer | BigInt):
-        half = 2**31 if isinstance(call.type, Integer) else 2**63
-        return (value + half) % (2 * half) - half
-    return value
 
 
 @dataclass(slots=True)
@@ -272,6 +261,6 @@ class _Aggregated:
 
     def result(self, state: Any) -> Any:
         try:
-            return finished(self.call, self.steps.result(state))
+            return finish(self.call, self.steps.result(state))
         except Exception:
             return None

@@ -5,6 +5,7 @@ A fold takes the argument tuples of many rows at once. What is not listed here g
 
 from __future__ import annotations
 
+import decimal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -12,12 +13,11 @@ from typing import Any, TypeAlias
 from headrace.sql.expressions import Call
 from headrace.sql.functions import steps_of
 from headrace.sql.functions.arrays import hashable
+from headrace.sql.functions.finish import finish
 from headrace.sql.functions.function import Steps
-from headrace.sql.numeric import wrap_bigint, wrap_integer
-from headrace.types import BIGINT, INTEGER, DataType
+from headrace.sql.numeric import EXACT
 
 Arguments: TypeAlias = tuple[Any, ...]
-_WRAP: dict[DataType, Callable[[int], int]] = {INTEGER: wrap_integer, BIGINT: wrap_bigint}
 
 
 class Fold(ABC):
@@ -50,30 +50,38 @@ class CountValues(CountRows):
 
 
 class Total(Fold):
-    """Integers wrap, as they do in Spark: it is enough to do it at the end."""
+    """Integers wrap, as they do in Spark, and decimals have an end: it is enough to see to it in the end."""
 
-    def __init__(self, type_: DataType | None) -> None:
+    def __init__(self, call: Call) -> None:
         self._total: Any = None
-        self._wrap = _WRAP.get(type_) if type_ is not None else None
+        self._call = call
 
     def add(self, rows: Sequence[Arguments], first: int) -> None:
         values = [row[0] for row in rows if row[0] is not None]
         if values:
             # Not from 0: a sum of decimals keeps their scale.
-            self._total = sum(values[1:], values[0]) if self._total is None else sum(values, self._total)
+            self._total = _sum(values[1:], values[0]) if self._total is None else _sum(values, self._total)
 
     def result(self) -> Any:
-        total = 0 if self._total is None else self._total
-        return total if self._wrap is None else self._wrap(total)
+        return finish(self._call, 0 if self._total is None else self._total)
+
+
+def _sum(values: Sequence[Any], start: Any) -> Any:
+    """Decimals with all their digits."""
+    if not values or not isinstance(values[0], decimal.Decimal):
+        return sum(values, start)
+    with decimal.localcontext(EXACT):
+        return sum(values, start)
 
 
 class Mean(Fold):
     def __init__(self) -> None:
-        self._total, self._count = 0, 0
+        self._total: Any = 0
+        self._count = 0
 
     def add(self, rows: Sequence[Arguments], first: int) -> None:
         values = [row[0] for row in rows if row[0] is not None]
-        self._total, self._count = sum(values, self._total), self._count + len(values)
+        self._total, self._count = _sum(values, self._total), self._count + len(values)
 
     def result(self) -> Any:
         return float(self._total) / self._count if self._count else 0.0
@@ -161,7 +169,7 @@ _FAST: dict[str, Callable[[], Fold]] = {
 def fold_of(call: Call) -> Callable[[], Fold]:
     """What makes the empty state of an aggregate."""
     if call.function is None and call.name == "SUM":
-        return lambda: Total(call.type)
+        return lambda: Total(call)
     fast = _FAST.get(call.name) if call.function is None else None
     if call.function is None and call.name == "COUNT":
         return CountValues if call.arguments else CountRows

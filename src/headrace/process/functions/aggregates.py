@@ -13,6 +13,7 @@ from headrace.process.letters import letter_box, tell_failures
 from headrace.process.spark_types import spark_type
 from headrace.sql.expressions import Call
 from headrace.sql.functions import steps_of
+from headrace.sql.functions.finish import finish
 from headrace.types import INTEGER, Array, DataType, Struct
 
 
@@ -51,6 +52,6 @@ def aggregate_rows(call: Call, rows: list[dict[str, Any]] | None) -> Any:
                 state = steps.add(state, *arguments)
             elif steps.undo is not None:
                 state = steps.undo(state, *arguments)
-        return steps.result(state)
+        return finish(call, steps.result(state))
     except Exception:
         return None

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from headrace.sql.functions import sketches
 from headrace.sql.functions.arrays import hashable
 from headrace.sql.functions.function import Steps, aggregate
+from headrace.sql.numeric import minus, plus
 from headrace.types import BYTES
 
 
 def _plus(left: Any, right: Any) -> Any:
-    return right if left is None else left if right is None else left + right
+    return right if left is None else left if right is None else plus(left, right)
 
 
 # COUNT
@@ -41,20 +43,20 @@ _DISTINCT = Steps(
 _SUM = Steps(
     init=lambda: None,
     add=_plus,
-    undo=lambda state, value: _plus(state, -value),
+    undo=lambda state, value: minus(0 if state is None else state, value),
     merge=_plus,
     result=lambda state: 0 if state is None else state,
 )
 
 
 def _total(values: list[Any]) -> Any:
-    return sum((value for value in values if value is not None), start=type(next(iter(values), 0) or 0)(0))
+    return reduce(plus, (value for value in values if value is not None), type(next(iter(values), 0) or 0)(0))
 
 
 _SUM_LIST = Steps(
     init=lambda: None,
     add=lambda state, values: _plus(state, _total(values)),
-    undo=lambda state, values: _plus(state, -_total(values)),
+    undo=lambda state, values: minus(0 if state is None else state, _total(values)),
     merge=_plus,
     result=lambda state: 0 if state is None else state,
 )
@@ -63,9 +65,9 @@ _SUM_LIST = Steps(
 
 _AVERAGE = Steps(
     init=lambda: (0, 0),
-    add=lambda state, value: (state[0] + value, state[1] + 1),
-    undo=lambda state, value: (state[0] - value, state[1] - 1),
-    merge=lambda left, right: (left[0] + right[0], left[1] + right[1]),
+    add=lambda state, value: (plus(state[0], value), state[1] + 1),
+    undo=lambda state, value: (minus(state[0], value), state[1] - 1),
+    merge=lambda left, right: (plus(left[0], right[0]), left[1] + right[1]),
     result=lambda state: float(state[0]) / state[1] if state[1] else 0.0,
 )
 
