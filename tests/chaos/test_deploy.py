@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from tests.chaos import batch_job, layers
+from tests.chaos import layers
 from tests.chaos.deploy import survive
 
 
@@ -22,17 +21,3 @@ def test_killed_there_it_goes_on(tmp_path: Path, point: str) -> None:
 def test_a_lambda_view_killed_there_has_one_pair_of_layers(tmp_path: Path, point: str) -> None:
     assert layers.die(tmp_path, point)
     layers.recover(tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-def test_killed_while_spark_builds_and_compares_it_goes_on(tmp_path: Path, spark: SparkSession) -> None:
-    assert survive(tmp_path, "after 3", spark)
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-def test_a_server_killed_while_a_batch_layer_is_written_has_it_computed_again(
-    tmp_path: Path, spark: SparkSession
-) -> None:
-    assert batch_job.survive(tmp_path, "writing", 1, "server", spark) == batch_job.LAST
