@@ -14,6 +14,7 @@ HeadraceError
 ├── Overloaded              try again later, with `retry_after`               429
 ├── DiskFull                the log cannot take more                          507
 ├── NotRunning              no server holds this project                      503, exit 3
+├── Disconnected            the connection ended before the answer            503
 ├── LogError
 │   ├── CorruptFrame        bytes that do not match their checksum
 │   ├── OffsetOutOfRange    before the log's start or past its end
@@ -150,6 +151,12 @@ class DiskFull(HeadraceError):
 
 class NotRunning(HeadraceError):
     code, status = "not_running", 503
+
+
+class Disconnected(HeadraceError):
+    """What was asked may have been done, or not."""
+
+    code, status = "disconnected", 503
 
 
 class LogError(HeadraceError):

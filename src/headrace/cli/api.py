@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from headrace.errors import HeadraceError, NotRunning, Overloaded, error_from_json
+from headrace.errors import Disconnected, HeadraceError, NotRunning, Overloaded, error_from_json
 
 SILENCE_S = 20.0
 """A stream says something at least every 5 s; longer silence means the server is gone."""
@@ -126,8 +126,8 @@ def _as_ours(url: str) -> Iterator[None]:
     except httpx.ConnectError:
         raise NotRunning(f"nothing answers at `{url}`", hint="start it:  headrace up") from None
     except httpx.TimeoutException:
-        raise HeadraceError(f"`{url}` did not answer in time", hint="headrace logs says what it is doing") from None
+        raise Disconnected(f"`{url}` did not answer in time", hint="headrace logs says what it is doing") from None
     except httpx.InvalidURL as error:
         raise HeadraceError(f"`{url}` is not an address: {error}") from None
     except httpx.TransportError as error:
-        raise HeadraceError(f"the connection to `{url}` broke: {error}", hint="headrace status") from None
+        raise Disconnected(f"the connection to `{url}` broke: {error}", hint="headrace status") from None

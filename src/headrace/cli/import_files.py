@@ -3,69 +3,26 @@
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
 from headrace.cli.backend import Backend, open_backend
+from headrace.cli.import_record import Imported, Records
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, TopicArgument, UrlOption, open_project
 from headrace.cli.output import print_json
-from headrace.cli.sending import SHOWN_ERRORS, Found, Sender
-from headrace.types import quote_name
+from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.cli.history_files import Row
-    from headrace.log.codecs.json_values import Reader
+    # Arrow is not for every command to wait for.
+    from headrace.cli.history_files import FileBatch, Piece, Reading
 
-BATCH = 5000
-RECORD = "imports.json"
-
-
-class Imported(msgspec.Struct):
-    """How far a file is in a topic. A file that is another one by size or time begins anew; ids keep it harmless."""
-
-    size: int
-    modified_ns: int
-    rows: int = 0
-    complete: bool = False
-
-
-class Records:
-    """What was imported, in the project's data folder: so that nothing is sent twice only to be told that it is there.
-    Losing it loses nothing."""
-
-    def __init__(self, file: Path | None, topic: str) -> None:
-        self._file, self._topic = file, topic
-        self._all: dict[str, dict[str, Imported]] = {}
-        if file is not None and file.exists():
-            try:
-                self._all = msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, Imported]])
-            except msgspec.DecodeError:
-                self._all = {}
-
-    def of(self, file: Path) -> Imported:
-        status = file.stat()
-        ours = self._all.setdefault(self._topic, {})
-        known = ours.get(str(file.resolve()))
-        if known is None or (known.size, known.modified_ns) != (status.st_size, status.st_mtime_ns):
-            known = ours[str(file.resolve())] = Imported(status.st_size, status.st_mtime_ns)
-        return known
-
-    def save(self) -> None:
-        if self._file is None:
-            return
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        new = self._file.with_suffix(".new")
-        with new.open("wb") as stream:
-            stream.write(msgspec.json.encode(self._all))
-            stream.flush()
-            os.fsync(stream.fileno())
-        new.replace(self._file)
+BATCH = 10_000
+BATCH_BYTES = 2_000_000
 
 
 def register(app: typer.Typer) -> None:
@@ -79,7 +36,13 @@ def import_files(
     time: Annotated[
         str | None, typer.Option(help="The field with the event time, if it is not the topic's own.", metavar="FIELD")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check everything, send nothing.")] = False,
+    delimiter: Annotated[
+        str | None, typer.Option(help="What separates CSV's fields; found in the heading.", metavar="CHARACTER")
+    ] = None,
+    encoding: Annotated[str | None, typer.Option(help="Of CSV files; UTF-8.", metavar="NAME")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read and check everything, show fields and first rows, send nothing.")
+    ] = False,
     again: Annotated[bool, typer.Option("--again", help="Also files that were imported already.")] = False,
     project: ProjectOption = None,
     url: UrlOption = None,
@@ -88,15 +51,104 @@ def import_files(
 ) -> None:
     """Bring files of history into a topic: Parquet, CSV, NDJSON, JSON; also .gz, .zst, .bz2, .lz4. Stopped, it goes on
     where it was; done again, it adds nothing. Rows that do not fit become dead letters."""
+    from headrace.cli.history_files import Reading
+
+    how = Reading(form, time, _character(delimiter), _known(encoding))
     with open_backend(project, url, key) as backend:
         if dry_run:
-            from headrace.cli.history_files import find_files
+            _dry_run(backend, topic, files, how, as_json)
+            return
+        data = None if url else open_project(project).data
+        body = bring_in(backend, data, topic, files, how, again, quiet=as_json)
+    _report(body, topic, as_json)
 
-            body = _check(find_files(files), form, backend.topic(topic)["columns"], time)
-        else:
-            data = None if url else open_project(project).data
-            body = bring_in(backend, data, topic, files, form, time, again, quiet=as_json)
-    _report(body, topic, as_json, dry_run)
+
+def _character(delimiter: str | None) -> str | None:
+    given = {"\\t": "\t", "tab": "\t"}.get(delimiter or "", delimiter)
+    if given is not None and len(given) != 1:
+        raise typer.BadParameter("one character, such as ';', or tab", param_hint="--delimiter")
+    return given
+
+
+def _known(encoding: str | None) -> str | None:
+    try:
+        return None if encoding is None else "".encode(encoding).decode() or encoding
+    except LookupError:
+        raise typer.BadParameter(f"no encoding is called {encoding}", param_hint="--encoding") from None
+
+
+@dataclass(slots=True)
+class Progress:
+    """The files of one import, and what has become of them."""
+
+    files: dict[Path, Imported]
+    timestamp: str | None
+    records: Records
+    failures: dict[Path, str] = field(default_factory=dict)
+    held: dict[Path, int] = field(default_factory=dict)
+    """Rows before one that was not sent: the next import goes on from there."""
+
+    def pieces(self, how: Reading, again: bool) -> Iterator[Piece]:
+        """Of all files. One that cannot be read is said, and does not stop the others."""
+        from headrace.cli.history_files import read_pieces
+
+        for file, known in self.files.items():
+            if known.complete and not again:
+                alias = f" as `{known.name}`" if known.name not in ("", file.name) else ""
+                print(f"  {file} was imported already{alias} ({known.rows:,} rows)", file=sys.stderr)
+                continue
+            try:
+                first = True
+                for piece in read_pieces(file, how, known.name, 0 if again else known.rows):
+                    if first:
+                        self._look(file, piece, how)
+                    first = False
+                    yield piece
+            except HeadraceError as error:
+                print(error, file=sys.stderr)
+                self.failures[file] = error.message
+
+    def _look(self, file: Path, piece: Piece, how: Reading) -> None:
+        from headrace.cli.import_check import check_time
+
+        check_time(piece.fields, how.time)
+        known = {name.lower() for name in piece.fields or ()}
+        if known and not how.time and self.timestamp and not known & {self.timestamp.lower(), "$time"}:
+            print(
+                f"  {file} has no `{self.timestamp}`: its events get the time of their arrival (--time names a field)",
+                file=sys.stderr,
+            )
+
+    def acknowledged(self, batch: FileBatch) -> None:
+        last = batch.pieces[-1].file
+        for piece in batch.pieces:
+            rows = piece.first + len(piece.texts) - 1
+            self.files[piece.file].rows = min(rows, self.held.get(piece.file, rows))
+        self._complete(itertools.takewhile(lambda file: file != last, self.files))
+        self.records.save(now=False)
+
+    def refused(self, batch: FileBatch, index: int) -> None:
+        piece, within = batch.find(index)
+        self.held.setdefault(piece.file, piece.first + within - 1)
+
+    def ended(self) -> None:
+        self._complete(self.files)
+
+    def _complete(self, files: Any) -> None:
+        for file in files:
+            self.files[file].complete = file not in self.failures and file not in self.held
+
+    def share(self) -> Callable[[FileBatch], float | None]:
+        """How much of all files is sent with a batch."""
+        sizes = {file: known.size for file, known in self.files.items()}
+        before = dict(zip(sizes, itertools.accumulate(sizes.values(), initial=0), strict=False))
+        everything = max(1, sum(sizes.values()))
+
+        def share(batch: FileBatch) -> float | None:
+            piece = batch.pieces[-1]
+            return (before[piece.file] + piece.part * sizes[piece.file]) / everything
+
+        return share
 
 
 def bring_in(
@@ -104,128 +156,87 @@ def bring_in(
     data: Path | None,
     topic: str,
     files: Sequence[str],
-    form: str,
-    time: str | None,
+    how: Reading,
     again: bool,
     quiet: bool,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Import, and say what became of the rows. `data` is the folder that remembers how far each file is; `say` is told
     how far all of it is."""
-    # Arrow is not for every command to wait for.
-    from headrace.cli.history_files import Row, find_files
+    from headrace.cli.history_files import cut_batches, find_files
+    from headrace.cli.sending import Sender, ahead
 
     found = find_files(files)
-    columns = backend.topic(topic)["columns"]
-    records = Records(None if data is None else data / RECORD, topic)
+    described = backend.topic(topic)
+    records = Records(data, topic)
     # As they are now: what is written to a file meanwhile makes it another one, the next time.
-    started = {file: records.of(file) for file in found}
-    sender = Sender(backend, topic, BATCH, None, quiet=quiet)
+    progress = Progress({file: records.of(file) for file in found}, described["timestamp"], records)
+    sender: Sender[FileBatch] = Sender(backend, topic, None, quiet=quiet, keeps=False)
 
-    def acknowledged(batch: Sequence[Found]) -> None:
-        for file, number in {row.file: row.number for row in batch if isinstance(row, Row)}.items():
-            started[file].rows = number
-        records.save()
+    def acknowledged(batch: FileBatch) -> None:
+        progress.acknowledged(batch)
         say(f"{sender.sent:,} rows sent")
 
-    sender.acknowledged, sender.share = acknowledged, _shares({file: known.size for file, known in started.items()})
+    sender.acknowledged, sender.refused, sender.share = acknowledged, progress.refused, progress.share()
+    pieces = progress.pieces(replace(how, columns=described["columns"]), again)
     try:
-        sender.send(_rows(started, form, columns, time, again))
-    except KeyboardInterrupt:
+        sender.send(ahead(cut_batches(pieces, BATCH, BATCH_BYTES)))
+        progress.ended()
+    except BaseException:
         print(f"stopped after {sender.sent:,} rows; the same command goes on", file=sys.stderr)
         raise
-    for imported in started.values():
-        imported.complete = True
-    records.save()
+    finally:
+        records.save()
     return {
         "files": len(found),
         "rows": sender.sent,
         "accepted": sender.accepted,
         "duplicates": sender.duplicates,
-        "rejected": len(sender.rejected),
+        "rejected": sender.rejections,
+        "not_sent": sender.unsent,
+        "shed": sender.shed,
+        "unreadable": [{"file": str(file), "problem": reason} for file, reason in progress.failures.items()],
     }
 
 
-def _shares(sizes: dict[Path, int]) -> Callable[[Found], float | None]:
-    """How much of all files is read with a row."""
-    from headrace.cli.history_files import Row
-
-    before = dict(zip(sizes, itertools.accumulate(sizes.values(), initial=0), strict=False))
-    everything = max(1, sum(sizes.values()))
-
-    def share(row: Found) -> float | None:
-        return (before[row.file] + row.part * sizes[row.file]) / everything if isinstance(row, Row) else None
-
-    return share
+def is_whole(body: dict[str, Any]) -> bool:
+    return not (body["rejected"] or body["not_sent"] or body["unreadable"])
 
 
-def _rows(
-    files: dict[Path, Imported], form: str, columns: list[dict[str, Any]], time: str | None, again: bool
-) -> Iterator[Row]:
-    from headrace.cli.history_files import read_rows
-
-    for file, known in files.items():
-        if known.complete and not again:
-            print(f"  {file} was imported already ({known.rows:,} rows)", file=sys.stderr)
-            continue
-        skip = 0 if again else known.rows
-        yield from (row for row in read_rows(file, form, columns, time) if row.number > skip)
-
-
-def _check(files: list[Path], form: str, columns: list[dict[str, Any]], time: str | None) -> dict[str, Any]:
-    """Every row against the topic's columns, as the server would."""
-    from headrace.cli.history_files import read_rows
-    from headrace.log.codecs.json_values import Reader
-    from headrace.sql.api import parse_columns
-
-    types = parse_columns(", ".join(f"{quote_name(c['name'].upper())} {c['type']}" for c in columns)) if columns else ()
-    readers = {element.column.name.lower(): Reader(element.type) for element in types}
-    rows = bad = 0
-    unknown: set[str] = set()
-    for file in files:
-        for row in read_rows(file, form, columns, time):
-            rows += 1
-            problem = _problem(row, readers, unknown)
-            if problem is not None:
-                bad += 1
-                if bad <= SHOWN_ERRORS:
-                    print(f"  {row.place} would be rejected: {problem}", file=sys.stderr)
-    return {"files": len(files), "rows": rows, "would_be_rejected": bad, "fields_without_column": sorted(unknown)}
+def summary(body: dict[str, Any]) -> str:
+    """
+    >>> summary({"accepted": 7, "duplicates": 0, "rejected": 1, "not_sent": 0, "shed": 0, "unreadable": [{}]})
+    '7 accepted, 0 were there already, 1 rejected, 1 file could not be read'
+    """
+    text = f"{body['accepted']:,} accepted, {body['duplicates']:,} were there already, {body['rejected']:,} rejected"
+    if body["shed"]:
+        text += f", {body['shed']:,} shed by the topic's collector"
+    if body["not_sent"]:
+        text += f", {body['not_sent']:,} too large to send"
+    files = len(body["unreadable"])
+    return f"{text}, {files} file{'s' * (files != 1)} could not be read" if files else text
 
 
-def _problem(row: Row, readers: dict[str, Reader], unknown: set[str]) -> str | None:
-    from headrace.log.codecs.json_values import Mismatch
+def _dry_run(backend: Backend, topic: str, files: Sequence[str], how: Reading, as_json: bool) -> None:
+    from headrace.cli.history_files import find_files
+    from headrace.cli.import_check import Check, print_check
 
-    try:
-        fields = msgspec.json.decode(row.text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return f"not JSON: {error}"
-    if not isinstance(fields, dict):
-        return "not an object"
-    for name, value in fields.items():
-        reader = readers.get(name.lower())
-        if reader is None:
-            unknown |= {name} if not name.startswith("$") else set()
-        elif value is not None:
-            try:
-                reader.convert(value)
-            except Mismatch as mismatch:
-                return f"`{name}` {mismatch}"
-    return None
+    described = backend.topic(topic)
+    check = Check(replace(how, columns=described["columns"]), described["timestamp"])
+    for file in find_files(files):
+        check.file(file)
+    body = check.body
+    print_json(body) if as_json else print_check(body, described["columns"])
+    if body["would_be_rejected"] or body["unreadable"]:
+        raise typer.Exit(1)
 
 
-def _report(body: dict[str, Any], topic: str, as_json: bool, dry_run: bool) -> None:
+def _report(body: dict[str, Any], topic: str, as_json: bool) -> None:
     if as_json:
         print_json(body)
-    elif dry_run:
-        print(f"{body['rows']:,} rows in {body['files']} files; {body['would_be_rejected']:,} would be rejected")
-        if body["fields_without_column"]:
-            print(f"kept as they are, without a column: {', '.join(body['fields_without_column'])}")
     else:
-        print(
-            f"{body['accepted']:,} accepted, {body['duplicates']:,} were there already, {body['rejected']:,} rejected"
-        )
+        print(summary(body))
         if body["rejected"]:
             print(f"rejected rows are dead letters:  headrace dlq list {topic}")
-    if body.get("rejected") or body.get("would_be_rejected"):
+    if not is_whole(body):
         raise typer.Exit(1)

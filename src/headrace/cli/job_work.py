@@ -23,7 +23,8 @@ from headrace.cli.api import Api
 from headrace.cli.backend import ServerBackend
 from headrace.cli.deployment import POLL_S, RUNNING, progress_line
 from headrace.cli.export_files import export_query, export_topic
-from headrace.cli.import_files import bring_in
+from headrace.cli.history_files import Reading
+from headrace.cli.import_files import bring_in, summary
 from headrace.cli.options import project_key
 from headrace.config import Project, load_project
 from headrace.coordinate.jobs import Job
@@ -47,20 +48,15 @@ class Workplace:
 
 def import_files(work: Workplace, job: Job) -> str:
     patterns = [str(work.project.folder / pattern) for pattern in job.files]
+    how = Reading(time=job.time or None)
     body = bring_in(
-        ServerBackend(work.api),
-        work.project.data,
-        job.topic,
-        patterns,
-        "auto",
-        job.time or None,
-        again=False,
-        quiet=True,
-        say=work.say,
+        ServerBackend(work.api), work.project.data, job.topic, patterns, how, again=False, quiet=True, say=work.say
     )
     if body["rejected"]:
         print(f"rejected rows are dead letters:  headrace dlq list {job.topic}", file=sys.stderr)
-    return f"{body['accepted']:,} accepted, {body['duplicates']:,} were there already, {body['rejected']:,} rejected"
+    if body["unreadable"] or body["not_sent"]:
+        raise HeadraceError(summary(body))
+    return summary(body)
 
 
 def repair(work: Workplace, job: Job) -> str:

@@ -35,6 +35,7 @@ class OfflineBackend:
         self._project = project
         self._catalog = Catalog(log)
         self._opened: Queues | None = None
+        self._collector: EventCollector | None = None
 
     def topics(self, internal: bool) -> list[dict[str, Any]]:
         return [self._describe(topic) for topic in self._log.topics() if internal or not topic.internal]
@@ -43,10 +44,11 @@ class OfflineBackend:
         return self._describe(self._log.topic(name))
 
     def put(self, name: str, body: bytes, idempotency_key: str | None) -> dict[str, Any]:
-        create_dead_letters(self._log)
-        collector = EventCollector(self._log, SystemClock(), self._project.settings.collect)
+        if self._collector is None:
+            create_dead_letters(self._log)
+            self._collector = EventCollector(self._log, SystemClock(), self._project.settings.collect)
         raw = RawEvents(name, body, "ndjson", "headrace topic put", idempotency_key=idempotency_key)
-        outcome = collector.collect(raw).result()
+        outcome = self._collector.collect(raw).result()
         return {
             "accepted": outcome.accepted,
             "duplicates": outcome.duplicates,

@@ -1,152 +1,106 @@
-"""Files and standard input → events with their places → batches → the log, with progress and with errors by line."""
+"""Batches of events → the log, one after the other, with progress and with errors by line."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
+import contextlib
+import queue
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, Any
-
-import msgspec
+from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.cli.backend import Backend
+from headrace.cli.event_texts import Found
 from headrace.cli.output import duration
-from headrace.errors import Overloaded, UsageError
+from headrace.errors import DeadlineExceeded, Disconnected, NotRunning, Overloaded, OwnerLost, TooLarge
 
-BATCH_BYTES = 1024 * 1024
+BATCH_BYTES = 1_000_000
+"""Less than an event may have: a larger body is looked through for events that are too large."""
 SHOWN_ERRORS = 20
 PATIENCE_S = 60.0
+LOOK_S = 0.5
+READ_AHEAD = 4
+AWAY = (NotRunning, Disconnected, OwnerLost)
+
+
+class Batch(Protocol):
+    """Events that are sent at once, in their order."""
+
+    @property
+    def texts(self) -> Sequence[bytes]: ...
+    def place(self, index: int) -> str: ...
+
+
+B = TypeVar("B", bound=Batch)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """An event as JSON text, and where it was."""
+class FoundBatch:
+    events: list[Found]
 
-    text: bytes
-    place: str
+    @property
+    def texts(self) -> list[bytes]:
+        return [event.text for event in self.events]
 
-
-def read_events(
-    given: Sequence[str] | None, files: Sequence[Path] | None, form: str, columns: list[dict[str, Any]]
-) -> Iterator[Found]:
-    """Events of the command line, of files, or of standard input, as they are read."""
-    if form not in ("auto", "json", "ndjson", "csv"):
-        raise UsageError(f"`{form}` is not a format", hint="json, ndjson or csv")
-    if given:
-        yield from (found for number, text in enumerate(given) for found in _read_argument(text, number))
-        return
-    for file in files or [Path("-")]:
-        if str(file) == "-":
-            yield from read_stream(sys.stdin.buffer, "line", form, columns)
-        else:
-            with file.open("rb") as stream:
-                yield from read_stream(stream, str(file), _form_of(file) if form == "auto" else form, columns)
+    def place(self, index: int) -> str:
+        return self.events[index].place
 
 
-def _read_argument(text: str, number: int) -> Iterator[Found]:
-    if text.lstrip().startswith("["):
-        yield from _read_json(text.encode(), f"argument {number}")
-    else:
-        yield Found(b" ".join(text.encode().splitlines()), f"event {number}")
+def batches(events: Iterable[Found], most: int) -> Iterator[FoundBatch]:
+    batch: list[Found] = []
+    size = 0
+    for event in events:
+        if batch and (len(batch) >= most or size + len(event.text) > BATCH_BYTES):
+            yield FoundBatch(batch)
+            batch, size = [], 0
+        batch.append(event)
+        size += len(event.text)
+    if batch:
+        yield FoundBatch(batch)
 
 
-def _form_of(file: Path) -> str:
-    return {".csv": "csv", ".json": "json"}.get(file.suffix.lower(), "auto")
+def ahead(items: Iterable[T], most: int = READ_AHEAD) -> Iterator[T]:
+    """The same items in the same order, made by another thread while those before are used.
 
+    >>> list(ahead(iter("abc")))
+    ['a', 'b', 'c']
+    """
+    made: queue.Queue[tuple[str, Any]] = queue.Queue(most)
+    over = threading.Event()
 
-def read_stream(stream: IO[bytes], name: str, form: str, columns: list[dict[str, Any]]) -> Iterator[Found]:
-    separator = " " if name == "line" else ":"
-    if form == "csv":
-        yield from _read_csv(stream, name, separator, columns)
-    elif form == "json":
-        yield from _read_document(stream, name, separator)
-    else:
-        yield from _read_lines(stream, name, separator)
+    def hand_over(kind: str, what: Any) -> None:
+        while not over.is_set():
+            with contextlib.suppress(queue.Full):
+                made.put((kind, what), timeout=LOOK_S)
+                return
 
+    def make() -> None:
+        try:
+            for item in items:
+                hand_over("item", item)
+                if over.is_set():
+                    return
+            hand_over("end", None)
+        except BaseException as error:
+            hand_over("error", error)
 
-def _read_lines(stream: IO[bytes], name: str, separator: str) -> Iterator[Found]:
-    """One object a line. What begins like an array is one JSON text, whatever its lines are."""
-    for number, line in enumerate(stream, 1):
-        if number == 1 and line.lstrip(b"\xef\xbb\xbf \t").startswith(b"["):
-            yield from _read_json(line + stream.read(), name)
-            return
-        if line.strip():
-            yield Found(line.strip(), f"{name}{separator}{number}")
-
-
-def _read_document(stream: IO[bytes], name: str, separator: str) -> Iterator[Found]:
-    """Many a file that is called .json has one object a line. One whose first line is an object is read like that,
-    which of a single object makes the same."""
-    first = stream.readline()
+    thread = threading.Thread(target=make, name="read-ahead", daemon=True)
+    thread.start()
     try:
-        by_line = isinstance(msgspec.json.decode(first.removeprefix(b"\xef\xbb\xbf")), dict)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        by_line = False
-    if not by_line:
-        yield from _read_json(first + stream.read(), name)
-        return
-    yield Found(first.removeprefix(b"\xef\xbb\xbf").strip(), f"{name}{separator}1")
-    yield from (
-        Found(line.strip(), f"{name}{separator}{number}") for number, line in enumerate(stream, 2) if line.strip()
-    )
-
-
-def _read_json(text: bytes, name: str) -> Iterator[Found]:
-    """One event or an array of them, as they are written. What is not JSON goes to the server too: it becomes a dead
-    letter."""
-    text = text.strip().removeprefix(b"\xef\xbb\xbf")
-    try:
-        events = msgspec.json.decode(text, type=list[msgspec.Raw]) if text.startswith(b"[") else [text]
-    except msgspec.DecodeError:
-        events = [text]
-    for number, event in enumerate(events):
-        yield Found(b" ".join(bytes(event).splitlines()), f"{name}, event {number}")
-
-
-def _read_csv(stream: IO[bytes], name: str, separator: str, columns: list[dict[str, Any]]) -> Iterator[Found]:
-    """The heading names the fields. A value is what its column's type says; an empty one is null."""
-    rows = csv.DictReader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""), restkey="$more")
-    convert = {column["name"].lower(): _converter(column["type"]) for column in columns}
-    for row in rows:
-        event = {
-            field: None if value == "" else convert.get(field.lower(), str)(value)
-            for field, value in row.items()
-            if field is not None and value is not None
-        }
-        yield Found(json.dumps(event, ensure_ascii=False).encode(), f"{name}{separator}{rows.line_num}")
-
-
-def _converter(type_: str) -> Callable[[Any], Any]:
-    """Text as the JSON that the server takes for the type. What does not fit stays text, for the server to say so."""
-    if type_ in ("INTEGER", "BIGINT"):
-        return lambda text: int(text) if text.strip().lstrip("-").isdecimal() else text
-    if type_ == "DOUBLE":
-        return _number
-    if type_ == "BOOLEAN":
-        return lambda text: {"true": True, "false": False}.get(text.strip().lower(), text)
-    if type_.startswith(("ARRAY", "MAP", "STRUCT")):
-        return _json
-    return str
-
-
-def _number(text: str) -> Any:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+        while True:
+            kind, what = made.get()
+            if kind == "end":
+                return
+            if kind == "error":
+                raise what
+            yield what
+    finally:
+        over.set()
+        thread.join(PATIENCE_S)
 
 
 def how_far(sent: int, seconds: float, before: float | None, now: float | None) -> str:
@@ -164,23 +118,31 @@ def how_far(sent: int, seconds: float, before: float | None, now: float | None) 
 
 
 @dataclass(slots=True)
-class Sender:
-    """Sends batch after batch, and gathers what became of them."""
+class Sender(Generic[B]):
+    """Sends batch after batch, and gathers what became of them. One batch is under way at a time: two might change
+    places, and events that come after later ones may be late for their windows."""
 
     backend: Backend
     topic: str
-    batch: int
     key: str | None
     quiet: bool = False
+    keeps: bool = True
+    """Whether every rejection and position is kept; else they are only counted and said."""
     sent: int = 0
     accepted: int = 0
     duplicates: int = 0
+    rejections: int = 0
+    shed: int = 0
+    unsent: int = 0
+    """Events that are larger than the server takes a request."""
     rejected: list[dict[str, Any]] = field(default_factory=list)
     positions: list[Any] = field(default_factory=list)
-    acknowledged: Callable[[Sequence[Found]], None] = lambda batch: None
+    acknowledged: Callable[[B], None] = lambda batch: None
     """Called after each batch that the log has."""
-    share: Callable[[Found], float | None] = lambda event: None
-    """How much of everything is read with this event, from 0 to 1, for whoever knows."""
+    refused: Callable[[B, int], None] = lambda batch, index: None
+    """Called with each event that was not sent."""
+    share: Callable[[B], float | None] = lambda batch: None
+    """How much of everything is sent with this batch, from 0 to 1, for whoever knows."""
 
     @property
     def answer(self) -> dict[str, Any]:
@@ -191,7 +153,12 @@ class Sender:
             "positions": self.positions,
         }
 
-    def send(self, events: Iterable[Found]) -> None:
+    @property
+    def failed(self) -> bool:
+        """Whether something is not in the log that was to be. What was shed was not to be."""
+        return bool(self.rejections or self.unsent)
+
+    def send(self, batches: Iterable[B]) -> None:
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         from headrace.cli.output import console
@@ -202,47 +169,65 @@ class Sender:
         with Progress(*columns, console=target, transient=True, disable=self.quiet or not target.is_terminal) as bar:
             task = bar.add_task("0 events", total=None)
             started, before = time.monotonic(), None
-            for number, batch in enumerate(self._batches(events)):
-                before = self.share(batch[0]) if number == 0 else before
+            for number, batch in enumerate(batches):
                 # The first batch has the plain key, so that few events are the same however they are sent.
-                self._send_batch(batch, key if number == 0 else f"{key}/{number}")
-                text = how_far(self.sent, time.monotonic() - started, before, self.share(batch[-1]))
+                self._send(batch, 0, batch.texts, key if number == 0 else f"{key}/{number}")
+                self.sent += len(batch.texts)
+                self.acknowledged(batch)
+                if number == 0:
+                    started, before = time.monotonic(), self.share(batch)
+                text = how_far(self.sent, time.monotonic() - started, before, self.share(batch))
                 bar.update(task, description=text)
 
-    def _batches(self, events: Iterable[Found]) -> Iterator[list[Found]]:
-        batch: list[Found] = []
-        size = 0
-        for event in events:
-            if batch and (len(batch) >= self.batch or size + len(event.text) > BATCH_BYTES):
-                yield batch
-                batch, size = [], 0
-            batch.append(event)
-            size += len(event.text)
-        if batch:
-            yield batch
-
-    def _send_batch(self, batch: list[Found], key: str) -> None:
-        answer = self._patiently(b"\n".join(event.text for event in batch), key)
+    def _send(self, batch: B, first: int, texts: Sequence[bytes], key: str) -> None:
+        """What is too much for one request is sent in two, and an event that is too much alone is said."""
+        try:
+            answer = self._patiently(b"\n".join(texts), key)
+        except (TooLarge, DeadlineExceeded) as error:
+            if len(texts) > 1:
+                middle = len(texts) // 2
+                self._send(batch, first, texts[:middle], f"{key}/a")
+                self._send(batch, first + middle, texts[middle:], f"{key}/b")
+                return
+            self.unsent += 1
+            size = f"{len(texts[0]):,} bytes"
+            reason = f"{error.message}; see [server] max_body_bytes"
+            self._say(self.unsent, f"{batch.place(first)} was not sent, it has {size}: {reason}")
+            self.refused(batch, first)
+            return
         self.accepted += answer.get("accepted", 0)
         self.duplicates += answer.get("duplicates", 0)
-        self.positions += answer.get("positions", [])
+        self.shed += answer.get("shed", 0)
+        if self.keeps:
+            self.positions += answer.get("positions", [])
         for one in answer.get("rejected", []):
-            place = batch[one["index"]].place
-            self.rejected.append(one | {"index": self.sent + one["index"], "place": place})
-            if not self.quiet and len(self.rejected) <= SHOWN_ERRORS:
-                print(f"  {place} was rejected: {one['reason']}", file=sys.stderr)
-            elif not self.quiet and len(self.rejected) == SHOWN_ERRORS + 1:
-                print(f"  more are rejected; all are dead letters:  headrace dlq list {self.topic}", file=sys.stderr)
-        self.sent += len(batch)
-        self.acknowledged(batch)
+            self._rejected(one, batch, first + one["index"])
+
+    def _rejected(self, one: dict[str, Any], batch: B, index: int) -> None:
+        self.rejections += 1
+        place = batch.place(index)
+        if self.keeps:
+            self.rejected.append(one | {"index": self.sent + index, "place": place})
+        if self.rejections == SHOWN_ERRORS + 1:
+            self._say(0, f"more are rejected; all are dead letters:  headrace dlq list {self.topic}")
+        self._say(self.rejections, f"{place} was rejected: {one['reason']}")
+
+    def _say(self, number: int, text: str) -> None:
+        if not self.quiet and number <= SHOWN_ERRORS:
+            print(f"  {text}", file=sys.stderr)
 
     def _patiently(self, body: bytes, key: str) -> dict[str, Any]:
-        """A busy server is asked again. The batch has its key, so it lands once."""
+        """A busy server is asked again, and one that is being restarted. The batch has its key, so it lands once."""
         deadline = time.monotonic() + PATIENCE_S
+        waiting = False
         while True:
             try:
                 return self.backend.put(self.topic, body, key)
-            except Overloaded as busy:
-                if time.monotonic() + busy.retry_after > deadline:
+            except (Overloaded, *AWAY) as error:
+                pause = error.retry_after if isinstance(error, Overloaded) else LOOK_S
+                if time.monotonic() + pause > deadline:
                     raise
-                time.sleep(busy.retry_after)
+                if isinstance(error, AWAY) and not waiting:
+                    waiting = True
+                    self._say(0, f"{error.message}; waiting for it, {duration(PATIENCE_S)} at most")
+                time.sleep(pause)

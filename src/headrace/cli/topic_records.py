@@ -14,9 +14,10 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli.backend import Backend, open_backend
+from headrace.cli.event_texts import read_events
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, TopicArgument, UrlOption
 from headrace.cli.output import data_text, local_time, print_json
-from headrace.cli.sending import Sender, read_events
+from headrace.cli.sending import FoundBatch, Sender, batches
 from headrace.errors import UsageError
 
 FORMATS = ("table", "json", "csv", "raw")
@@ -233,13 +234,14 @@ def put_events(
         raise UsageError("events are given, and files too", hint="leave out one of them")
     with open_backend(project, url, key) as backend:
         described = backend.topic(topic)
-        sender = Sender(backend, topic, batch, idempotency_key, quiet=as_json)
-        sender.send(read_events(events, files, form, described["columns"]))
+        sender: Sender[FoundBatch] = Sender(backend, topic, idempotency_key, quiet=as_json)
+        sender.send(batches(read_events(events, files, form, described["columns"]), batch))
     if not sender.sent:
         raise UsageError("nothing to send", hint="give events as JSON, in a --file, or on standard input")
     if as_json:
         print_json(sender.answer)
     else:
         duplicates = f", {sender.duplicates:,} were there already" if sender.duplicates else ""
-        print(f"{sender.accepted:,} accepted{duplicates}")
-    raise typer.Exit(1 if sender.rejected else 0)
+        shed = f", {sender.shed:,} were shed" if sender.shed else ""
+        print(f"{sender.accepted:,} accepted{duplicates}{shed}")
+    raise typer.Exit(1 if sender.failed else 0)
