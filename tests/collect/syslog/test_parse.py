@@ -85,6 +85,38 @@ def test_rfc_3164_and_what_real_programs_make_of_it() -> None:
     assert one("<13>Feb 30 11:59:59 h a: no such day").get("time") is None
 
 
+@pytest.mark.parametrize(
+    ("message", "time", "host", "app", "text"),
+    [
+        ("<189>57: *Mar  1 18:46:11.123: %SYS-5-CONFIG_I: from con", None, "10.1.2.3", "%SYS-5-CONFIG_I", "from con"),
+        ("<189>57: .Nov 16 10:00:00.5: %A-1-B: x", "2026-11-16T09:00:00.500Z", "10.1.2.3", "%A-1-B", "x"),
+        (
+            "<187>8: edge1: Nov  6 10:00:00 UTC: %LINK-3-UPDOWN: x: y",
+            "2026-11-06T10:00:00Z",
+            "edge1",
+            "%LINK-3-UPDOWN",
+            "x: y",
+        ),
+        ("<166>Nov 16 2024 10:00:00 FW : %ASA-6-302013: Built", "2024-11-16T09:00:00Z", "FW", "%ASA-6-302013", "Built"),
+        (
+            "<166>Nov 16 2024 10:00:00: %ASA-6-302013: Built",
+            "2024-11-16T09:00:00Z",
+            "10.1.2.3",
+            "%ASA-6-302013",
+            "Built",
+        ),
+        ("<13>Nov 16 10:00:00 web app: %DEBUG: x", "2026-11-16T09:00:00Z", "web", "app", "%DEBUG: x"),
+        ("<13>Feb 30 2024 10:00:00: %A-1-B: no such day", None, "10.1.2.3", "%A-1-B", "no such day"),
+    ],
+)
+def test_what_ciscos_devices_send(message: str, time: str | None, host: str, app: str, text: str) -> None:
+    reading = Reading(now_ms=NOW, sender="10.1.2.3", zone=ZoneInfo("Europe/Berlin"))
+    [event] = read_messages([message.encode()], reading).objects()
+    assert isinstance(event, dict)
+    assert (event["host"], event["app"], event["message"]) == (host, app, text)
+    assert event.get("time") == (None if time is None else ms(time))
+
+
 def test_the_year_and_the_zone_are_guessed_as_the_docs_say() -> None:
     def at(text: str, now: str, zone: str = "UTC") -> int | None:
         reading = Reading(now_ms=ms(now), zone=ZoneInfo(zone))
@@ -133,6 +165,7 @@ lines = st.lists(
     st.one_of(
         st.builds("<{}>1 - {} {} - - - {}".format, st.integers(0, 191), st.just("h"), st.just("app"), printable),
         st.builds("<{}>Nov 16 10:00:00 {} {}: {}".format, st.integers(0, 191), st.just("h"), st.just("app"), printable),
+        st.builds("<{}>7: Nov 16 10:00:00: %A-1-B: {}".format, st.integers(0, 191), printable),
         st.builds("<{}>{}".format, st.integers(0, 200), printable),
         printable,
     ),

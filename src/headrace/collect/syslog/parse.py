@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from headrace.collect.columns import Columns
+from headrace.collect.syslog import cisco
 from headrace.collect.syslog.priority import HIGHEST, priorities
 from headrace.collect.syslog.times import BsdTimes, read_times
 
@@ -60,6 +61,8 @@ def read_text(text: str, reading: Reading) -> Columns | None:
     """Messages of one kind, one a line, each ended; None if `read_messages` must look at each."""
     # The kind of the first line is that of all, or each must be looked at.
     whole, read = (_MANY_5424, _columns_5424) if _ONE_5424.match(text) else (_MANY_3164, _columns_3164)
+    if whole is _MANY_3164 and cisco.may_be(text):
+        return None
     # In one list: before the first line, its fields, between the lines, the fields of the next …
     parts, step = whole.split(text[:-1]), whole.groups + 1
     if len(parts) != text.count("\n") * step + 1:
@@ -184,6 +187,11 @@ def _read_one(message: bytes, reading: Reading, bsd: BsdTimes) -> tuple[tuple[An
     found = _ONE_5424.fullmatch(text)
     if found is not None:
         return _fields_5424(found, text, reading)
+    special = cisco.read(text, bsd, reading.now_ms) if cisco.may_be(text) else None
+    if special is not None:
+        level, moment, name, program, said = special
+        known = (moment, name or reading.sender or None, program, None, None, None, said, text)
+        return (*_levels(level, reading), *known), moment
     found = _ONE_3164.fullmatch(text)
     if found is None:
         raise ValueError(_why_not(text))

@@ -42,25 +42,27 @@ class BsdTimes:
         self._year = datetime.fromtimestamp(now_ms / 1000, zone).year
         self._known: dict[str, int | None] = {}
 
-    def read(self, text: str) -> int | None:
-        """None if there is no such moment."""
+    def read(self, text: str, year: int | None = None) -> int | None:
+        """None if there is no such moment. Without a year, it is guessed."""
+        if year is not None:
+            return self._guess(text, (year,))
         if text not in self._known:
-            self._known[text] = self._guess(text)
+            self._known[text] = self._guess(text, (self._year + 1, self._year, self._year - 1))
         return self._known[text]
 
-    def _guess(self, text: str) -> int | None:
+    def _guess(self, text: str, years: tuple[int, ...]) -> int | None:
         try:
             month, day = _MONTHS[text[:3]], int(text[4:6])
             hour, minute, second = int(text[7:9]), int(text[10:12]), int(text[13:15])
         except (KeyError, ValueError):
             return None
-        for year in (self._year + 1, self._year, self._year - 1):
+        for year in years:
             try:
                 # A leap second is the one before: no clock of ours has it.
                 moment = datetime(year, month, day, hour, minute, min(second, 59), tzinfo=self._zone)
             except ValueError:
                 continue
             milliseconds = int(moment.astimezone(UTC).timestamp()) * 1000
-            if milliseconds <= self._now_ms + _DAY_MS:
+            if len(years) == 1 or milliseconds <= self._now_ms + _DAY_MS:
                 return milliseconds
         return None
