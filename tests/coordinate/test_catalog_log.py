@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from headrace.clock import SystemClock
+from headrace.clock import ManualClock, SystemClock
 from headrace.config import LogSettings
 from headrace.coordinate.base import CATALOG_TOPIC, QueryDefinition, ViewDefinition
 from headrace.coordinate.catalog import DEAD_LETTERS, EVENT_COLUMN, Catalog, create_internal_topics
-from headrace.coordinate.events import QueryCreated, QueryWanted, SourceCreated, SourceDropped, ViewCreated
+from headrace.coordinate.events import (
+    QueryCreated,
+    QueryWanted,
+    SourceCreated,
+    SourceDropped,
+    VersionCreated,
+    VersionsSwitched,
+    ViewCreated,
+)
+from headrace.coordinate.taking_over import took_over
 from headrace.errors import LogError
 from headrace.log.base import Append
 from headrace.log.local.open import LocalClient, LocalLog
 from headrace.sql.source import Source
 from headrace.types import VARCHAR, Column
+from headrace.views.versions import Version
 
 CLICKS = Source("CLICKS", "stream", "clicks", (), (Column("PAGE", VARCHAR),), statement="CREATE STREAM …")
 BY_PAGE = Source("BY_PAGE", "table", "BY_PAGE", (Column("PAGE", VARCHAR),), (), query="CTAS_BY_PAGE_1")
@@ -51,6 +62,20 @@ def test_others_follow_and_are_told(log: LocalLog) -> None:
     assert [query.id for query in follower.readers("CLICKS")] == [QUERY.id]
     assert follower.over_topic("clicks") == [CLICKS]
     client.close()
+
+
+def test_the_arrival_number_at_which_a_version_took_over(log: LocalLog, clock: ManualClock) -> None:
+    create_internal_topics(log)
+    catalog = Catalog(log)
+    second = replace(BY_PAGE, topic="BY_PAGE.v2", query="CTAS_BY_PAGE_2")
+    catalog.append([SourceCreated(BY_PAGE), VersionCreated(Version("BY_PAGE", 2, second, "building"))])
+    assert (took_over(log, catalog, BY_PAGE), took_over(log, catalog, second)) == (0, 0)
+    clock.advance(60)
+    switch = log.snapshot().arrival
+    catalog.append([VersionsSwitched({"BY_PAGE": 2}, clock.now_ms(), 1)])
+    clock.advance(60)
+    catalog.append([VersionsSwitched({"BY_PAGE": 1}, clock.now_ms(), 1)])
+    assert (took_over(log, catalog, BY_PAGE), took_over(log, catalog, second)) == (0, switch)
 
 
 def test_it_survives_a_restart(tmp_path: Path) -> None:

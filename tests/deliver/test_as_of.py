@@ -59,6 +59,21 @@ def test_a_table_as_it_was(shop: Serving) -> None:
     assert dict(found.position.offsets) == {0: 2, 1: 1}, "the answer's address is the one that was asked for"
 
 
+def test_what_a_version_was_before_it_served_is_not_told(shop: Serving) -> None:
+    """Its changelog has how it was built: all of the past in a few steps, which nobody was ever shown."""
+    price(shop, "a", 1, NOON, 0)
+    switch = price(shop, "b", 2, NOON + 1000, 1)
+    price(shop, "a", 3, NOON + 2000, 0)
+    shop.delivery = replace(shop.delivery, took_over=lambda source: switch)
+    ask = "SELECT id, price FROM prices AS OF {} ORDER BY id;"
+    for place in (f"TIMESTAMP {NOON}", f"ARRIVAL {switch - 1}"):
+        with pytest.raises(Gone, match=f"did not serve yet: it began to at arrival number {switch}"):
+            shop.rows(ask.format(place))
+    for place in (f"TIMESTAMP {NOON + 1000}", f"ARRIVAL {switch}"):
+        assert shop.rows(ask.format(place)) == [["a", 1], ["b", 2]]
+    assert shop.rows(ask.format("OFFSET (1, 0)")) == [["a", 1]], "an offset is one of this very changelog"
+
+
 def test_a_late_change_does_not_bring_back_the_past(shop: Serving) -> None:
     price(shop, "a", 1, NOON + 5000, 0)
     price(shop, "a", 2, NOON, 0)  # its time is before, but the table was newer already

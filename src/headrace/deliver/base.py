@@ -72,6 +72,9 @@ class Delivery:
     views: Views
     serves: Callable[[Source], bool] = lambda source: True
     """Whether this version of a stream or table is still the one that serves."""
+    took_over: Callable[[Source], int] = lambda source: 0
+    """The arrival number at which this version took over from another: what its changelog has from before is how it was
+    built, not what anybody was served. 0 if there was no other."""
     tails: Tails = field(init=False)
     revisions: Revisions = field(init=False)
 

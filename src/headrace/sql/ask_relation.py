@@ -110,8 +110,11 @@ def _as_of(range_: AsOf, source: Source, script: Script) -> AsOf:
         raise script.error(message, range_.span, "BETWEEN … AND … reads a part of a stream")
     if isinstance(range_.at, tuple):
         if len(range_.at) != source.partitions:
-            message = f"`{name}` has {source.partitions} partitions, so AS OF OFFSET needs as many offsets"
-            raise script.error(message, range_.span, "such as AS OF OFFSET (12, 15)")
+            parts = "1 partition" if source.partitions == 1 else f"{source.partitions} partitions"
+            example = ", ".join(str(12 + 3 * number) for number in range(min(source.partitions, 4)))
+            example = f"({example}{', …' * (source.partitions > 4)})" if source.partitions > 1 else example
+            message = f"`{name}` has {parts}, so AS OF OFFSET needs as many offsets"
+            raise script.error(message, range_.span, f"such as AS OF OFFSET {example}")
         return range_
     return replace(range_, at=_moment(range_.at, range_, script)) if range_.kind == "timestamp" else range_
 

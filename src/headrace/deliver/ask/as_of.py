@@ -23,12 +23,20 @@ MOST_ROWS = 1_000_000
 """They are all held in memory, for as long as the question takes."""
 
 
-def view_as_of(log: Log, serving: ViewStore, as_of: AsOf, budget: Budget) -> ViewStore:
-    """The rows that the serving version had. `Gone` if the log no longer holds how they came to be."""
+def view_as_of(log: Log, serving: ViewStore, as_of: AsOf, budget: Budget, took_over: int = 0) -> ViewStore:
+    """The rows that the serving version had. `Gone` if the log no longer holds how they came to be, or if it served
+    nobody then: `took_over` is the arrival number at which it did."""
     source = serving.source
     now = log.snapshot()
     _check_whole(log, now, source.topic, display_name(source.name))
     until = _until(log, now, source.topic, as_of)
+    if as_of.kind != "offset" and until.arrival < took_over:
+        name = display_name(source.name)
+        raise Gone(
+            f"version {serving.version} of `{name}` did not serve yet: it began to at arrival number {took_over}",
+            hint="a version is computed in a few large steps, so what it would have been before then cannot be told; "
+            f"while the one before is kept, headrace view rollback {name} lets it answer",
+        )
     view = MemoryView(source, serving.version)
     decoder = changelog_decoder(log, serving)
     position = position_at_start(log, until, source.topic)

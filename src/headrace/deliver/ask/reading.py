@@ -49,7 +49,9 @@ def _which(read: Read) -> _Which:
 def _view(delivery: Delivery, read: Read, budget: Budget) -> ViewStore:
     _, as_of = _which(read)
     serving = delivery.views.of_source(read.source)
-    return serving if as_of is None else view_as_of(delivery.log, serving, as_of, budget)
+    if as_of is None:
+        return serving
+    return view_as_of(delivery.log, serving, as_of, budget, delivery.took_over(serving.source))
 
 
 class Opened:
