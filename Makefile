@@ -21,7 +21,7 @@ demo: setup      ## the page-view pipeline, live in the browser
 test: setup-tests  ## all tests
 	@$(VENV)/pytest -n 3 --no-loadscope-reorder --max-worker-restart=0
 
-test-fast:       ## about a minute: no Spark, no processes, no browser, fewer examples
+test-fast:       ## one to two minutes: no Spark, no processes, no browser, fewer examples
 	@$(VENV)/pytest -q -n 3 --hypothesis-profile=some -m "not spark and not slow and not browser"
 
 lint:            ## style, and nothing that should not be in the tree
