@@ -62,6 +62,7 @@ async def start(feed: Feed) -> None:
     offsets: Offsets = await resumed(feed, source) or {}
     backoff, writer = Backoff(feed), Writer(feed, source)
     key_column = feed.key_column() if settings.format == "json" else None
+    changes = Changes() if settings.format == "debezium" else None
     consumer = await asyncio.to_thread(_connect, settings)
     try:
         assigned: frozenset[int] = frozenset()
@@ -81,8 +82,10 @@ async def start(feed: Feed) -> None:
                     messages = await asyncio.to_thread(_poll, consumer, settings.batch)
                     if messages:
                         offsets = offsets | {str(one.partition()): one.offset() + 1 for one in messages}
-                        read = (_item(message, settings.format, key_column) for message in messages)
-                        items = [item for item in read if item is not None]
+                        if changes is not None:
+                            items = [item for one in messages if (item := changes.read(one)) is not None]
+                        else:
+                            items = [_item(one, settings.format, key_column) for one in messages]
                         await writer.write(items, offsets)
                     backoff.reset()
             except Broken as error:
@@ -168,13 +171,30 @@ def _poll(consumer: Consumer, most: int) -> Sequence[Message]:
     return good
 
 
-def _item(message: Message, format: str, key_column: str | None) -> Item | None:
-    """None for a record that says nothing: a change of no row."""
+class Changes:
+    """Reads a database's changes. Behind a deletion Debezium writes Kafka's tombstone, which says the same and has no
+    id: told again after a restart of the connector, it would delete a row that came back meanwhile. So it counts only
+    where the deletion itself is gone, which is what compaction does."""
+
+    def __init__(self) -> None:
+        self._deleted: dict[int, bytes | None] = {}
+        """By partition: the key of its last record, if that was a deletion."""
+
+    def read(self, message: Message) -> Item | None:
+        """None for a record that says nothing: a change of no row."""
+        key, value, partition = message.key(), message.value(), message.partition()
+        last = self._deleted.pop(partition, None)
+        if value is None and key is not None and key == last:
+            return None
+        made = debezium.row_of(key, value)
+        if isinstance(made, dict) and made.get(TOMBSTONE):
+            self._deleted[partition] = key
+        return None if made is None else Item(made, value or b"")
+
+
+def _item(message: Message, format: str, key_column: str | None) -> Item:
     key, value = message.key(), message.value()
     event: Any
-    if format == "debezium":
-        made = debezium.row_of(key, value)
-        return None if made is None else Item(made, value or b"")
     if format == "bytes":
         event = {"key": _base64(key), "value": _base64(value)}
     elif value is None:
