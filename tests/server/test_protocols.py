@@ -398,6 +398,9 @@ def test_changes_become_a_table_and_keep_both_sides(server: Running) -> None:
     ]
     truncated = server.http.post("/v1/collect/shop", json={"op": "t", "ts_ms": 8, "source": source | {"lsn": 4}})
     assert "empties the whole table" in truncated.json()["rejected"][0]
+    edges = server.http.get("/v1/overview").json()["edges"]
+    drawn = {edge["to"] for edge in edges if edge["from"] == "gate:shop"}
+    assert drawn == {"topic:customers", "topic:changes"}
 
 
 # Web logs

@@ -52,6 +52,10 @@ class DebeziumSettings(CollectorSettings, frozen=True, kw_only=True):
             raise ConfigError("a table has no topic", hint='"public.orders" = "orders"', path=("tables",))
         self.check_tables()
 
+    @property
+    def destinations(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(filter(None, (self.topic, *self.tables.values(), self.changes))))
+
 
 @dataclass(frozen=True, slots=True)
 class Changes:

@@ -63,6 +63,11 @@ class CollectorSettings(Settings, frozen=True, kw_only=True):
             table.check()
 
     @property
+    def destinations(self) -> tuple[str, ...]:
+        """All that its events go to."""
+        return (self.topic,) if self.topic else ()
+
+    @property
     def has_rules(self) -> bool:
         """Whether events must be looked at one by one."""
         return (self.enrich, self.validate, self.privacy) != _NO_RULES

@@ -93,8 +93,14 @@ class _Drawing:
         if topic.spec.role != "events" or self._services.gates.for_topic(topic.name) is not None:
             return 0.0
         rates = self._services.rates
-        others = sum(rates.of("collector", one.name) for one in self._gates if one.settings.topic == topic.name)
+        others = sum(rates.of("collector", one.name) for one in self._gates if topic.name in one.settings.destinations)
         return round(max(0.0, rates.topic(topic.name) - others), 1)
+
+    def _share(self, definition: Definition, topic: str) -> float:
+        """Of a collector's events those for one of its topics, as far as that can be told."""
+        rates = self._services.rates
+        rate = rates.of("collector", definition.name)
+        return rate if len(definition.settings.destinations) == 1 else min(rate, rates.topic(topic))
 
     def _gate(self, definition: Definition) -> Node:
         status, rate = self._collecting[definition.name], self._services.rates.of("collector", definition.name)
@@ -181,7 +187,9 @@ class _Drawing:
             if topic.spec.role == "events" and self._services.gates.for_topic(topic.name) is None
         ]
         edges += [
-            Edge(_gate_id(one), f"topic:{one.settings.topic}", rates.of("collector", one.name)) for one in self._gates
+            Edge(_gate_id(one), f"topic:{topic}", self._share(one, topic))
+            for one in self._gates
+            for topic in one.settings.destinations
         ]
         for query in self._queries:
             edges += [
