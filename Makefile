@@ -57,6 +57,7 @@ chaos: setup-tests ## hundreds of kill -9 under load, then every fault of the lo
 	@$(VENV)/python -m tests.chaos.clients --events $(or $(EVENTS),3000) --kills $(or $(CLIENT_KILLS),10)
 	@$(VENV)/python -m tests.chaos.kinesis --records $(or $(KINESIS),100000)
 	@$(VENV)/python -m tests.chaos.agents --rotations $(or $(ROTATIONS),50) --kills $(or $(AGENT_KILLS),10) --away $(or $(AWAY),60)
+	@$(VENV)/python -m tests.chaos.debezium --kills $(or $(DEBEZIUM_KILLS),4)
 	@$(VENV)/python -m tests.chaos.listeners --rounds $(or $(LISTENER_ROUNDS),20)
 	@$(VENV)/python -m tests.chaos.log --scale $(or $(SCALE),1)
 
