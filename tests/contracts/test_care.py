@@ -8,6 +8,7 @@ from headrace.errors import NotFound, OffsetOutOfRange, UsageError
 from headrace.log.base import Log, PartitionEnds
 from tests.contracts.logs import Place
 from tests.log.support import PLAIN, VIEWS, numbers, put
+from tests.support import wait_for
 
 
 @pytest.mark.needs("quarantine")
@@ -68,6 +69,29 @@ def test_a_split_partition_stays_readable_and_its_keys_go_on_in_order(log: Log) 
             if sum(map(len, seen.values())) == 60:
                 break
     assert seen == {user: [0, 1, 2] for user in users}
+
+
+@pytest.mark.needs("split")
+def test_keys_go_on_in_order_through_partitions_that_were_closed_empty(log: Log) -> None:
+    log.create_topic(VIEWS)
+    users = [f"user {n}" for n in range(20)]
+    put(log, "pageviews", USERID=users, N=[0] * 20)
+    for number in (0, 1):
+        # Nothing is written to the halves before they are one again.
+        log.merge_partitions("pageviews", *log.split_partition("pageviews", number))
+    put(log, "pageviews", USERID=users, N=[1] * 20)
+    seen: dict[str, list[int]] = {}
+    with log.consumer("pageviews", "readers", "earliest") as consumer:
+
+        def read() -> bool:
+            for records in consumer.poll(0.2, max_records=3):
+                columns = records.batch.to_pydict()
+                for user, n in zip(columns["USERID"], columns["N"], strict=True):
+                    seen.setdefault(user, []).append(n)
+            return sum(map(len, seen.values())) >= 40
+
+        wait_for(read, 30, "all records")
+    assert seen == {user: [0, 1] for user in users}
 
 
 @pytest.mark.needs("split")

@@ -17,6 +17,8 @@ OutOfRange = Literal["error", "earliest", "latest"]
 
 _BEAT_S = 0.5
 _SOON_S = 0.02
+_PAST = 1 << 63
+"""Of what nobody of a group began to read and nobody is to."""
 
 
 class LocalConsumer(Consumer):
@@ -109,19 +111,34 @@ class LocalConsumer(Consumer):
         return not cursor.parents
 
     def _is_read(self, topic: str, number: int, snapshot: Snapshot) -> bool:
-        at = TopicPartition(topic, number)
-        ends, ours = _ends(snapshot, at), self._cursors.get(at)
-        if ends is None or ends.start == ends.end:
-            return True
-        if ours is not None:
-            return ours.position >= ends.end and not ours.parents
+        """To its end, and so is whatever came before it: an empty one says nothing of its parents."""
+        left, seen = [number], set[int]()
+        while left:
+            if (number := left.pop()) in seen:
+                continue
+            seen.add(number)
+            at = TopicPartition(topic, number)
+            ends, ours = _ends(snapshot, at), self._cursors.get(at)
+            empty = ends is None or ends.start == ends.end
+            if ours is not None:
+                left += ours.parents
+            elif empty:
+                left += self._log.topic(topic).parents(number)
+            if not empty and ends is not None and self._reached(at) < ends.end:
+                return False
+        return True
+
+    def _reached(self, at: TopicPartition) -> int:
+        """How far we are, or whoever else of our group reads there."""
+        if at in self._cursors:
+            return self._cursors[at].position
         if self._group is None:
-            return False
+            return 0
         with contextlib.suppress(NotRunning, OwnerLost, NotFound):
             for offset in self._log.group(self._group).offsets:
                 if offset.at == at and offset.committed is not None:
-                    return offset.committed >= ends.end
-        return self._start == "latest"
+                    return offset.committed
+        return _PAST if self._start == "latest" else 0
 
     def _overtaken(self, cursor: Cursor, ends: PartitionEnds) -> None:
         if self._out_of_range != "error":
