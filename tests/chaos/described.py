@@ -95,7 +95,9 @@ def send(case: Any, http: httpx.Client) -> tuple[int, str]:
     arguments = case.as_transport_kwargs(base_url=str(http.base_url))
     arguments.pop("cookies", None)
     content = arguments.pop("data", None)
-    if content is not None:
+    if isinstance(content, dict):
+        arguments["data"] = content
+    elif content is not None:
         arguments["content"] = content if isinstance(content, bytes | str) else b"".join(content)
     try:
         with http.stream(**arguments) as answer:
