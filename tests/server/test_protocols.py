@@ -263,6 +263,15 @@ def test_the_data_of_a_cloudevent_can_be_the_columns(server: Running) -> None:
     assert (found["value"], found["headers"]["ce_type"]) == ({"total": 7}, "order")
 
 
+def test_a_bus_that_asks_first_may_deliver_cloudevents(server: Running) -> None:
+    """As CloudEvents' web hooks do; other collectors have not asked for anybody's."""
+    asks = {"WebHook-Request-Origin": "bus.example", "WebHook-Request-Rate": "120"}
+    answer = server.http.options("/v1/collect/bus", headers=asks)
+    assert (answer.headers["webhook-allowed-origin"], answer.headers["webhook-allowed-rate"]) == ("bus.example", "*")
+    for path in ("/v1/collect/nobody", "/v1/t"):
+        assert "webhook-allowed-origin" not in server.http.options(path, headers=asks).headers
+
+
 # OpenTelemetry, Prometheus
 
 

@@ -181,4 +181,13 @@ async def preflight(request: Request, services: Intake) -> Response:
         "access-control-allow-headers": request.headers.get("access-control-request-headers", "content-type")[:1000],
         "access-control-max-age": "86400",
     }
+    sender = request.headers.get("webhook-request-origin")
+    if sender and _is_webhook_of_cloudevents(request, services):
+        # Before it delivers, a bus such as Event Grid asks whether it may: whoever made the collector has said so.
+        headers |= {"webhook-allowed-origin": sender[:1000], "webhook-allowed-rate": "*"}
     return Response(status_code=204, headers=headers)
+
+
+def _is_webhook_of_cloudevents(request: Request, services: Intake) -> bool:
+    name = request.path_params.get("collector")
+    return any(gate.name == name and gate.definition.kind.name == "cloudevents" for gate in services.gates.all())
