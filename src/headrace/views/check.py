@@ -12,20 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.errors import DeadlineExceeded, UsageError
-from headrace.log.base import NO_STREAM_TIME, Log
-from headrace.sql.expressions import ColumnRef, Comparison, Expression, Literal
+from headrace.log.base import Log
 from headrace.sql.functions.arrays import hashable
-from headrace.sql.plan import scanned
-from headrace.store.arrivals import has_arrivals
 from headrace.store.base import ViewStore
 from headrace.store.cuts import Cut
 from headrace.store.expiry import has_expired
 from headrace.store.revisions import Revisions, row_text
-from headrace.types import BIGINT, BOOLEAN, Column
 from headrace.views.compare import differences
 from headrace.views.drift import Drift, RowId, key_values
 from headrace.views.evaluate import Evaluation, Question, answer
 from headrace.views.late import admitted_late, margins, row_reader, row_revision
+from headrace.views.sampling import newest_rows, next_rows
 from headrace.views.subject import Served, Subject, row_predicate, served_rows
 from headrace.views.traced import Bounds, Traced
 
@@ -45,7 +42,7 @@ class Checked:
     drift: dict[RowId, Drift] = field(default_factory=dict)
     """What differs now."""
     last_ms: int = 0
-    cursor: Any = None
+    cursor: tuple[Any, ...] | None = None
     passes: int = 0
     """How often all rows have been looked at."""
     effort: int = 0
@@ -133,38 +130,12 @@ def _check_known(
 
 
 def _sample(log: Log, subject: Subject, store: ViewStore, known: Checked, rows: int, newest: bool) -> Served:
-    """The next rows from where the last round ended, or those that changed last. Only closed windows: the others are
-    still being made."""
-    windowed = subject.source.window is not None
-    column = Column("WINDOWSTART", BIGINT) if windowed else subject.source.key[0]
-    predicate: Expression | None = None
-    if not newest and known.cursor is not None:
-        last = Literal(known.cursor, type=column.type)
-        predicate = Comparison(">=" if windowed else ">", ColumnRef(column.name, type=column.type), last, type=BOOLEAN)
-    order = (("WINDOWSTART" if windowed else "ROWTIME", True),) if newest else ((column.name, False),)
-    served = served_rows(log, subject, store, predicate, order, rows)
-    if not newest:
-        if len(served.rows) < rows:
-            known.cursor, known.passes = None, known.passes + 1
-        else:
-            last_value = served.rows[-1][column.name]
-            # More rows of one window than a round takes must not hold it up for ever.
-            known.cursor = last_value + 1 if windowed and last_value == known.cursor else last_value
-    if windowed:
-        served = Served([row for row in served.rows if _is_closed(log, subject, row)], served.position, served.cut)
+    """The next rows from where the last round ended, or those that changed last."""
+    if newest:
+        return newest_rows(log, subject, store, rows)
+    served, known.cursor = next_rows(log, subject, store, known.cursor, rows)
+    known.passes += known.cursor is None
     return served
-
-
-def _is_closed(log: Log, subject: Subject, row: dict[str, Any]) -> bool:
-    """Whether nothing is added to it any more. A window of a source is that source's to close. On Kafka nobody knows
-    cheaply; a window that is still open is right for what its query has read, too."""
-    window = subject.aggregate.window if subject.aggregate is not None else None
-    if window is None or not has_arrivals(log):
-        return True
-    topic = scanned(subject.query.root)[0].topic
-    stream_time = log.snapshot().stream_times.get(topic, NO_STREAM_TIME)
-    gap = window.size_ms if window.kind == "session" else 0
-    return bool(row["WINDOWEND"] + gap + window.grace_ms <= stream_time)
 
 
 def _recomputed(
@@ -179,13 +150,8 @@ def _recomputed(
     key: Mapping[str, Any] | None = None,
 ) -> dict[tuple[Any, ...], Traced] | None:
     """The rows again, and that of the key, by key; None if the log no longer holds what they are made of."""
-    late: dict[tuple[str, int], set[int]] = {}
     wanted: list[Mapping[str, Any]] = [*rows, *([] if key is None else [key])]
-    for row in wanted:
-        revision = row_revision(revisions, subject, row, window)
-        for at, offsets in admitted_late(log, subject, revision).items():
-            late.setdefault(at, set()).update(offsets)
-    admitted = {at: sorted(offsets) for at, offsets in late.items()}
+    admitted = admitted_late(log, subject, [row_revision(revisions, subject, row, window) for row in wanted])
     keys = frozenset(_key(subject, row) for row in wanted)
     if _is_too_much(subject, served.cut, deadline):
         return None
