@@ -13,7 +13,7 @@ from headrace.sql.functions.finish import finish
 from headrace.sql.functions.function import Steps
 from headrace.sql.plan import Aggregate, Named, primary_key
 from headrace.sql.source import Window
-from headrace.views.reading import Reader
+from headrace.views.reading import Reader, holds
 from headrace.views.traced import Bounds, Origin, Traced, Values, Wanted, key_of
 
 # As `process.lower.window` has it.
@@ -105,35 +105,57 @@ def is_late(window: Window, bounds: Bounds, row: Traced) -> bool:
 
 def _admitted(reader: Reader, row: Traced) -> bool:
     """Whether a late row is to be counted all the same: every record it is made of is among those."""
-    return bool(reader.late) and all(
-        one.offset in reader.late.get((one.topic, one.partition), ()) for one in row.origins
-    )
+    return bool(reader.late) and all(holds(reader.late, one.topic, one.partition, one.offset) for one in row.origins)
 
 
 def _sessions(
     window: Window | None, rows: list[tuple[dict[str, Any], Traced]], late: list[Late], reader: Reader
 ) -> list[_Group]:
-    """Of one key. A row joins the sessions within the gap of it that are not closed yet."""
+    """Of one key, whose rows come in order of arrival. A row joins the sessions within the gap of it that are not
+    closed yet."""
     assert window is not None
-    gap, sessions = window.size_ms, list[_Group]()
-    for keys, row in rows:
+    gap, sessions, over = window.size_ms, list[_Group](), list[_Group]()
+    for count, (keys, row) in enumerate(rows):
+        if count % ROWS_PER_LOOK == 0:
+            reader.check_time()
         closed = max(row.time, row.stream_time) - gap - window.grace_ms
         if _admitted(reader, row):
             closed = -1
-        start = end = row.time
-        joined = []
+        elif not reader.late:
+            # Time only goes on: what is closed now is closed for all that follow.
+            over += [session for session in sessions if _end(session) < closed]
+            sessions = [session for session in sessions if _end(session) >= closed]
+        joined, apart = list[_Group](), list[_Group]()
         for session in sessions:
-            assert session.window is not None
-            if session.window[1] >= max(row.time - gap, closed) and session.window[0] <= row.time + gap:
-                start, end = min(start, session.window[0]), max(end, session.window[1])
-                joined.append(session)
+            near = _end(session) >= max(row.time - gap, closed) and _start(session) <= row.time + gap
+            (joined if near else apart).append(session)
+        start = min([row.time, *map(_start, joined)])
+        end = max([row.time, *map(_end, joined)])
         if end < closed:
             late.append(Late(row, (row.time, row.time + gap)))
             continue
-        merged = sorted((one for session in joined for one in session.rows), key=lambda one: one.arrival)
-        sessions = [session for session in sessions if session not in joined]
-        sessions.append(_Group(keys, (start, end), [*merged, row]))
-    return sessions
+        if len(joined) == 1:
+            # Longer by one, instead of copied for each.
+            [session] = joined
+            session.values, session.window = keys, (start, end)
+            session.rows.append(row)
+        else:
+            sessions = [*apart, _Group(keys, (start, end), [*_merged(joined), row])]
+    return over + sessions
+
+
+def _merged(sessions: Sequence[_Group]) -> list[Traced]:
+    return sorted((row for session in sessions for row in session.rows), key=lambda row: row.arrival)
+
+
+def _start(session: _Group) -> int:
+    assert session.window is not None
+    return session.window[0]
+
+
+def _end(session: _Group) -> int:
+    assert session.window is not None
+    return session.window[1]
 
 
 def _result(node: Aggregate, group: _Group) -> Traced:
@@ -203,7 +225,7 @@ class _Kept:
     arrival: int = 0
 
 
-def aggregate_table(node: Aggregate, rows: Iterable[Traced], wanted: Wanted) -> list[Traced]:
+def aggregate_table(node: Aggregate, rows: Iterable[Traced], wanted: Wanted, reader: Reader) -> list[Traced]:
     """A row that changes is taken from its group and added to its new one."""
     names = primary_key(node.input)
     compute_keys = [(named.name, compile_expression(named.expression)) for named in node.keys]
@@ -224,7 +246,9 @@ def aggregate_table(node: Aggregate, rows: Iterable[Traced], wanted: Wanted) -> 
         else:
             group.members.pop(primary, None)
 
-    for row in rows:
+    for count, row in enumerate(rows):
+        if count % ROWS_PER_LOOK == 0:
+            reader.check_time()
         if any(row.values[name] is None for name in names):
             continue
         primary = key_of(row.values, names)

@@ -63,7 +63,7 @@ class Evaluation:
             case Project():
                 return _projected(node, self.rows(node.input, wanted.only(_plain_names(node.key + node.value))))
             case Join():
-                return join_rows(node, wanted, self.rows, self.reader.stream_time)
+                return join_rows(node, wanted, self.rows, self.reader)
             case Aggregate():
                 return self._aggregated(node, wanted)
 
@@ -76,7 +76,7 @@ class Evaluation:
     def _aggregated(self, node: Aggregate, wanted: Wanted) -> list[Traced]:
         below = wanted.only(_plain_names(node.keys))
         if node.over == "table":
-            return aggregate_table(node, self.rows(node.input, below), wanted)
+            return aggregate_table(node, self.rows(node.input, below), wanted, self.reader)
         rows = self._admitted(node, _in_window(node, below), wanted)
         return aggregate_stream(node, rows, wanted, self.late, self.reader)
 

@@ -3,7 +3,8 @@ needed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,16 +12,16 @@ from headrace.sql.evaluate import compile_expression
 from headrace.sql.expressions import ColumnRef
 from headrace.sql.functions.arrays import hashable
 from headrace.sql.plan import Join, PlanNode, primary_key, scanned
+from headrace.views.aggregates import ROWS_PER_LOOK
+from headrace.views.reading import Reader
 from headrace.views.traced import Traced, Wanted, key_of
 
 Rows = Callable[[PlanNode, Wanted], list[Traced]]
-StreamTime = Callable[[str, int], int]
-"""Topic, arrival number → the topic's stream time then."""
 # Without GRACE, how long rows are waited for: `process.lower.join` has the same day.
 DEFAULT_GRACE_MS = 24 * 3600 * 1000
 
 
-def join_rows(node: Join, wanted: Wanted, rows: Rows, stream_time: StreamTime) -> list[Traced]:
+def join_rows(node: Join, wanted: Wanted, rows: Rows, reader: Reader) -> list[Traced]:
     """The join's rows in order of arrival; of a table its changes."""
     left = rows(node.left, _for_side(node, node.left, wanted))
     compute = compile_expression(node.left_key)
@@ -34,7 +35,7 @@ def join_rows(node: Join, wanted: Wanted, rows: Rows, stream_time: StreamTime) -
         right_wanted = replace(right_wanted, columns=columns)
     if node.form != "stream-stream":
         right_wanted = Wanted(right_wanted.columns)
-    both = _Sides(node, left, rows(node.right, right_wanted))
+    both = _Sides(node, left, rows(node.right, right_wanted), reader)
     match node.form:
         case "stream-table":
             return _stream_table(both)
@@ -43,7 +44,7 @@ def join_rows(node: Join, wanted: Wanted, rows: Rows, stream_time: StreamTime) -
         case "foreign-key":
             return _foreign_key(both)
         case "stream-stream":
-            return _stream_stream(both, stream_time)
+            return _stream_stream(both)
 
 
 def _for_side(node: Join, side: PlanNode, wanted: Wanted) -> Wanted:
@@ -69,13 +70,17 @@ class _Sides:
     node: Join
     left: list[Traced]
     right: list[Traced]
+    reader: Reader
 
-    def in_order(self) -> list[tuple[bool, Any, Traced]]:
+    def in_order(self) -> Iterator[tuple[bool, Any, Traced]]:
         """Both sides as they arrived: from the left?, the key (None is equal to nothing), the row."""
         left_key, right_key = compile_expression(self.node.left_key), compile_expression(self.node.right_key)
         found = [(True, self._key(left_key(row.values), row), row) for row in self.left]
         found += [(False, self._key(right_key(row.values), row), row) for row in self.right]
-        return sorted(found, key=lambda one: one[2].arrival)
+        for count, one in enumerate(sorted(found, key=lambda one: one[2].arrival)):
+            if count % ROWS_PER_LOOK == 0:
+                self.reader.check_time()
+            yield one
 
     def _key(self, value: Any, row: Traced) -> Any:
         if value is None:
@@ -147,7 +152,9 @@ def _foreign_key(both: _Sides) -> list[Traced]:
     """The left table's rows, each with the one it refers to."""
     node = both.node
     names = primary_key(node.left)
-    lefts: dict[tuple[Any, ...], tuple[Any, Traced]] = {}
+    lefts: dict[tuple[Any, ...], Any] = {}
+    """What each row refers to."""
+    referring: dict[Any, dict[tuple[Any, ...], Traced]] = {}
     rights: dict[Any, Traced] = {}
     keep = node.kind == "left"
     found = []
@@ -161,17 +168,20 @@ def _foreign_key(both: _Sides) -> list[Traced]:
     for from_left, key, row in both.in_order():
         if from_left:
             primary = key_of(row.values, names)
-            known = lefts.pop(primary, None)
+            known = primary in lefts
+            if known:
+                del referring[lefts.pop(primary)][primary]
             if not row.gone:
-                lefts[primary] = (key, row)
-            if known is not None or not row.gone:
+                lefts[primary] = key
+                referring.setdefault(key, {})[primary] = row
+            if known or not row.gone:
                 found.append(result(row, key, row))
         elif key is not None:
             if row.gone:
                 rights.pop(key, None)
             else:
                 rights[key] = row
-            found += [result(row, key, left) for refers, left in list(lefts.values()) if refers == key]
+            found += [result(row, key, left) for left in referring.get(key, {}).values()]
     return found
 
 
@@ -184,19 +194,19 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Key:
-    """What a stream-stream join keeps of one key."""
+    """What a stream-stream join keeps of one key, in order of time."""
 
     left: list[_Waiting] = field(default_factory=list)
     right: list[_Waiting] = field(default_factory=list)
 
 
-def _stream_stream(both: _Sides, stream_time: StreamTime) -> list[Traced]:
+def _stream_stream(both: _Sides) -> list[Traced]:
     """Every pair once, when the second of it arrives. A row that came too late matches nothing."""
     within = both.node.within
     assert within is not None
     grace = DEFAULT_GRACE_MS if within.grace_ms is None else within.grace_ms
     keep = {True: both.node.kind in ("left", "full"), False: both.node.kind in ("right", "full")}
-    topics = {source.topic for source in scanned(both.node)}
+    topics, stream_time = {source.topic for source in scanned(both.node)}, both.reader.stream_time
     kept: dict[Any, _Key] = {}
     found: list[Traced] = []
 
@@ -216,7 +226,8 @@ def _stream_stream(both: _Sides, stream_time: StreamTime) -> list[Traced]:
         state = kept.setdefault(key, _Key())
         others = state.right if from_left else state.left
         low, high = _reach(row.time, from_left, within.before_ms, within.after_ms)
-        matches = [other for other in others if low <= other.row.time <= high]
+        near = others[bisect_left(others, low, key=_time) : bisect_right(others, high, key=_time)]
+        matches = sorted(near, key=lambda other: other.row.arrival)
         for other in matches:
             other.matched = True
             pair = (row, other.row) if from_left else (other.row, row)
@@ -225,8 +236,12 @@ def _stream_stream(both: _Sides, stream_time: StreamTime) -> list[Traced]:
         if not matches and keep[from_left] and eager:
             found.append(alone(row, from_left))
         own = state.left if from_left else state.right
-        own.append(_Waiting(row, closes, bool(matches) or eager))
+        insort(own, _Waiting(row, closes, bool(matches) or eager), key=_time)
     return found + _padded(kept, keep, both, max((stream_time(topic, 2**62) for topic in topics), default=-1))
+
+
+def _time(waiting: _Waiting) -> int:
+    return waiting.row.time
 
 
 def _reach(time: int, from_left: bool, before_ms: int, after_ms: int) -> tuple[int, int]:
@@ -235,10 +250,14 @@ def _reach(time: int, from_left: bool, before_ms: int, after_ms: int) -> tuple[i
 
 def _padded(kept: dict[Any, _Key], keep: dict[bool, bool], both: _Sides, now: int) -> list[Traced]:
     """Rows of a kept side that nothing can match any more."""
-    return [
-        both.joined(one.row, one.row if from_left else None, None if from_left else one.row, one.row.time)
+    alone = [
+        (one.row, from_left)
         for state in kept.values()
         for from_left, waiting in ((True, state.left), (False, state.right))
         for one in waiting
         if keep[from_left] and not one.matched and one.closes < now
+    ]
+    return [
+        both.joined(row, row if from_left else None, None if from_left else row, row.time)
+        for row, from_left in sorted(alone, key=lambda one: one[0].arrival)
     ]
