@@ -47,12 +47,12 @@ def open_project(folder: Path | None) -> Project:
     return load_project(found)
 
 
-def open_api(project: Path | None, url: str | None, key: str | None) -> Api:
+def open_api(project: Path | None, url: str | None, key: str | None, timeout: float = 30.0) -> Api:
     """A client of the server that is named, or that runs the project. `NotRunning` if none does."""
     from headrace.cli.api import Api
 
     if url is not None:
-        return Api(_checked(url), key)
+        return Api(_checked(url), key, timeout)
     found = open_project(project)
     running = holder(found.data)
     if running is None:
@@ -60,7 +60,7 @@ def open_api(project: Path | None, url: str | None, key: str | None) -> Api:
             f"project `{found.name}` is not running",
             hint=f"start it:  headrace up{_named(project)}",
         )
-    return Api(running.url, key or project_key(found))
+    return Api(running.url, key or project_key(found), timeout)
 
 
 def project_key(project: Project) -> str | None:

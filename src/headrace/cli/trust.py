@@ -12,6 +12,9 @@ from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption
 from headrace.cli.output import data_text, local_time, place_text, print_json
 from headrace.errors import UsageError
 
+PATIENCE_S = 24 * 3600.0
+"""What was late for years takes as long as it takes."""
+
 ViewArgument = Annotated[str, typer.Argument(metavar="VIEW", help="A table's name, in any case.")]
 WindowArgument = Annotated[
     str | None,
@@ -39,7 +42,7 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """The records that made a row, and the row computed again from them. Exits with 1 if both differ."""
-    with open_api(project, url, api_key) as api:
+    with open_api(project, url, api_key, timeout=120.0) as api:
         columns = [column["name"] for column in api.get(f"/v1/views/{view}")["columns"] if column["key"]]
         body = api.get(
             f"/v1/views/{view}/why",
@@ -75,7 +78,7 @@ def repair(
         "end": _moment_text(end or window),
         "dry_run": dry_run,
     }
-    with open_api(project, url, api_key) as api:
+    with open_api(project, url, api_key, timeout=PATIENCE_S) as api:
         done = api.post(f"/v1/views/{view}/repair", body)
     if as_json:
         print_json(done)

@@ -43,6 +43,9 @@ class ViewCare:
         self.revisions = Revisions(log)
         self.checked = {version: Checked(drift=drift) for version, drift in read_drift(log).items() if drift}
         self._repairing = threading.Lock()
+        self._checking = threading.Lock()
+        self._repaired: dict[tuple[str, int, str | None], int] = {}
+        """How far each version's ledger was dealt with. A new server looks at all of it once."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-care", daemon=True)
         self._thread.start()
@@ -55,28 +58,41 @@ class ViewCare:
                 f"`{display_name(view.name)}` is a Lambda view: its topic has parts of rows, which cannot be revised",
                 hint="what came too late stays in its ledger; deploy it with --strategy kappa to have it repaired",
             )
+        at = (view.name, subject.version, subject.query_id)
         with self._repairing:
-            store = self._store_of(view.name)
-            return repair(self._log, subject, store, self._clock, self.revisions, only, dry_run)
+            done = repair(
+                self._log,
+                subject,
+                self._store_of(view.name),
+                self._clock,
+                self.revisions,
+                only,
+                dry_run,
+                self._repaired.get(at, 0),
+                lambda done, all_: not self._stop.is_set(),
+            )
+            self._repaired[at] = done.through
+            return done
 
     def check(self, view: ViewDefinition, rows: int | None = None, seconds: float | None = None) -> list[Drift]:
         """One round over a view. Returns what is new."""
         subject = view_subject(self._catalog, view)
         known = self.checked.setdefault((view.name, view.version), Checked())
-        deadline = time.monotonic() + (seconds or self._settings.check_seconds)
-        news = check_round(
-            self._log,
-            subject,
-            self._store_of(view.name),
-            self.revisions,
-            known,
-            self._clock.now_ms(),
-            rows or self._settings.check_rows,
-            deadline,
-        )
-        if news:
-            self._log.create_topic(DRIFT_SPEC)
-            self._log.append([append_drift(news)]).result()
+        # One round at a time: two would both say what is new of the same rows.
+        with self._checking:
+            news = check_round(
+                self._log,
+                subject,
+                self._store_of(view.name),
+                self.revisions,
+                known,
+                self._clock.now_ms(),
+                rows or self._settings.check_rows,
+                time.monotonic() + (seconds or self._settings.check_seconds),
+            )
+            if news:
+                self._log.create_topic(DRIFT_SPEC)
+                self._log.append([append_drift(news)]).result()
         for one in news:
             _say(one)
         return news

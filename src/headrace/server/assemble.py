@@ -60,6 +60,7 @@ from headrace.store.follow import Followers
 from headrace.store.sqlite import SqliteStore
 
 WORKERS = 8
+EXPLAINERS = 2
 PIPELINES = "the pipelines"
 
 logger = logging.getLogger("headrace.server")
@@ -110,6 +111,8 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         closing.callback(workers.shutdown)
         query_workers = ThreadPoolExecutor(settings.store.readers, "headrace-query")
         closing.callback(query_workers.shutdown)
+        trust_workers = ThreadPoolExecutor(EXPLAINERS, "headrace-trust")
+        closing.callback(trust_workers.shutdown)
 
         topics: dict[str, str] = {}
 
@@ -189,6 +192,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             members=members,
             workers=workers,
             query_workers=query_workers,
+            trust_workers=trust_workers,
             started=clock.monotonic(),
             applying=[PIPELINES],
         )

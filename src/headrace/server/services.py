@@ -46,6 +46,7 @@ from headrace.store.follow import Followers
 T = TypeVar("T")
 
 MAX_WAITING_QUERIES = 256
+MAX_WAITING_EXPLANATIONS = 32
 
 
 @dataclass(kw_only=True)
@@ -113,6 +114,8 @@ class Services(Intake):
     """Consumers of groups that are reached over HTTP."""
     query_workers: Executor
     """For pull queries alone, so that slow ones keep nobody from sending events."""
+    trust_workers: Executor
+    """For what computes rows again, which may take long: explaining, checking and repairing keep no query waiting."""
     started: float
     """Monotonic."""
     problems: list[str] = field(default_factory=list)
@@ -122,6 +125,7 @@ class Services(Intake):
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is about to stop: feeds end."""
     waiting_queries: int = 0
+    waiting_explanations: int = 0
     history: History = field(init=False)
     bell: Bell = field(default_factory=Bell)
     """Rung by queue when a message was settled."""
@@ -138,3 +142,13 @@ class Services(Intake):
             return await asyncio.get_running_loop().run_in_executor(self.query_workers, function, *arguments)
         finally:
             self.waiting_queries -= 1
+
+    async def run_explanation(self, function: Callable[..., T], *arguments: object) -> T:
+        """The same for what computes rows again."""
+        if self.waiting_explanations >= MAX_WAITING_EXPLANATIONS:
+            raise Overloaded(f"{MAX_WAITING_EXPLANATIONS} are waiting to have rows computed again", retry_after=5.0)
+        self.waiting_explanations += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self.trust_workers, function, *arguments)
+        finally:
+            self.waiting_explanations -= 1

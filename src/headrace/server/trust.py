@@ -48,7 +48,7 @@ async def list_revisions(request: Request, services: Services) -> Response:
 async def repair_view(request: Request, services: Services) -> Response:
     view = find_view(request, services)
     wanted = await body_of(request, services, RepairRequest)
-    done = await services.run(partial(services.care.repair, view, _between(wanted), wanted.dry_run))
+    done = await services.run_explanation(partial(services.care.repair, view, _between(wanted), wanted.dry_run))
     return json_response(
         RepairAnswer(
             display_name(view.name),
@@ -76,7 +76,7 @@ def _between(wanted: RepairRequest) -> Bounds | None:
 async def check_view(request: Request, services: Services) -> Response:
     view = find_view(request, services)
     rows = integer(request, "rows", services.project.settings.views.check_rows, 1, 10_000)
-    await services.run(services.care.check, view, rows, 10.0)
+    await services.run_explanation(services.care.check, view, rows, 10.0)
     return json_response(check_model(view, services))
 
 

@@ -53,7 +53,7 @@ async def explain_row(request: Request, services: Services) -> Response:
     window = request.query_params.get("window")
     order = choice(request, "order", "newest", "newest", "oldest", "largest")
     page = Page(integer(request, "limit", 20, 0, MOST_SHOWN), integer(request, "skip", 0), order)  # type: ignore[arg-type]
-    found = await services.run_query(
+    found = await services.run_explanation(
         partial(
             why,
             services.log,

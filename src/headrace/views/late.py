@@ -98,13 +98,15 @@ def row_revision(
     return revisions.of_row((name, subject.version, row_text(subject.source.key, key), *window))
 
 
-def admitted_late(log: Log, subject: Subject, revision: Revision | None) -> Offsets:
-    """The late records that are counted in a row, because a repair did."""
-    if revision is None:
+def admitted_late(log: Log, subject: Subject, revisions: Sequence[Revision | None]) -> Offsets:
+    """The late records that are counted in rows of one window, because repairs did."""
+    made = [revision for revision in revisions if revision is not None]
+    if not made:
         return {}
-    bounds = (revision.window_start, revision.window_end)
+    bounds = (made[0].window_start, made[0].window_end)
     entries = read_ledger(log, subject.late_topic, between=bounds)
     window = subject.aggregate.window if subject.aggregate is not None else None
     if window is not None and window.kind != "session":
         entries = [entry for entry in entries if entry.window == bounds]
-    return places_of(entry for entry in entries if entry.place < revision.ledger)
+    newest = max(revision.ledger for revision in made)
+    return places_of(entry for entry in entries if entry.place < newest)

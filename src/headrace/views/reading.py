@@ -7,6 +7,7 @@ window's records are found by time; nothing behind the moment it closed is read,
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -44,7 +45,14 @@ MOST_RECORDS = 1_000_000
 _SIMPLE = (bool, int, float, str, bytes)
 
 Offsets = Mapping[tuple[str, int], Sequence[int]]
-"""Some records: by topic and partition."""
+"""Some records: by topic and partition, in order."""
+
+
+def holds(offsets: Offsets, topic: str, partition: int, offset: int) -> bool:
+    """Whether a record is among those, which are in order."""
+    there = offsets.get((topic, partition), ())
+    place = bisect_left(there, offset)
+    return place < len(there) and there[place] == offset
 
 
 @dataclass(slots=True)

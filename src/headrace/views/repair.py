@@ -35,8 +35,8 @@ from headrace.views.closing import is_closed
 from headrace.views.compare import differences
 from headrace.views.evaluate import Evaluation, Question, answer
 from headrace.views.late import late_keys, margins, row_reader
-from headrace.views.ledger import LateEntry, places_of, read_ledger
-from headrace.views.reading import Offsets
+from headrace.views.ledger import LateEntry, ledger_end, places_of, read_ledger
+from headrace.views.reading import Offsets, holds
 from headrace.views.subject import Served, Subject, row_predicate, served_rows
 from headrace.views.traced import Bounds, Traced, plain
 
@@ -59,6 +59,8 @@ class Repaired:
     """Sessions, or final results, that cannot be repaired yet: they are not closed."""
     missing: set[str] = field(default_factory=set)
     """Topics that no longer hold what would be needed: windows that need it are left as they are."""
+    through: int = 0
+    """Of the ledger, everything before this is counted, or never will be: the next repair goes on from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +81,44 @@ def repair(
     revisions: Revisions,
     only: Bounds | None = None,
     dry_run: bool = False,
-    progress: Callable[[int, int], None] = lambda done, all_: None,
+    since: int = 0,
+    progress: Callable[[int, int], bool] = lambda done, all_: True,
 ) -> Repaired:
-    """Repair all windows that something came too late for; with `only`, those that touch that time."""
+    """Repair all windows that something came too late for; with `only`, those that touch that time. What the ledger has
+    before `since` is known to be counted. `progress` is told how many windows are done, and says whether to go on."""
     window = check_repairable(subject)
-    found = Repaired()
-    by_window: dict[Bounds, list[LateEntry]] = defaultdict(list)
-    for entry in read_ledger(log, subject.late_topic, between=only):
-        by_window[entry.window].append(entry)
-    if window.kind == "session":
-        # Late records name no session: those of one key belong together.
-        by_window = {(0, 0): [one for entries in by_window.values() for one in entries]} if by_window else {}
+    found = Repaired(through=since)
+    end = ledger_end(log, subject.late_topic)
+    by_window = _late_windows(log, subject, window, since, only)
     if not dry_run and by_window:
         log.create_topic(REVISIONS_SPEC)
     for done, (bounds, entries) in enumerate(sorted(by_window.items())):
+        if not progress(done, len(by_window)):
+            return found
         _Repair(log, subject, store, clock, revisions, window, found).run(bounds, entries, dry_run)
-        progress(done + 1, len(by_window))
+    if only is None and not dry_run and not found.waiting and not found.missing:
+        found.through = end
     return found
+
+
+def _late_windows(
+    log: Log, subject: Subject, window: Window, since: int, only: Bounds | None
+) -> dict[Bounds, list[LateEntry]]:
+    """The windows of which the ledger has something new, with all that it has of them."""
+    new = read_ledger(log, subject.late_topic, since, only)
+    if not new:
+        return {}
+    touched = {entry.window for entry in new}
+    between = (min(start for start, _ in touched), max(end for _, end in touched))
+    entries = read_ledger(log, subject.late_topic, between=None if window.kind == "session" else between)
+    if window.kind == "session":
+        # Late records name no session: those of one key belong together.
+        return {(0, 0): entries}
+    by_window: dict[Bounds, list[LateEntry]] = defaultdict(list)
+    for entry in entries:
+        if entry.window in touched:
+            by_window[entry.window].append(entry)
+    return by_window
 
 
 def _place(entry: LateEntry) -> Place:
@@ -211,11 +234,13 @@ class _Repair:
 
     def _sessions(self, rows: list[Traced], served: Served, places: Offsets) -> list[_Change]:
         """The sessions that something late is now part of, and those that are part of them."""
-        old = {(self._key(row), (row["WINDOWSTART"], row["WINDOWEND"])): row for row in served.rows}
+        old: dict[Key, dict[Bounds, dict[str, Any]]] = defaultdict(dict)
+        for served_row in served.rows:
+            old[self._key(served_row)][served_row["WINDOWSTART"], served_row["WINDOWEND"]] = served_row
         changes = []
         for row in rows:
             assert row.window is not None
-            late = any(one.offset in places.get((one.topic, one.partition), ()) for one in row.origins)
+            late = any(holds(places, one.topic, one.partition, one.offset) for one in row.origins)
             if not late or self._has_expired(row.window):
                 continue
             closes = row.window[1] + self.window.size_ms + self.window.grace_ms + 1
@@ -224,11 +249,10 @@ class _Repair:
                 continue
             key = self._key(row.values)
             named = self._named(row.values)
-            for (other, bounds), before in old.items():
-                inside = other == key and row.window[0] <= bounds[0] and bounds[1] <= row.window[1]
-                if inside and bounds != row.window:
+            for bounds, before in old[key].items():
+                if row.window[0] <= bounds[0] and bounds[1] <= row.window[1] and bounds != row.window:
                     changes.append(_Change(named, bounds, before, None))
-            before_ = old.get((key, row.window))
+            before_ = old[key].get(row.window)
             if differences(self.subject.query, before_, row.values):
                 changes.append(_Change(named, row.window, before_, row))
         return changes
@@ -253,10 +277,13 @@ class _Repair:
     ) -> None:
         source = self.subject.source
         now = self.clock.now_ms()
+        by_key: dict[Key, list[LateEntry]] = defaultdict(list)
+        for entry in entries:
+            for key in by_place.get(_place(entry), ()):
+                by_key[key].append(entry)
         made = []
         for change in changes:
-            key = self._key(change.key)
-            own = [one for one in entries if key in by_place.get(_place(one), ())]
+            own = by_key[self._key(change.key)]
             revision = Revision(
                 view=source.name,
                 version=self.subject.version,
