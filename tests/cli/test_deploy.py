@@ -142,6 +142,8 @@ def test_a_deployment_from_its_start_to_its_rollback(run: Headrace, server: Runn
     assert "0 rows the same, 0 changed" in run("view", "diff", "by_page").out
     assert "by_page rebuilds, busy rebuilds" in run("history").out
     assert "+CREATE TABLE by_page AS SELECT page, COUNT(*) * 2 AS n" in run("history", "1").out
+    followed = run("deploy", "follow")
+    assert (followed.code, followed.out.splitlines()[0]) == (0, "deployment 1 is switched")
     assert "these serve: by_page 1, busy 1" in run("view", "rollback", "busy").out
     assert server.services.catalog.state.serving["BY_PAGE"] == 1
     assert run("view", "rollback", "busy").code == 1

@@ -117,6 +117,7 @@ def test_a_build_is_begun_paused_throttled_and_cancelled(server: Running) -> Non
     assert refusal(server.http.post(f"/v1/deployments/{started.id}/cancel"))[0] == 409
     shown = server.http.get(f"/v1/deployments/{started.id}").json()
     assert shown == server.http.get("/v1/deployments").json()["deployments"][0]
+    assert server.http.get("/v1/deployments?limit=0").json() == {"deployments": []}
     assert shown["items"][0]["old_statement"] == BY_PAGE
 
 
@@ -132,10 +133,12 @@ def test_what_cannot_be_is_refused_and_says_why(server: Running) -> None:
         "no file defines `top` any more: to drop it needs your word",
     )
     assert post(CHANGED, gate="max_rows=3") == (400, "`max_rows=3` is not a gate")
-    assert post(CHANGED, **{"from": "yesterday"}) == (400, "`yesterday` is no place to start")
+    for start in ("yesterday", "²", "9" * 40):
+        assert post(CHANGED, **{"from": start}) == (400, f"`{start}` is no place to start")
     assert post(CHANGED, strategy="lambda")[0] == 409
     assert refusal(server.http.post("/v1/views/top/rollback"))[0] == 409
     assert refusal(server.http.get("/v1/deployments/99")) == (404, "deployment 99 does not exist")
+    assert refusal(server.http.get("/v1/deployments/²")) == (404, "deployment `²` does not exist")
     assert refusal(server.http.post("/v1/deployments/99/pause"))[0] == 404
     assert server.services.catalog.deployments() == []
 

@@ -91,11 +91,25 @@ def show(
     print_json(body) if as_json else print_deployment(body)
 
 
+@app.command("follow", epilog="Example:  headrace deploy follow")
+def follow_deployment(
+    number: NewestArgument = None,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Watch one until it is over or waits for somebody, as deploy does. Exits as deploy does."""
+    with open_api(project, url, key) as api:
+        started = api.get(f"/v1/deployments/{_newest(api, number)}")
+        finish(api, follow(api, started, as_json), as_json)
+
+
 def _newest(api: Api, number: int | None) -> int:
     """There is one under way at a time, so that is mostly the one that is meant."""
     if number is not None:
         return number
-    found = api.get("/v1/deployments")["deployments"]
+    found = api.get("/v1/deployments", limit=1)["deployments"]
     if not found:
         raise NotFound("nothing was deployed yet", hint="see what would be:  headrace plan")
     newest: int = found[0]["id"]
@@ -113,7 +127,8 @@ def _changing(action: str, example: str, text: str) -> None:
         with open_api(project, url, key) as api:
             body = api.post(f"/v1/deployments/{_newest(api, number)}/{action}")
             if action == "approve":
-                body = follow(api, body, as_json)
+                finish(api, follow(api, body, as_json), as_json)
+                return
         print_json(body) if as_json else print_deployment(body)
 
     change.__doc__ = text

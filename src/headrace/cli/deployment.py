@@ -11,7 +11,7 @@ import typer
 
 from headrace.cli.options import in_terminal
 from headrace.cli.output import data_text, duration, local_time, print_json, print_table
-from headrace.errors import HeadraceError, NotRunning
+from headrace.errors import Disconnected, HeadraceError, NotRunning
 
 if TYPE_CHECKING:
     from headrace.cli.api import Api
@@ -25,26 +25,26 @@ RUNNING = ("building", "comparing", "switching")
 
 def is_away(error: HeadraceError) -> bool:
     """Whether it is the server that is missing, and may come back: not that it refused."""
-    return isinstance(error, NotRunning) or (error.status >= 500 and type(error) is HeadraceError)
+    return isinstance(error, NotRunning | Disconnected) or (error.status >= 500 and type(error) is HeadraceError)
 
 
 def follow(api: Api, deployment: dict[str, Any], as_json: bool) -> dict[str, Any]:
     """Show how it goes until it is over or waits for somebody. Ctrl-C leaves it running."""
-    shown = _Line(quiet=as_json)
+    shown = ProgressLine(quiet=as_json)
     try:
         while deployment["stage"] in RUNNING and not deployment["paused"]:
             shown.show(progress_line(deployment))
             time.sleep(POLL_S)
             deployment = _asked(api, deployment["id"], shown)
     except KeyboardInterrupt:
-        print(f"\nit goes on without you:  headrace deploy show {deployment['id']}", file=sys.stderr)
+        print(f"\nit goes on without you:  headrace deploy follow {deployment['id']}", file=sys.stderr)
         raise typer.Exit(130) from None
     finally:
         shown.clear()
     return deployment
 
 
-def _asked(api: Api, number: int, shown: _Line) -> dict[str, Any]:
+def _asked(api: Api, number: int, shown: ProgressLine) -> dict[str, Any]:
     """The deployment now. It is in the log: a server that was killed goes on with it, so whoever waits, waits."""
     deadline = time.monotonic() + AWAY_S
     while True:
@@ -60,7 +60,7 @@ def _asked(api: Api, number: int, shown: _Line) -> dict[str, Any]:
         time.sleep(POLL_S)
 
 
-class _Line:
+class ProgressLine:
     """The line that says how far it is: in a terminal always the same one, else one after the other, but no more than
     somebody would read in the log of a CI run."""
 

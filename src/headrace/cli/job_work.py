@@ -79,6 +79,10 @@ def refresh(work: Workplace, job: Job) -> str:
     ours = [one for one in running if one["who"] == name]
     deployment = ours[0] if ours else work.api.post(f"{_view(job)}/refresh", {"who": name})
     while deployment["stage"] in RUNNING:
+        if deployment["paused"]:
+            raise HeadraceError(
+                f"deployment {deployment['id']} is paused", hint=f"headrace deploy resume {deployment['id']}"
+            )
         work.say(progress_line(deployment))
         time.sleep(POLL_S)
         deployment = work.api.get(f"/v1/deployments/{deployment['id']}")

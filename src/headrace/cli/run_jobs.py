@@ -8,9 +8,10 @@ from urllib.parse import quote
 
 import typer
 
+from headrace.cli.deployment import ProgressLine, is_away
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
 from headrace.cli.output import local_time, print_json, print_table
-from headrace.errors import HeadraceError, NotRunning, UsageError
+from headrace.errors import HeadraceError, UsageError
 
 if TYPE_CHECKING:
     from headrace.cli.api import Api
@@ -65,13 +66,13 @@ def _run(api: Api, names: list[str], detach: bool, as_json: bool) -> None:
 
 def _follow(api: Api, name: str, number: int, quiet: bool) -> dict[str, Any]:
     """Until the run is over. A server that is restarted meanwhile goes on with it, as a run of its own."""
-    deadline, wanted = time.monotonic() + SILENCE_S, number
+    deadline, wanted, shown = time.monotonic() + SILENCE_S, number, ProgressLine(quiet)
     while True:
         try:
             runs = api.get(_path(name))["runs"]
             deadline = time.monotonic() + SILENCE_S
-        except (NotRunning, HeadraceError):
-            if time.monotonic() > deadline:
+        except HeadraceError as error:
+            if not is_away(error) or time.monotonic() > deadline:
                 raise
             time.sleep(LOOK_S)
             continue
@@ -81,9 +82,12 @@ def _follow(api: Api, name: str, number: int, quiet: bool) -> dict[str, Any]:
         if run["state"] == "interrupted" and any(one["number"] == wanted + 1 for one in runs):
             wanted += 1
         elif run["state"] in OVER:
+            shown.clear()
             if not quiet:
                 _print([(name, run["state"], run["message"])])
             return {"job": name, **run}
+        else:
+            shown.show(f"  {name:<24} {run['state']:<11} {run['message']}")
         time.sleep(LOOK_S)
 
 

@@ -19,7 +19,7 @@ def starts_from(text: str, log: Log, topics: Sequence[str]) -> dict[str, dict[in
         for number, end in enumerate(ends.get(topic, ())):
             if text == "now":
                 offset = end.end
-            elif text.isdigit():
+            elif text.isascii() and text.isdigit() and len(text) < 20:
                 offset = int(text)
             else:
                 offset = log.offset_at_time(topic, number, _moment(text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,7 +17,7 @@ from headrace.deliver.alerts.definitions import Definition
 from headrace.errors import NotFound, UsageError
 from headrace.functions.files import FunctionFile, Problem
 from headrace.process.base import QueryStatus
-from headrace.server.endpoint import Endpoint, Handler
+from headrace.server.endpoint import Endpoint, Handler, Parameter
 from headrace.server.errors import json_response
 from headrace.server.models.deploy import (
     BuildModel,
@@ -32,12 +33,14 @@ from headrace.server.models.deploy import (
     RestoreRequest,
     ThrottleRequest,
 )
-from headrace.server.parameters import body_of
+from headrace.server.parameters import body_of, integer
 from headrace.server.services import Services
 from headrace.types import display_name
 from headrace.views.change import Change, Plan
 from headrace.views.difference import parse_gate
 from headrace.views.versions import Deployment
+
+MOST_LISTED = 1000
 
 
 async def make_plan(request: Request, services: Services) -> Response:
@@ -196,11 +199,19 @@ def _batch_progress(status: QueryStatus, records: int, now_ms: int) -> tuple[int
 
 
 async def list_deployments(request: Request, services: Services) -> Response:
+    limit = integer(request, "limit", MOST_LISTED, 0, MOST_LISTED)
+
     def run() -> DeploymentsAnswer:
-        found = reversed(services.catalog.deployments())
-        return DeploymentsAnswer([deployment_model(deployment, services) for deployment in found])
+        found = services.catalog.deployments()[::-1][:limit]
+        return DeploymentsAnswer([_briefly(deployment_model(deployment, services)) for deployment in found])
 
     return json_response(await services.run(run))
+
+
+def _briefly(deployment: DeploymentModel) -> DeploymentModel:
+    """Without the rows that differed: whoever looks each second would be sent megabytes."""
+    counts = [{**comparison, "samples": [], "windows": []} for comparison in deployment.comparisons]
+    return msgspec.structs.replace(deployment, comparisons=counts)
 
 
 async def show_deployment(request: Request, services: Services) -> Response:
@@ -210,7 +221,7 @@ async def show_deployment(request: Request, services: Services) -> Response:
 
 def _number(request: Request) -> int:
     text = str(request.path_params["deployment"])
-    if not text.isdigit() or len(text) > 9:
+    if not (text.isascii() and text.isdigit()) or len(text) > 9:
         raise NotFound(f"deployment `{text[:40]}` does not exist", hint="headrace history lists all")
     return int(text)
 
@@ -269,7 +280,8 @@ ENDPOINTS = (
         method="GET",
         path="/v1/deployments",
         handler=list_deployments,
-        summary="Every deployment: who, when, what, and how it went",
+        summary="The newest deployments: who, when, what, and how it went; without the rows that differed",
+        parameters=(Parameter("limit", f"at most; {MOST_LISTED:,} if it does not say"),),
         answers={200: DeploymentsAnswer},
     ),
     Endpoint(

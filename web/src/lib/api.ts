@@ -170,6 +170,7 @@ export const api = {
     call<Answer>(`/v1/views/${part(name)}/rows?${new URLSearchParams(parameters)}`),
   versions: (name: string) => call<{ versions: Version[] }>(`/v1/views/${part(name)}/versions`).then((answer) => answer.versions),
   deployments: () => call<{ deployments: Deployment[] }>("/v1/deployments").then((answer) => answer.deployments),
+  deployment: (id: number) => call<Deployment>(`/v1/deployments/${id}`),
   actOnDeployment: (id: number, action: "pause" | "resume" | "approve" | "cancel") => call<Deployment>(`/v1/deployments/${id}/${action}`, post({})),
   throttle: (id: number, rows: number) => call<Deployment>(`/v1/deployments/${id}/throttle`, post({ rows_per_second: rows })),
   deploy: () => call<{ deployment: Deployment | null }>("/v1/deployments", post({ who: "console" })),
