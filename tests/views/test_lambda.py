@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.coordinate.subjects import view_subject
 from headrace.errors import UsageError
+from headrace.views.why import why
 from tests.support import wait_for
 from tests.views.live import Live, live
 
@@ -144,7 +146,47 @@ def test_a_refresh_moves_the_cut_while_events_arrive(tmp_path: Path, spark: Spar
         assert not project.services.deployments.plan(project.files).pending
         with pytest.raises(UsageError, match="Lambda view"):
             project.services.statements.execute("CREATE TABLE more AS SELECT k, n FROM per_minute;")
-        why = project.services.catalog.view("NAMED")
-        assert why is not None
-        checked = project.services.care.check(why, rows=100)
+        named = project.services.catalog.view("NAMED")
+        assert named is not None
+        checked = project.services.care.check(named, rows=100)
         assert not checked
+
+
+HEALING = """CREATE TABLE healing WITH (BATCH_COUNTS_LATE=TRUE) AS SELECT k, COUNT(*) AS n FROM events
+  WINDOW TUMBLING (SIZE 1 MINUTE, GRACE PERIOD 30 SECONDS) GROUP BY k;"""
+
+
+def test_a_batch_layer_counts_what_came_too_late_if_it_is_asked_to(tmp_path: Path, spark: SparkSession) -> None:
+    with live(tmp_path, spark, TIMED, "[views]\ncheck_every_seconds = 0\n") as project:
+        minute = 1_700_000_040_000
+
+        def send(*moments: int) -> None:
+            project.send("events", *({"k": "a", "ts": minute + 1000 * moment} for moment in moments))
+
+        def first() -> list[Any]:
+            [row] = project.rows(f"SELECT n FROM healing WHERE windowstart = {minute};")
+            return row
+
+        def explained() -> tuple[bool, int, list[int]]:
+            services = project.services
+            view = services.catalog.view("HEALING")
+            assert view is not None
+            subject, store = view_subject(services.catalog, view), services.followers.view("HEALING")
+            found = why(services.log, subject, store, {"K": "a"}, minute, revisions=services.care.revisions)
+            return not found.differs, found.records, [entry.time_ms - minute for entry in found.late]
+
+        # The third comes when its window is closed; as a history would that is imported.
+        send(0, 300, 10)
+        project.write("\n".join((TIMED, HEALING)))
+        project.reaches(project.deploy(strategy="lambda"), "switched")
+        assert first() == [2]
+        send(20, 600)
+        project.eventually("SELECT n FROM healing;", [[2], [1], [1]])
+        assert first() == [2], "the stream does not count what comes too late for it"
+        assert explained() == (True, 2, [20_000])
+        project.reaches(project.services.deployments.refresh("HEALING", "ann"), "switched")
+        assert first() == [3], "the next batch layer does"
+        assert explained() == (True, 3, [])
+        view = project.services.catalog.view("HEALING")
+        assert view is not None
+        assert project.services.care.check(view, rows=100) == []

@@ -56,7 +56,7 @@ class ViewCare:
         if is_layered(self._catalog, subject.source):
             raise UsageError(
                 f"`{display_name(view.name)}` is a Lambda view: its topic has parts of rows, which cannot be revised",
-                hint="what came too late stays in its ledger; deploy it with --strategy kappa to have it repaired",
+                hint="its refresh counts what came too late if it is created WITH (BATCH_COUNTS_LATE=TRUE)",
             )
         at = (view.name, subject.version, subject.query_id)
         with self._repairing:

@@ -19,9 +19,10 @@ from headrace.process.lower.lower import lower_late_branch, lower_node
 from headrace.process.lower.rows import LATE_ROW, column
 from headrace.process.lower.scan import Inputs
 from headrace.process.lower.sink import Routed, route_rows
+from headrace.process.lower.window import LAST_TIME_MS
 from headrace.process.session import query_session
 from headrace.process.streaming import routes_json
-from headrace.sql.plan import Aggregate, PersistentQuery, walk
+from headrace.sql.plan import Aggregate, PersistentQuery, Project, walk
 from headrace.sql.source import WINDOW_COLUMNS
 
 if TYPE_CHECKING:
@@ -65,10 +66,17 @@ def write_layer(
 
 def _layer(spec: LayerSpec, inputs: Inputs) -> Routed:
     query = spec.plan
-    rows = lower_node(query.root, inputs)
+    rows = lower_node(_never_late(query.root) if query.counts_late else query.root, inputs)
     late = lower_late_branch(query.root, inputs) if spec.late_topic is not None else None
     rows = replace(rows, frame=_last_by_key(query, rows.frame).filter(~column(TOMBSTONE)))
     return route_rows(query, rows, late, spec.late_topic)
+
+
+def _never_late(root: Project) -> Project:
+    """The same without a moment at which its window closes. What came late is written down all the same."""
+    if isinstance(root.input, Aggregate) and root.input.window is not None:
+        return replace(root, input=replace(root.input, window=replace(root.input.window, grace_ms=LAST_TIME_MS)))
+    return root
 
 
 def _write_locally(log: Path, spec: LayerSpec, routed: Routed) -> None:

@@ -136,7 +136,8 @@ def _sink(plan: PersistentQuery) -> list[str]:
     into = "INSERT INTO " if plan.insert else ""
     return [
         f"{into}{sink.kind.upper()} {print_name(sink.name)}  emits {plan.emit}{_every(plan.every_ms)}"
-        + ("" if plan.refresh_ms is None else f", refreshed every {duration_text(plan.refresh_ms)}"),
+        + ("" if plan.refresh_ms is None else f", refreshed every {duration_text(plan.refresh_ms)}")
+        + (", its batch layer with what came too late" if plan.counts_late else ""),
         *_source_details(sink),
     ]
 

@@ -235,6 +235,8 @@ class PersistentQuery:
     """EMIT CHANGES EVERY: the least time between two batches, each of which has one change of a group."""
     refresh_ms: int | None = None
     """REFRESH EVERY: how often its batch layer is computed again. None if it need not have one."""
+    counts_late: bool = False
+    """BATCH_COUNTS_LATE: its batch layer, if it has one, has what came too late for the stream, too."""
 
     @property
     def inputs(self) -> tuple[Source, ...]:

@@ -33,7 +33,7 @@ from headrace.sql.refuse import check_bare_values, refuse_pull_only
 from headrace.sql.relation import Input, read_relation
 from headrace.sql.resolve import resolve, resolve_predicate
 from headrace.sql.scope import Scope, typed
-from headrace.sql.sink import check_insert, insert_query_name, insert_target, limits_from, sink_from
+from headrace.sql.sink import check_insert, counts_late, insert_query_name, insert_target, limits_from, sink_from
 from headrace.sql.source import Source, Sources, Window
 from headrace.sql.statements import CreateAsSelect, InsertSelect, SelectStatement
 from headrace.sql.windows import window_from
@@ -56,6 +56,7 @@ def plan_query(statement: CreateAsSelect, sources: Sources) -> PersistentQuery:
         root,
         statement.query.emit or "changes",
         limits=limits_from(statement),
+        counts_late=counts_late(statement, window),
         every_ms=every_of_table(statement.query, source.scope, _is_grouped(statement.query)),
     )
     return with_refresh(planned, statement.query, source.scope)

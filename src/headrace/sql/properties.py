@@ -54,6 +54,7 @@ QUERY_PROPERTIES: Mapping[str, str] = {
     "MAX_STATE_ROWS": "how many rows of state the query may keep; over it, it stops and says so",
     "MAX_STATE_BYTES": "the same in bytes",
     "MAX_BATCH_ROWS": "most rows it reads at once",
+    "BATCH_COUNTS_LATE": "TRUE: its batch layer counts what came too late for the stream, too; by default FALSE",
 }
 SINK_PROPERTIES = {
     **{name: text for name, text in SOURCE_PROPERTIES.items() if name not in _NOT_FOR_SINKS},

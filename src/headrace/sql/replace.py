@@ -32,7 +32,8 @@ def same_results(old: PersistentQuery, new: PersistentQuery) -> bool:
 
     def results(query: PersistentQuery) -> tuple[object, ...]:
         sink = query.sink
-        return query.emit, query.insert, _read(query.root), sink.kind, sink.key, sink.value, sink.window, sink.timestamp
+        how = query.emit, query.insert, query.counts_late, _read(query.root)
+        return *how, sink.kind, sink.key, sink.value, sink.window, sink.timestamp
 
     return results(old) == results(new)
 

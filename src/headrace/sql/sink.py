@@ -71,6 +71,16 @@ def limits_from(statement: CreateAsSelect) -> Limits:
     )
 
 
+def counts_late(statement: CreateAsSelect, window: Window | None) -> bool:
+    """Whether the batch layer is to have what came too late."""
+    properties = read_properties(statement.script, statement.properties, SINK_PROPERTIES, statement.settings)
+    wanted = bool(properties.flag("BATCH_COUNTS_LATE"))
+    if wanted and (window is None or window.kind == "session"):
+        message = "nothing comes too late for it" if window is None else "sessions have no batch layer"
+        raise properties.wrong("BATCH_COUNTS_LATE", message, "it is for tables with WINDOW TUMBLING or HOPPING")
+    return wanted
+
+
 def _key_format(properties: Properties, source: Source, key: tuple[Column, ...], partitioned: bool) -> str:
     """As asked; else the source's, unless that is one for other keys."""
     asked = properties.format("KEY_FORMAT")

@@ -151,7 +151,7 @@ def _recomputed(
 ) -> dict[tuple[Any, ...], Traced] | None:
     """The rows again, and that of the key, by key; None if the log no longer holds what they are made of."""
     wanted: list[Mapping[str, Any]] = [*rows, *([] if key is None else [key])]
-    admitted = admitted_late(log, subject, [row_revision(revisions, subject, row, window) for row in wanted])
+    admitted = admitted_late(log, subject, window, [row_revision(revisions, subject, row, window) for row in wanted])
     keys = frozenset(_key(subject, row) for row in wanted)
     if _is_too_much(subject, served.cut, deadline):
         return None

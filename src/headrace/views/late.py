@@ -10,7 +10,7 @@ from headrace.sql.evaluate import compile_expression
 from headrace.sql.expressions import ColumnRef
 from headrace.sql.plan import scanned
 from headrace.store.arrivals import has_arrivals
-from headrace.store.cuts import Cut, cut_now
+from headrace.store.cuts import Cut, cut_now, offsets_at
 from headrace.store.revisions import Revision, Revisions, row_text
 from headrace.views.evaluate import Evaluation
 from headrace.views.ledger import LateEntry, places_of, read_ledger, stamps_of
@@ -64,7 +64,9 @@ def late_records(log: Log, subject: Subject, key: tuple[Any, ...], window: Bound
     if not places:
         return []
     own = _with_key(log, subject, places, key)
-    return [entry for entry in entries if (entry.topic, entry.partition, entry.offset) in own]
+    entries = [entry for entry in entries if (entry.topic, entry.partition, entry.offset) in own]
+    counted = {entry.place for entry in _in_batch(log, subject, entries)}
+    return [entry for entry in entries if entry.place not in counted]
 
 
 def _with_key(log: Log, subject: Subject, places: Offsets, key: tuple[Any, ...]) -> set[tuple[str, int, int]]:
@@ -98,15 +100,31 @@ def row_revision(
     return revisions.of_row((name, subject.version, row_text(subject.source.key, key), *window))
 
 
-def admitted_late(log: Log, subject: Subject, revisions: Sequence[Revision | None]) -> Offsets:
-    """The late records that are counted in rows of one window, because repairs did."""
-    made = [revision for revision in revisions if revision is not None]
-    if not made:
+def admitted_late(
+    log: Log, subject: Subject, bounds: Bounds | None, revisions: Sequence[Revision | None] = ()
+) -> Offsets:
+    """The late records that are counted in rows of one window, because repairs or a batch layer did."""
+    repaired = max((revision.ledger for revision in revisions if revision is not None), default=0)
+    if bounds is None or not (repaired or subject.query.counts_late):
         return {}
-    bounds = (made[0].window_start, made[0].window_end)
     entries = read_ledger(log, subject.late_topic, between=bounds)
     window = subject.aggregate.window if subject.aggregate is not None else None
     if window is not None and window.kind != "session":
         entries = [entry for entry in entries if entry.window == bounds]
-    newest = max(revision.ledger for revision in made)
-    return places_of(entry for entry in entries if entry.place < newest)
+    counted = [entry for entry in entries if entry.place < repaired]
+    return places_of([*counted, *_in_batch(log, subject, entries)])
+
+
+def _in_batch(log: Log, subject: Subject, entries: Sequence[LateEntry]) -> list[LateEntry]:
+    """Those that the batch layer counts, because they are before its cut."""
+    if not subject.query.counts_late or not subject.cut:
+        return []
+    now, topics = log.snapshot(), {entry.topic for entry in entries}
+    ends = {topic: offsets_at(log, now, topic, subject.cut) for topic in topics}
+    return [
+        entry
+        for entry in entries
+        if entry.partition is not None
+        and entry.offset is not None
+        and entry.offset < ends[entry.topic].get(entry.partition, 0)
+    ]

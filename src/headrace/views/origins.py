@@ -73,7 +73,8 @@ def _reproduced(
         everything = cut_now(log, log.snapshot(), [source.topic for source in scanned(subject.query.root)])
         return _computed(subject, origin, Reader(log, everything, deadline=deadline, starts=subject.starts))
     cut, found = origin.arrival, None
-    late = admitted_late(log, subject, [row_revision(revisions, subject, origin.values, origin.window)])
+    revised = row_revision(revisions, subject, origin.values, origin.window)
+    late = admitted_late(log, subject, origin.window, [revised])
     for _ in range(TRIES):
         again = _computed(subject, origin, Reader(log, cut, late, deadline=deadline, starts=subject.starts))
         if again is None:

@@ -109,7 +109,7 @@ def why(
     row = next(iter(served.rows), None)
     asked = tuple(hashable(key[column.name]) for column in subject.source.key)
     revision = row_revision(revisions, subject, key, window)
-    counted_late = admitted_late(log, subject, [revision])
+    counted_late = admitted_late(log, subject, window, [revision])
     for margin in margins(log, subject):
         reader = row_reader(log, subject, served.cut, window, counted_late, started + seconds, margin)
         evaluation = Evaluation(reader, left_out=[])
