@@ -160,6 +160,18 @@ def test_what_is_no_message_says_why_and_spoils_no_other(message: bytes, reason:
     assert columns.originals(1) == message
 
 
+@pytest.mark.parametrize(
+    ("year", "zone"), [("0001", "Europe/Berlin"), ("9999", "America/New_York"), ("0001", "UTC"), ("2024", "Asia/Tokyo")]
+)
+def test_a_year_at_the_end_of_the_calendar_spoils_no_other(year: str, zone: str) -> None:
+    edge = "Dec 31" if year == "9999" else "Jan  1"
+    reading = Reading(now_ms=NOW, sender="10.1.2.3", zone=ZoneInfo(zone))
+    good, odd = b"<13>1 - h a - - - good", f"<13>{edge} {year} 00:00:00: %A-1-B: x".encode()
+    first, second = read_messages([good, odd], reading).objects()
+    assert first["message"] == "good"
+    assert isinstance(second, Unreadable) or second["message"]
+
+
 printable = st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"]), max_size=30)
 lines = st.lists(
     st.one_of(

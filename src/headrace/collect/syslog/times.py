@@ -60,9 +60,9 @@ class BsdTimes:
             try:
                 # A leap second is the one before: no clock of ours has it.
                 moment = datetime(year, month, day, hour, minute, min(second, 59), tzinfo=self._zone)
-            except ValueError:
-                continue
-            milliseconds = int(moment.astimezone(UTC).timestamp()) * 1000
+                milliseconds = int(moment.astimezone(UTC).timestamp()) * 1000
+            except (ValueError, OverflowError):
+                continue  # no such day, or in this zone before the year 1 or after 9999
             if len(years) == 1 or milliseconds <= self._now_ms + _DAY_MS:
                 return milliseconds
         return None
