@@ -74,6 +74,8 @@ def test_a_sum_of_integers_wraps_as_the_engines_does(shop: Serving) -> None:
     [[count]] = shop.rows("SELECT COUNT(*) FROM users WHERE age IS NOT NULL;")
     assert count > 1
     assert total == (largest * count + 2**63) % 2**64 - 2**63
+    [[listed]] = shop.rows("SELECT SUM_LIST(ARRAY[2000000000]) FROM users WHERE age IS NOT NULL;")
+    assert listed == (2_000_000_000 * count + 2**31) % 2**32 - 2**31
 
 
 def test_one_group_without_group_by(shop: Serving) -> None:

@@ -142,8 +142,8 @@ class Collected(Fold):
 class Stepped(Fold):
     """Any other: step by step."""
 
-    def __init__(self, steps: Steps) -> None:
-        self._steps, self._state = steps, steps.init()
+    def __init__(self, call: Call, steps: Steps) -> None:
+        self._call, self._steps, self._state = call, steps, steps.init()
 
     def add(self, rows: Sequence[Arguments], first: int) -> None:
         steps, state = self._steps, self._state
@@ -153,7 +153,7 @@ class Stepped(Fold):
         self._state = state
 
     def result(self) -> Any:
-        return self._steps.result(self._state)
+        return finish(self._call, self._steps.result(self._state))
 
 
 _FAST: dict[str, Callable[[], Fold]] = {
@@ -176,4 +176,4 @@ def fold_of(call: Call) -> Callable[[], Fold]:
     if fast is not None:
         return fast
     steps = steps_of(call)
-    return lambda: Stepped(steps)
+    return lambda: Stepped(call, steps)
