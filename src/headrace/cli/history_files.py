@@ -20,7 +20,7 @@ from typing import IO, Any
 import msgspec
 import pyarrow as pa
 
-from headrace.cli.csv_events import read_csv
+from headrace.cli.csv_events import read_csv, read_moment
 from headrace.cli.event_texts import is_object, read_json
 from headrace.cli.file_rows import Rows
 from headrace.errors import UsageError
@@ -229,6 +229,6 @@ def _stamped(text: bytes, time: str) -> bytes:
     value = next((inner for name, inner in fields.items() if name.lower() == time.lower()), None)
     if value is None:
         return text
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value)
+    if isinstance(value, str):
+        value = read_moment(value)
     return b'{"$time":' + json.dumps(value).encode() + b"," + text[1:]

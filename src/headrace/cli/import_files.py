@@ -72,9 +72,10 @@ def _character(delimiter: str | None) -> str | None:
 
 def _known(encoding: str | None) -> str | None:
     try:
-        return None if encoding is None else "".encode(encoding).decode() or encoding
-    except LookupError:
+        "".encode(encoding or "utf-8")
+    except (LookupError, ValueError):
         raise typer.BadParameter(f"no encoding is called {encoding}", param_hint="--encoding") from None
+    return encoding
 
 
 @dataclass(slots=True)

@@ -54,11 +54,15 @@ def batches(events: Iterable[Found], most: int) -> Iterator[FoundBatch]:
     batch: list[Found] = []
     size = 0
     for event in events:
-        if batch and (len(batch) >= most or size + len(event.text) > BATCH_BYTES):
+        if batch and size + len(event.text) > BATCH_BYTES:
             yield FoundBatch(batch)
             batch, size = [], 0
         batch.append(event)
         size += len(event.text)
+        # At once: the next one may be long in coming.
+        if len(batch) >= most:
+            yield FoundBatch(batch)
+            batch, size = [], 0
     if batch:
         yield FoundBatch(batch)
 
