@@ -1,4 +1,4 @@
-"""CSV as people have it: blank lines, marks in front, several encodings, numbers that are no times, lines that break."""
+"""CSV as people have it: blank lines, marks in front, any encoding, numbers that are no times, lines that break."""
 
 from __future__ import annotations
 

@@ -102,12 +102,14 @@ class FileBatch:
 
 
 def find_files(patterns: Sequence[str]) -> list[Path]:
-    """Files, folders (everything in them that has a known ending) and globs, by name, each once."""
+    """Files, folders (everything in them that has a known ending and is not hidden) and globs, by name, each once."""
     found: list[Path] = []
     for pattern in patterns:
         path = Path(pattern)
         if path.is_dir():
-            here = sorted(file for file in path.rglob("*") if file.is_file() and _form(file) is not None)
+            here = sorted(
+                file for file in path.rglob("*") if _form(file) and file.is_file() and not _hidden(file, path)
+            )
         elif path.is_file():
             here = [path]
         else:
@@ -116,6 +118,11 @@ def find_files(patterns: Sequence[str]) -> list[Path]:
             raise UsageError(f"no file is called `{pattern}`", hint="a file, a folder, or a glob in quotes")
         found += here
     return list(dict.fromkeys(found))
+
+
+def _hidden(file: Path, folder: Path) -> bool:
+    """Such as a project's own `.headrace`."""
+    return any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
 def _form(file: Path) -> str | None:

@@ -77,6 +77,7 @@ class Check:
             "rows": self.rows,
             "would_be_rejected": self.bad,
             "unreadable": [one for one in self.files if "problem" in one],
+            "without_rows": [one["file"] for one in self.files if not one["rows"] and "problem" not in one],
             "without_time": self.untimed,
             "from": None if self.earliest is None else timestamp_to_json(self.earliest),
             "to": None if self.latest is None else timestamp_to_json(self.latest),
@@ -188,6 +189,8 @@ def print_check(body: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -
     print(f"{body['rows']:,} rows in {files} file{'s' * (files != 1)}; {body['would_be_rejected']:,} would be rejected")
     if body["fields_without_column"]:
         print(f"kept as they are, without a column: {', '.join(body['fields_without_column'])}")
+    for file in body["without_rows"]:
+        print(f"without rows: {file}")
     for one in body["unreadable"]:
         print(f"not readable: {one['problem']}")
 
