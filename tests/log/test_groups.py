@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import Fenced, NotFound
-from headrace.log.base import TopicPartition
+from headrace.log.base import Consumer, TopicPartition
 from headrace.log.local import LocalClient, LocalLog
 from headrace.log.local.members import Member, Members
 from headrace.log.local.offsets import TOPIC
@@ -173,3 +173,23 @@ def test_no_partition_is_ever_held_by_two_and_all_settle(steps: list[tuple[str, 
         ]
         loads = sorted(len(held[name]) for name in group.by_id)
         assert loads[-1] - loads[0] <= 1
+
+
+def test_a_topic_that_is_made_again_with_fewer_partitions_is_read_on(tmp_path: Path) -> None:
+    """The coordinator has not said yet that the other partitions are gone."""
+    log = open_owner(tmp_path / "log")
+    log.create_topic(FOUR)
+    with log.consumer("plain", "g") as consumer:
+        wait_for(lambda: consumer.poll(0.1) or len(consumer.assignment()) == 4, 10, "all four partitions")
+        consumer.poll(0.6)  # it has asked the coordinator just now
+        log.delete_topic("plain")
+        log.create_topic(PLAIN)
+        put(log, "plain", N=[7])
+        found: list[int] = []
+        wait_for(lambda: found.extend(read(consumer)) or found, 10, "what is in the new one")
+        assert found == [7]
+    log.close()
+
+
+def read(consumer: Consumer) -> list[int]:
+    return [n for records in consumer.poll(0.1) for n in records.batch.column("N").to_pylist()]
