@@ -62,6 +62,15 @@ def test_what_is_in_another_encoding_is_said_with_the_one_it_may_be() -> None:
     assert (latin.value.hint, wide.value.hint) == ("--encoding latin-1", "--encoding utf-16")
 
 
+def test_columns_without_a_name_behind_the_last_are_a_spreadsheets() -> None:
+    assert read(b"shop,till,,\na,1,,\nb,2,,x\n") == [
+        (2, {"shop": "a", "till": "1"}),
+        (3, {"shop": "b", "till": "2", "$more": ["", "x"]}),
+    ]
+    with pytest.raises(UsageError, match="the heading names no field"):
+        read(b",,\n1,2,3\n")
+
+
 def test_only_what_can_be_milliseconds_is_taken_for_a_time() -> None:
     """The rest is left as it is, for the topic to reject with a reason."""
     times = ["1794744000000", " 1794744000000 ", "-2208988800000", "2026-11-15", "20261115", "20261115120000", "0"]

@@ -174,7 +174,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_comes_in(
     assert latin.code == 0, latin.err
     assert values(server, "plain")[-1]["at"] == "München"
     mistyped = headrace("import", "plain", str(folder / "semicolons.csv"), *run[3:], "--time", "att")
-    assert (mistyped.code, "there is no field `att`" in mistyped.err) == (1, True)
+    assert (mistyped.code, "semicolons.csv` has no field `att`" in mistyped.err) == (1, True)
 
 
 def test_an_import_waits_for_a_server_that_is_restarted(headrace: Headrace, tmp_path: Path) -> None:

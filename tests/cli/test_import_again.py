@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.import_files import Progress
+from headrace.cli.import_files import FORMATS, Progress
 from headrace.cli.import_record import Records
 from tests.cli.conftest import Headrace
 
@@ -80,6 +80,19 @@ def test_a_file_without_rows_is_said(bring: Import, tmp_path: Path) -> None:
     assert (done["accepted"], done["rejected"]) == (1, 1)
     assert done["without_rows"] == [str(folder / "blank.csv"), str(folder / "heading.csv")]
     assert f"{folder / 'blank.csv'} has no rows" in done["said"]
+    assert "rows.csv is for a topic without a column for event times: its events get the time of" in done["said"]
+
+
+def test_what_is_mistyped_is_said_before_anything_is_sent(bring: Import, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,at\n1,x\n")
+    assert f"one of {', '.join(FORMATS)}" in bring(tmp_path / "a.csv", "--format", "xml")["said"]
+    for options in ((), ("--dry-run",)):
+        mistyped = bring(tmp_path / "a.csv", "--time", "att", *options)
+        assert mistyped["unreadable"][0]["problem"].endswith(
+            "a.csv` has no field `att`, which is to hold the event time"
+        )
+    (tmp_path / "nothing").mkdir()
+    assert "no file in `nothing` has an ending that is known" in bring("nothing")["said"]
 
 
 def test_a_file_that_cannot_even_be_looked_at_does_not_stop_the_others(

@@ -43,14 +43,16 @@ def read_csv(
         first, blank = _first_line(text)
         chosen = delimiter or find_delimiter(first, names)
         rows = csv.reader(chain([first], text), delimiter=chosen, strict=True)
-        heading = next(rows, [])
-        if not heading:
+        written = next(rows, [])
+        # A spreadsheet has columns without a name behind the last one.
+        heading = written[: max((place for place, name in enumerate(written, 1) if name.strip()), default=0)]
+        if not written:
             return
         _check_heading(heading, names)
         convert = {str(column["name"]).lower(): _converter(column["type"]) for column in columns}
         special = [(place, how) for place, name in enumerate(heading) if (how := convert.get(name.lower())) is not None]
         # Another heading makes other rows of the same values.
-        before = "\x1f".join(heading).encode() + b"\0"
+        before = "\x1f".join(written).encode() + b"\0"
         for piece in _pieces(rows, most):
             line = blank + piece[-1][0]
             yield Rows(
@@ -94,6 +96,8 @@ def find_delimiter(heading: str, columns: Sequence[str]) -> str:
 
 
 def _check_heading(heading: list[str], columns: Sequence[str]) -> None:
+    if not heading:
+        raise UsageError("the heading names no field")
     twice = [name for name, count in Counter(name.lower() for name in heading).items() if count > 1]
     if twice:
         raise UsageError(f"the heading names `{twice[0]}` twice")
@@ -124,7 +128,7 @@ def _event(heading: list[str], values: list[str], special: list[tuple[int, Calla
         if place < len(read) and read[place] is not None:
             read[place] = convert(read[place])
     event = dict(zip(heading, read, strict=False))
-    if len(values) > len(heading):
+    if any(values[len(heading) :]):
         event[MORE] = values[len(heading) :]
     return event
 
@@ -135,6 +139,8 @@ def _converter(type_: str) -> Callable[[str], Any] | None:
         return _whole
     if type_ == "TIMESTAMP":
         return read_moment
+    if type_ in ("DATE", "TIME"):
+        return str.strip
     if type_ == "DOUBLE":
         return _number
     if type_ == "BOOLEAN":
@@ -159,7 +165,8 @@ def read_moment(text: str) -> Any:
     >>> read_moment("1790000000000"), read_moment("1790000000"), read_moment("20261115")
     (1790000000000, '1790000000', '20261115')
     """
-    return _whole(text) if len(text.strip().removeprefix("-")) in DIGITS_OF_MS else text
+    text = text.strip()
+    return _whole(text) if len(text.removeprefix("-")) in DIGITS_OF_MS else text
 
 
 def _number(text: str) -> Any:

@@ -114,6 +114,9 @@ def find_files(patterns: Sequence[str]) -> list[Path]:
             here = [path]
         else:
             here = sorted(Path(name) for name in glob.glob(pattern, recursive=True) if Path(name).is_file())
+        if not here and path.is_dir():
+            endings = ", ".join([*FORMATS, *COMPRESSIONS])
+            raise UsageError(f"no file in `{pattern}` has an ending that is known", hint=f"one of {endings}")
         if not here:
             raise UsageError(f"no file is called `{pattern}`", hint="a file, a folder, or a glob in quotes")
         found += here
@@ -133,7 +136,7 @@ def _form(file: Path) -> str | None:
 def read_pieces(file: Path, how: Reading, name: str | None = None, skip: int = 0) -> Iterator[Piece]:
     """The rows of a file after the first `skip`. `name` is what their ids call the file."""
     kind = _form(file) if how.form == "auto" else how.form
-    if kind not in ("parquet", "csv", "json", "ndjson"):
+    if kind is None:
         raise UsageError(f"`{file}` does not say what it is", hint="--format parquet, csv, ndjson or json")
     by_line = True
     number = 0

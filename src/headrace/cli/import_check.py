@@ -59,6 +59,7 @@ class Check:
         reason = None
         try:
             for piece in read_pieces(file, self.how):
+                check_time(file, piece.fields, self.how.time)
                 for index, text in enumerate(piece.texts):
                     self.rows += 1
                     problem = self._row(text)
@@ -195,7 +196,9 @@ def print_check(body: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -
         print(f"not readable: {one['problem']}")
 
 
-def check_time(fields: Sequence[str] | None, time: str | None) -> None:
+def check_time(file: Path, fields: Sequence[str] | None, time: str | None) -> None:
     """A name that is mistyped would give all of history the time of its arrival."""
     if time and fields is not None and time.lower() not in {name.lower() for name in fields}:
-        raise UsageError(f"there is no field `{time}`, which is to hold the event time", detail=", ".join(fields[:20]))
+        raise UsageError(
+            f"`{file}` has no field `{time}`, which is to hold the event time", detail=", ".join(fields[:20])
+        )

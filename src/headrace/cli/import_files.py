@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     # Arrow is not for every command to wait for.
     from headrace.cli.history_files import FileBatch, Piece, Reading
 
+FORMATS = ("auto", "parquet", "csv", "ndjson", "json")
 BATCH = 10_000
 BATCH_BYTES = 2_000_000
 NAMED = 3
@@ -58,6 +59,8 @@ def import_files(
     where it was; done again, it adds nothing. Rows that do not fit become dead letters."""
     from headrace.cli.history_files import Reading
 
+    if form not in FORMATS:
+        raise typer.BadParameter(f"one of {', '.join(FORMATS)}", param_hint="--format")
     how = Reading(form, time, _character(delimiter), _known(encoding))
     with open_backend(project, url, key) as backend:
         if dry_run:
@@ -139,12 +142,14 @@ class Progress:
     def _look(self, file: Path, piece: Piece, how: Reading) -> None:
         from headrace.cli.import_check import check_time
 
-        check_time(piece.fields, how.time)
+        check_time(file, piece.fields, how.time)
         known = {name.lower() for name in piece.fields or ()}
-        if known and not how.time and self.timestamp and not known & {self.timestamp.lower(), "$time"}:
+        if known and not how.time and not known & {(self.timestamp or "$time").lower(), "$time"}:
+            missing = (
+                f"has no `{self.timestamp}`" if self.timestamp else "is for a topic without a column for event times"
+            )
             print(
-                f"  {file} has no `{self.timestamp}`: its events get the time of their arrival (--time names a field)",
-                file=sys.stderr,
+                f"  {file} {missing}: its events get the time of their arrival (--time names a field)", file=sys.stderr
             )
 
     def acknowledged(self, batch: FileBatch) -> None:
