@@ -95,7 +95,7 @@ def test_changes_in_kafka_become_a_table(kafka: str, tmp_path: Path) -> None:
     write(4, {"id": 2, "name": "Bob"}, None, "d", tombstone=False)
     with listening(tmp_path, {"changes": text}, [CUSTOMERS]) as running:
         assert running.wait_rows("customers", 5)[-1]["NAME"] == "Bo"
-        wait_for(lambda: running.status("changes").duplicates, 60, "the deletion that is told again")
+        wait_for(lambda: running.status("changes").duplicates > 0, 60, "the deletion that is told again")
     producer.produce(source, None, json.dumps({"schema": {"type": "struct"}, "payload": {"id": 2}}))
     write(5, None, {"id": 2, "name": "Bo"}, "c")
     write(6, None, {"id": 3, "name": "Cy"}, "c")
