@@ -88,7 +88,10 @@ def test_every_format_once(server: Running, headrace: Headrace, tmp_path: Path) 
         "duplicates": 0,
         "rejected": 3,
         "not_sent": 0,
+        "left_out": [],
         "shed": 0,
+        "without_rows": [],
+        "copies": [],
         "unreadable": [],
     }
     assert {row["shop"]: row["amount"] for row in values(server, "sales")} == {
@@ -147,7 +150,10 @@ def test_what_cannot_be_read_is_named_and_the_rest_comes_in(
     before = len(values(server, "plain"))
     done = headrace(*run)
     assert done.code == 1
-    assert "4 accepted, 0 were there already, 0 rejected, 1 too large to send, 6 files could not be read" in done.out
+    assert (
+        f"4 accepted, 0 were there already, 0 rejected, 1 too large to send ({folder}/large.ndjson:2), "
+        "6 files could not be read" in done.out
+    )
     assert sorted(row["a"] for row in values(server, "plain")[before:]) == [1, 2, 3, 4]
     assert f"{folder}/large.ndjson:2 was not sent, it has 17,0" in done.err
     assert "latin.csv`: what follows line 0 is not UTF-8" in done.err
@@ -157,11 +163,18 @@ def test_what_cannot_be_read_is_named_and_the_rest_comes_in(
     assert "torn.ndjson.gz` cannot be read as ndjson" in done.err
     body = json.loads(headrace(*run, "--json").out)
     assert (body["duplicates"], len(body["unreadable"])) == (4, 6)
+    assert body["without_rows"] == [f"{folder}/empty.json"]
+    [left_out] = body["left_out"]
+    assert (left_out["place"], left_out["bytes"] > 17_000_000) == (f"{folder}/large.ndjson:2", True)
+    put = headrace("topic", "put", "plain", "--file", str(folder / "large.ndjson"), *run[3:], "--json")
+    answer = json.loads(put.out)
+    assert (put.code, answer["accepted"], answer["shed"]) == (1, 2, 0)
+    assert [(one["index"], one["place"]) for one in answer["not_sent"]] == [(1, f"{folder}/large.ndjson:2")]
     latin = headrace("import", "plain", str(folder / "latin.csv"), *run[3:], "--encoding", "latin-1")
     assert latin.code == 0, latin.err
     assert values(server, "plain")[-1]["at"] == "München"
     mistyped = headrace("import", "plain", str(folder / "semicolons.csv"), *run[3:], "--time", "att")
-    assert (mistyped.code, "there is no field `att`" in mistyped.err) == (1, True)
+    assert (mistyped.code, "semicolons.csv` has no field `att`" in mistyped.err) == (1, True)
 
 
 def test_an_import_waits_for_a_server_that_is_restarted(headrace: Headrace, tmp_path: Path) -> None:
@@ -224,7 +237,7 @@ def test_it_goes_on_where_it_was(headrace: Headrace, tmp_path: Path) -> None:
     file = renamed.rename(file)
     assert headrace("topic", "alter", "plain", "--add-columns", "more VARCHAR", *here).code == 0
     record = json.loads((project / ".headrace" / "imports.json").read_text())
-    record["plain"][str(file)] |= {"rows": 5000, "complete": False}  # as if it had been killed then
+    record["plain"][str(renamed)] |= {"rows": 5000, "complete": False}  # as if it had been killed then
     (project / ".headrace" / "imports.json").write_text(json.dumps(record))
     assert headrace(*run).out == "0 accepted, 7,000 were there already, 0 rejected\n"
     shown = headrace("topic", "tail", "plain", "--lines", "1", "--no-follow", "--json", *here)

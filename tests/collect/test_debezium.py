@@ -181,3 +181,36 @@ def test_rows_that_were_unwrapped_say_whether_they_are_gone() -> None:
     sent = [b'{"id":1,"b":"aa","c":"b","__deleted":"false"}', b'{"id":1,"b":"aa","c":"b","__deleted":"true"}']
     kept, gone = (debezium.translate(Posted(body), settings).rows["t"].events[0] for body in sent)
     assert (kept, gone["$tombstone"], gone["id"]) == ({"id": 1, "b": "aa", "c": "b"}, True, 1)
+
+
+def test_a_tombstone_goes_to_its_table_or_nowhere() -> None:
+    """It has no `source`: of several tables it may be any."""
+    here = {"topic": "shop.public.orders"}
+
+    def told(*records: dict[str, Any], topic: str = "others") -> dict[str, list[Any]]:
+        settings = debezium.DebeziumSettings(type="debezium", tables={"public.orders": "orders"}, topic=topic)
+        found = debezium.translate(Posted(json.dumps(records).encode()), settings)
+        return {topic: [briefly(event) for event in sent.events] for topic, sent in found.rows.items()}
+
+    tombstone = {"key": {"id": 2}, "value": None}
+    assert told(tombstone) == told(tombstone, topic="") == {}
+    assert told(tombstone | here) == told(tombstone | here, topic="") == {"orders": [(2, True)]}
+    assert told(tombstone | {"topic": "shop.public.carts"}) == {"others": [(2, True)]}
+    # Rows that were unwrapped do not say it either.
+    assert told({"key": {"id": 2}, "value": {"id": 2, "__deleted": "false"}} | here) == {"orders": [(2, False)]}
+
+
+def test_a_tombstone_behind_its_deletion_is_not_told() -> None:
+    """It has no id: sent again, it would delete a row that came back."""
+    source = {"lsn": 4, "schema": "public", "table": "orders"}
+    deletion = {"key": {"id": 2}, "value": {"before": {"id": 2}, "after": None, "op": "d", "source": source}}
+    tombstone, other = {"key": {"id": 2}, "value": None}, {"key": {"id": 3}, "value": None}
+    settings = debezium.DebeziumSettings(type="debezium", topic="orders")
+
+    def told(*records: dict[str, Any]) -> list[Any]:
+        events = debezium.translate(Posted(json.dumps(records).encode()), settings).rows["orders"].events
+        return [(event["id"], "$id" in event) for event in events if isinstance(event, dict)]
+
+    assert told(deletion, tombstone) == [(2, True)]
+    assert told(deletion, other) == [(2, True), (3, False)]
+    assert told(tombstone) == [(2, False)], "where there is one table, and compaction took the deletion"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headrace.errors import Fenced, NotFound
 from headrace.log.base import TopicPartition
 from headrace.log.local import LocalClient, LocalLog
+from headrace.log.local import consumer as consumer_module
 from headrace.log.local.members import Member, Members
 from headrace.log.local.offsets import TOPIC
 from headrace.log.local.services import Answer, Beat, SentOffsets
@@ -173,3 +174,20 @@ def test_no_partition_is_ever_held_by_two_and_all_settle(steps: list[tuple[str, 
         ]
         loads = sorted(len(held[name]) for name in group.by_id)
         assert loads[-1] - loads[0] <= 1
+
+
+def test_a_topic_that_is_made_again_with_fewer_partitions_is_read_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator has not said yet that the other partitions are gone: it is not asked again for long."""
+    monkeypatch.setattr(consumer_module, "_BEAT_S", 100.0)
+    log = open_owner(tmp_path / "log")
+    log.create_topic(FOUR)
+    with log.consumer("plain", "g", session_timeout_s=300.0) as consumer:
+        wait_for(lambda: not consumer.poll(0.1) and len(consumer.assignment()) == 4, 10, "all four partitions")
+        log.delete_topic("plain")
+        log.create_topic(PLAIN)
+        put(log, "plain", N=[7])
+        [records] = consumer.poll(30)
+        assert records.batch.column("N").to_pylist() == [7]
+    log.close()

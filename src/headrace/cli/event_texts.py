@@ -47,13 +47,13 @@ def _read_argument(text: str, number: int) -> Iterator[Found]:
 
 
 def _form_of(file: Path) -> str:
-    return {".csv": "csv", ".json": "json"}.get(file.suffix.lower(), "auto")
+    return {".csv": "csv", ".tsv": "csv", ".json": "json"}.get(file.suffix.lower(), "auto")
 
 
 def read_stream(stream: IO[bytes], name: str, form: str, columns: list[dict[str, Any]]) -> Iterator[Found]:
     separator = " " if name == "line" else ":"
     if form == "csv":
-        for rows in read_csv(stream, columns):
+        for rows in read_csv(stream, columns, most=1):
             places = (f"{name}{separator}{line}" for line in rows.lines)
             yield from map(Found, rows.texts, places)
     elif form == "json":

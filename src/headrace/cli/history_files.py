@@ -20,7 +20,7 @@ from typing import IO, Any
 import msgspec
 import pyarrow as pa
 
-from headrace.cli.csv_events import read_csv
+from headrace.cli.csv_events import read_csv, read_moment
 from headrace.cli.event_texts import is_object, read_json
 from headrace.cli.file_rows import Rows
 from headrace.errors import UsageError
@@ -102,20 +102,30 @@ class FileBatch:
 
 
 def find_files(patterns: Sequence[str]) -> list[Path]:
-    """Files, folders (everything in them that has a known ending) and globs, by name, each once."""
+    """Files, folders (everything in them that has a known ending and is not hidden) and globs, by name, each once."""
     found: list[Path] = []
     for pattern in patterns:
         path = Path(pattern)
         if path.is_dir():
-            here = sorted(file for file in path.rglob("*") if file.is_file() and _form(file) is not None)
+            here = sorted(
+                file for file in path.rglob("*") if _form(file) and file.is_file() and not _hidden(file, path)
+            )
         elif path.is_file():
             here = [path]
         else:
             here = sorted(Path(name) for name in glob.glob(pattern, recursive=True) if Path(name).is_file())
+        if not here and path.is_dir():
+            endings = ", ".join([*FORMATS, *COMPRESSIONS])
+            raise UsageError(f"no file in `{pattern}` has an ending that is known", hint=f"one of {endings}")
         if not here:
             raise UsageError(f"no file is called `{pattern}`", hint="a file, a folder, or a glob in quotes")
         found += here
     return list(dict.fromkeys(found))
+
+
+def _hidden(file: Path, folder: Path) -> bool:
+    """Such as a project's own `.headrace`."""
+    return any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
 def _form(file: Path) -> str | None:
@@ -126,7 +136,7 @@ def _form(file: Path) -> str | None:
 def read_pieces(file: Path, how: Reading, name: str | None = None, skip: int = 0) -> Iterator[Piece]:
     """The rows of a file after the first `skip`. `name` is what their ids call the file."""
     kind = _form(file) if how.form == "auto" else how.form
-    if kind not in ("parquet", "csv", "json", "ndjson"):
+    if kind is None:
         raise UsageError(f"`{file}` does not say what it is", hint="--format parquet, csv, ndjson or json")
     by_line = True
     number = 0
@@ -229,6 +239,6 @@ def _stamped(text: bytes, time: str) -> bytes:
     value = next((inner for name, inner in fields.items() if name.lower() == time.lower()), None)
     if value is None:
         return text
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value)
+    if isinstance(value, str):
+        value = read_moment(value)
     return b'{"$time":' + json.dumps(value).encode() + b"," + text[1:]

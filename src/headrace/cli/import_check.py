@@ -59,6 +59,7 @@ class Check:
         reason = None
         try:
             for piece in read_pieces(file, self.how):
+                check_time(file, piece.fields, self.how.time)
                 for index, text in enumerate(piece.texts):
                     self.rows += 1
                     problem = self._row(text)
@@ -77,6 +78,7 @@ class Check:
             "rows": self.rows,
             "would_be_rejected": self.bad,
             "unreadable": [one for one in self.files if "problem" in one],
+            "without_rows": [one["file"] for one in self.files if not one["rows"] and "problem" not in one],
             "without_time": self.untimed,
             "from": None if self.earliest is None else timestamp_to_json(self.earliest),
             "to": None if self.latest is None else timestamp_to_json(self.latest),
@@ -188,11 +190,15 @@ def print_check(body: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -
     print(f"{body['rows']:,} rows in {files} file{'s' * (files != 1)}; {body['would_be_rejected']:,} would be rejected")
     if body["fields_without_column"]:
         print(f"kept as they are, without a column: {', '.join(body['fields_without_column'])}")
+    for file in body["without_rows"]:
+        print(f"without rows: {file}")
     for one in body["unreadable"]:
         print(f"not readable: {one['problem']}")
 
 
-def check_time(fields: Sequence[str] | None, time: str | None) -> None:
+def check_time(file: Path, fields: Sequence[str] | None, time: str | None) -> None:
     """A name that is mistyped would give all of history the time of its arrival."""
     if time and fields is not None and time.lower() not in {name.lower() for name in fields}:
-        raise UsageError(f"there is no field `{time}`, which is to hold the event time", detail=", ".join(fields[:20]))
+        raise UsageError(
+            f"`{file}` has no field `{time}`, which is to hold the event time", detail=", ".join(fields[:20])
+        )

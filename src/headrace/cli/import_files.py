@@ -15,14 +15,17 @@ from headrace.cli.backend import Backend, open_backend
 from headrace.cli.import_record import Imported, Records
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, TopicArgument, UrlOption, open_project
 from headrace.cli.output import print_json
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, UsageError
 
 if TYPE_CHECKING:
     # Arrow is not for every command to wait for.
     from headrace.cli.history_files import FileBatch, Piece, Reading
 
+FORMATS = ("auto", "parquet", "csv", "ndjson", "json")
 BATCH = 10_000
 BATCH_BYTES = 2_000_000
+NAMED = 3
+"""Places in the one line that a job leaves."""
 
 
 def register(app: typer.Typer) -> None:
@@ -44,6 +47,9 @@ def import_files(
         bool, typer.Option("--dry-run", help="Read and check everything, show fields and first rows, send nothing.")
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="Also files that were imported already.")] = False,
+    copies: Annotated[
+        bool, typer.Option("--copies", help="A file with another's content is not the same one: take its rows, too.")
+    ] = False,
     project: ProjectOption = None,
     url: UrlOption = None,
     key: KeyOption = None,
@@ -53,13 +59,15 @@ def import_files(
     where it was; done again, it adds nothing. Rows that do not fit become dead letters."""
     from headrace.cli.history_files import Reading
 
+    if form not in FORMATS:
+        raise typer.BadParameter(f"one of {', '.join(FORMATS)}", param_hint="--format")
     how = Reading(form, time, _character(delimiter), _known(encoding))
     with open_backend(project, url, key) as backend:
         if dry_run:
             _dry_run(backend, topic, files, how, as_json)
             return
         data = None if url else open_project(project).data
-        body = bring_in(backend, data, topic, files, how, again, quiet=as_json)
+        body = bring_in(backend, data, topic, files, how, again, quiet=as_json, copies=copies)
     _report(body, topic, as_json)
 
 
@@ -72,9 +80,10 @@ def _character(delimiter: str | None) -> str | None:
 
 def _known(encoding: str | None) -> str | None:
     try:
-        return None if encoding is None else "".encode(encoding).decode() or encoding
-    except LookupError:
+        "".encode(encoding or "utf-8")
+    except (LookupError, ValueError):
         raise typer.BadParameter(f"no encoding is called {encoding}", param_hint="--encoding") from None
+    return encoding
 
 
 @dataclass(slots=True)
@@ -87,36 +96,60 @@ class Progress:
     failures: dict[Path, str] = field(default_factory=dict)
     held: dict[Path, int] = field(default_factory=dict)
     """Rows before one that was not sent: the next import goes on from there."""
+    without_rows: list[Path] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, files: Sequence[Path], timestamp: str | None, records: Records, copies: bool) -> Progress:
+        """With the files as they are now: what is written to one meanwhile makes it another, the next time."""
+        progress = cls({}, timestamp, records)
+        for file in files:
+            try:
+                progress.files[file] = records.of(file, copies)
+            except OSError as error:
+                progress._failed(file, UsageError(f"`{file}` cannot be read: {error.strerror or error}"))
+        return progress
+
+    def _failed(self, file: Path, error: HeadraceError) -> None:
+        print(error, file=sys.stderr)
+        self.failures[file] = error.message
 
     def pieces(self, how: Reading, again: bool) -> Iterator[Piece]:
         """Of all files. One that cannot be read is said, and does not stop the others."""
         from headrace.cli.history_files import read_pieces
 
         for file, known in self.files.items():
+            if known.copy_of:
+                meant = "its rows are the same ones (--copies takes them, too)"
+                print(f"  {file} has the content of {known.copy_of}: {meant}", file=sys.stderr)
             if known.complete and not again:
                 alias = f" as `{known.name}`" if known.name not in ("", file.name) else ""
                 print(f"  {file} was imported already{alias} ({known.rows:,} rows)", file=sys.stderr)
                 continue
+            skip = 0 if again else known.rows
             try:
                 first = True
-                for piece in read_pieces(file, how, known.name, 0 if again else known.rows):
+                for piece in read_pieces(file, how, known.name, skip):
                     if first:
                         self._look(file, piece, how)
                     first = False
                     yield piece
+                if first and not skip:
+                    print(f"  {file} has no rows", file=sys.stderr)
+                    self.without_rows.append(file)
             except HeadraceError as error:
-                print(error, file=sys.stderr)
-                self.failures[file] = error.message
+                self._failed(file, error)
 
     def _look(self, file: Path, piece: Piece, how: Reading) -> None:
         from headrace.cli.import_check import check_time
 
-        check_time(piece.fields, how.time)
+        check_time(file, piece.fields, how.time)
         known = {name.lower() for name in piece.fields or ()}
-        if known and not how.time and self.timestamp and not known & {self.timestamp.lower(), "$time"}:
+        if known and not how.time and not known & {(self.timestamp or "$time").lower(), "$time"}:
+            missing = (
+                f"has no `{self.timestamp}`" if self.timestamp else "is for a topic without a column for event times"
+            )
             print(
-                f"  {file} has no `{self.timestamp}`: its events get the time of their arrival (--time names a field)",
-                file=sys.stderr,
+                f"  {file} {missing}: its events get the time of their arrival (--time names a field)", file=sys.stderr
             )
 
     def acknowledged(self, batch: FileBatch) -> None:
@@ -160,6 +193,7 @@ def bring_in(
     again: bool,
     quiet: bool,
     say: Callable[[str], None] = lambda text: None,
+    copies: bool = False,
 ) -> dict[str, Any]:
     """Import, and say what became of the rows. `data` is the folder that remembers how far each file is; `say` is told
     how far all of it is."""
@@ -169,8 +203,7 @@ def bring_in(
     found = find_files(files)
     described = backend.topic(topic)
     records = Records(data, topic)
-    # As they are now: what is written to a file meanwhile makes it another one, the next time.
-    progress = Progress({file: records.of(file) for file in found}, described["timestamp"], records)
+    progress = Progress.begin(found, described["timestamp"], records, copies)
     sender: Sender[FileBatch] = Sender(backend, topic, None, quiet=quiet, keeps=False)
 
     def acknowledged(batch: FileBatch) -> None:
@@ -194,7 +227,10 @@ def bring_in(
         "duplicates": sender.duplicates,
         "rejected": sender.rejections,
         "not_sent": sender.unsent,
+        "left_out": sender.not_sent,
         "shed": sender.shed,
+        "without_rows": [str(file) for file in progress.without_rows],
+        "copies": [{"file": str(file), "of": one.copy_of} for file, one in progress.files.items() if one.copy_of],
         "unreadable": [{"file": str(file), "problem": reason} for file, reason in progress.failures.items()],
     }
 
@@ -205,14 +241,16 @@ def is_whole(body: dict[str, Any]) -> bool:
 
 def summary(body: dict[str, Any]) -> str:
     """
-    >>> summary({"accepted": 7, "duplicates": 0, "rejected": 1, "not_sent": 0, "shed": 0, "unreadable": [{}]})
-    '7 accepted, 0 were there already, 1 rejected, 1 file could not be read'
+    >>> body = {"accepted": 7, "duplicates": 0, "rejected": 1, "not_sent": 2, "shed": 0, "unreadable": [{}]}
+    >>> summary(body | {"left_out": [{"place": "a.csv:7"}, {"place": "a.csv:9"}]})
+    '7 accepted, 0 were there already, 1 rejected, 2 too large to send (a.csv:7, a.csv:9), 1 file could not be read'
     """
     text = f"{body['accepted']:,} accepted, {body['duplicates']:,} were there already, {body['rejected']:,} rejected"
     if body["shed"]:
         text += f", {body['shed']:,} shed by the topic's collector"
     if body["not_sent"]:
-        text += f", {body['not_sent']:,} too large to send"
+        places = [one["place"] for one in body["left_out"][:NAMED]] + ["…"] * (body["not_sent"] > NAMED)
+        text += f", {body['not_sent']:,} too large to send ({', '.join(places)})"
     files = len(body["unreadable"])
     return f"{text}, {files} file{'s' * (files != 1)} could not be read" if files else text
 

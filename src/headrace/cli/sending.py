@@ -20,6 +20,8 @@ from headrace.errors import DeadlineExceeded, Disconnected, NotRunning, Overload
 BATCH_BYTES = 1_000_000
 """Less than an event may have: a larger body is looked through for events that are too large."""
 SHOWN_ERRORS = 20
+KEPT = 1000
+"""Events that were not sent, for the answer of whoever does not keep all."""
 PATIENCE_S = 60.0
 LOOK_S = 0.5
 READ_AHEAD = 4
@@ -54,11 +56,15 @@ def batches(events: Iterable[Found], most: int) -> Iterator[FoundBatch]:
     batch: list[Found] = []
     size = 0
     for event in events:
-        if batch and (len(batch) >= most or size + len(event.text) > BATCH_BYTES):
+        if batch and size + len(event.text) > BATCH_BYTES:
             yield FoundBatch(batch)
             batch, size = [], 0
         batch.append(event)
         size += len(event.text)
+        # At once: the next one may be long in coming.
+        if len(batch) >= most:
+            yield FoundBatch(batch)
+            batch, size = [], 0
     if batch:
         yield FoundBatch(batch)
 
@@ -135,6 +141,8 @@ class Sender(Generic[B]):
     shed: int = 0
     unsent: int = 0
     """Events that are larger than the server takes a request."""
+    not_sent: list[dict[str, Any]] = field(default_factory=list)
+    """Which those are; the first of them if not everything is kept."""
     rejected: list[dict[str, Any]] = field(default_factory=list)
     positions: list[Any] = field(default_factory=list)
     acknowledged: Callable[[B], None] = lambda batch: None
@@ -150,6 +158,8 @@ class Sender(Generic[B]):
             "accepted": self.accepted,
             "duplicates": self.duplicates,
             "rejected": self.rejected,
+            "not_sent": self.not_sent,
+            "shed": self.shed,
             "positions": self.positions,
         }
 
@@ -189,11 +199,8 @@ class Sender(Generic[B]):
                 self._send(batch, first, texts[:middle], f"{key}/a")
                 self._send(batch, first + middle, texts[middle:], f"{key}/b")
                 return
-            self.unsent += 1
-            size = f"{len(texts[0]):,} bytes"
             reason = f"{error.message}; see [server] max_body_bytes"
-            self._say(self.unsent, f"{batch.place(first)} was not sent, it has {size}: {reason}")
-            self.refused(batch, first)
+            self._left_out(batch, first, len(texts[0]), reason)
             return
         self.accepted += answer.get("accepted", 0)
         self.duplicates += answer.get("duplicates", 0)
@@ -202,6 +209,14 @@ class Sender(Generic[B]):
             self.positions += answer.get("positions", [])
         for one in answer.get("rejected", []):
             self._rejected(one, batch, first + one["index"])
+
+    def _left_out(self, batch: B, index: int, size: int, reason: str) -> None:
+        self.unsent += 1
+        place = batch.place(index)
+        if self.keeps or len(self.not_sent) < KEPT:
+            self.not_sent.append({"index": self.sent + index, "place": place, "bytes": size, "reason": reason})
+        self._say(self.unsent, f"{place} was not sent, it has {size:,} bytes: {reason}")
+        self.refused(batch, index)
 
     def _rejected(self, one: dict[str, Any], batch: B, index: int) -> None:
         self.rejections += 1

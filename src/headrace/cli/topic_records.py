@@ -243,5 +243,6 @@ def put_events(
     else:
         duplicates = f", {sender.duplicates:,} were there already" if sender.duplicates else ""
         shed = f", {sender.shed:,} were shed" if sender.shed else ""
-        print(f"{sender.accepted:,} accepted{duplicates}{shed}")
+        unsent = f", {sender.unsent:,} too large to send" if sender.unsent else ""
+        print(f"{sender.accepted:,} accepted{duplicates}{shed}{unsent}")
     raise typer.Exit(1 if sender.failed else 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -25,6 +25,8 @@ from headrace.log.codecs.json_codec import Event, Unreadable
 
 EXPECTED = '{"before": …, "after": {…}, "op": "c", "ts_ms": …, "source": {…}}, with or without a schema around it'
 OPERATIONS = {"c": "create", "u": "update", "d": "delete", "r": "read", "t": "truncate", "m": "message"}
+TOMBSTONE_OP = "tombstone"
+"""Of a record of Kafka's without a value."""
 _SAID_AGAIN_DIFFERENTLY = ("sequence", "snapshot", "version")
 """Fields of `source` that may differ when the same change is sent again."""
 _ATTRIBUTE = "iodebezium"
@@ -76,11 +78,37 @@ class _Change:
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
     envelope: dict[str, Any] = field(default_factory=dict)
+    place: tuple[str, str] = ("", "")
+    """The topic and the partition of Kafka's that the record says it is of."""
+
+    @property
+    def deletes(self) -> bool:
+        return self.op in ("d", TOMBSTONE_OP)
+
+
+class Deletions:
+    """Behind a deletion Debezium writes Kafka's tombstone, which says the same and has no id: told again after a
+    restart of the connector, it would delete a row that came back meanwhile. So it counts only where the deletion
+    itself is gone, which is what compaction does."""
+
+    def __init__(self) -> None:
+        self._last: dict[Any, Any] = {}
+        """By partition: the key of its last record, if that was a deletion."""
+
+    def repeated(self, place: Any, key: Any, *, deletes: bool, tombstone: bool) -> bool:
+        """Whether the next record there is a tombstone that says again what the record before it did."""
+        last = self._last.pop(place, None)
+        if tombstone and key is not None and key == last:
+            return True
+        if deletes:
+            self._last[place] = key
+        return False
 
 
 def translate(posted: Posted, settings: DebeziumSettings) -> Changes:
     originals = list(_records(posted.body))
-    read = [_read(original) for original in originals]
+    deletions = Deletions()
+    read = [_once(_read(original), deletions, settings) for original in originals]
     rows: dict[str, list[tuple[Any, Any]]] = {}
     told: list[tuple[Any, Any]] = []
     tables = settings.topic or next(iter(settings.tables.values()), "")
@@ -101,13 +129,32 @@ def _sent(pairs: list[tuple[Any, Any]]) -> Sent:
     return sent([event for event, _ in pairs], [original for _, original in pairs])
 
 
+def _once(
+    change: _Change | Unreadable | None, deletions: Deletions, settings: DebeziumSettings
+) -> _Change | Unreadable | None:
+    """None for a tombstone that says nothing new, or that is of one of several tables and does not say of which: its
+    deletion does."""
+    if not isinstance(change, _Change):
+        return change
+    tombstone = change.op == TOMBSTONE_OP
+    if deletions.repeated(change.place, change.key, deletes=change.deletes, tombstone=tombstone):
+        return None
+    return None if tombstone and settings.tables and not change.place[0] else change
+
+
 def _topic(change: _Change, settings: DebeziumSettings) -> str:
     """Where a change's row goes; nothing if nobody said."""
-    source = change.envelope.get("source")
-    if not settings.tables or type(source) is not dict:
+    if not settings.tables:
         return settings.topic
-    table = source.get("table") or source.get("collection")
-    names = (f"{source.get('schema')}.{table}", f"{source.get('db')}.{table}", table)
+    source = change.envelope.get("source")
+    names: tuple[Any, ...] = ()
+    if type(source) is dict:
+        table = source.get("table") or source.get("collection")
+        names = (f"{source.get('schema')}.{table}", f"{source.get('db')}.{table}", table)
+    elif change.place[0]:
+        # Debezium calls a table's topic `PREFIX.SCHEMA.TABLE`.
+        parts = change.place[0].split(".")
+        names = (".".join(parts[-2:]), parts[-1])
     return next((settings.tables[name] for name in names if name in settings.tables), settings.topic)
 
 
@@ -144,18 +191,22 @@ def _records(body: bytes) -> Iterator[Any]:
 
 def _read(record: Any) -> _Change | Unreadable | None:
     key: dict[str, Any] = {}
+    place = ("", "")
     if type(record) is dict and "value" in record and set(record) <= {"key", "value", "headers", "topic", "partition"}:
+        place = (str(record.get("topic") or ""), str(record.get("partition")))
         found = _payload(record.get("key"))
         key, record = found if type(found) is dict else {}, record["value"]
         if record is None:
-            return _Change(key, "tombstone") if key else Unreadable("is a tombstone whose key is no object")
+            return (
+                _Change(key, TOMBSTONE_OP, place=place) if key else Unreadable("is a tombstone whose key is no object")
+            )
     if record is None:
         return None
     envelope = _of_cloudevent(record) if type(record) is dict and "specversion" in record else _payload(record)
     if _only_a_sign(envelope):
         return None
     if type(envelope) is dict and envelope.get("__deleted") in ("true", "false"):
-        return _of_plain_row(key, envelope)
+        return replace(_of_plain_row(key, envelope), place=place)
     if type(envelope) is not dict or "op" not in envelope:
         return Unreadable("is no change: it has no `op`, or it is a change of the schema")
     op, before, after = envelope["op"], envelope.get("before"), envelope.get("after")
@@ -164,7 +215,7 @@ def _read(record: Any) -> _Change | Unreadable | None:
     for name, row in (("before", before), ("after", after)):
         if row is not None and type(row) is not dict:
             return Unreadable(f"has `{name}`, which is no row")
-    return _Change(key, op, before, after, envelope)
+    return _Change(key, op, before, after, envelope, place)
 
 
 def _of_plain_row(key: dict[str, Any], row: dict[str, Any]) -> _Change:
@@ -230,7 +281,7 @@ def _row(change: _Change, add: Sequence[str]) -> Event | Unreadable | None:
             return None
         case "t":
             return Unreadable("empties the whole table, which a topic of rows cannot: delete them, or start it anew")
-        case "d" | "tombstone":
+        case _ if change.deletes:
             row = (change.before or {}) | change.key
             if not row:
                 return Unreadable("deletes a row and does not say which: it has neither `before` nor a key")
@@ -270,7 +321,7 @@ def _added(change: _Change, add: Sequence[str]) -> dict[str, Any]:
 
 def _told(change: _Change) -> Event | Unreadable | None:
     """The change as an event, its key's columns beside it."""
-    if change.op == "tombstone":
+    if change.op == TOMBSTONE_OP:
         return None
     row = change.key or change.after or change.before or {}
     own = {name: value for name, value in row.items() if name not in change.envelope}

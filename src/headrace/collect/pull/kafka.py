@@ -81,11 +81,12 @@ async def start(feed: Feed) -> None:
                 for _ in range(LOOK_AGAIN):
                     messages = await asyncio.to_thread(_poll, consumer, settings.batch)
                     if messages:
-                        offsets = offsets | {str(one.partition()): one.offset() + 1 for one in messages}
                         if changes is not None:
-                            items = [item for one in messages if (item := changes.read(one)) is not None]
+                            items, read = changes.read(messages)
                         else:
                             items = [_item(one, settings.format, key_column) for one in messages]
+                            read = {str(one.partition()): one.offset() + 1 for one in messages}
+                        offsets = offsets | read
                         await writer.write(items, offsets)
                     backoff.reset()
             except Broken as error:
@@ -172,24 +173,26 @@ def _poll(consumer: Consumer, most: int) -> Sequence[Message]:
 
 
 class Changes:
-    """Reads a database's changes. Behind a deletion Debezium writes Kafka's tombstone, which says the same and has no
-    id: told again after a restart of the connector, it would delete a row that came back meanwhile. So it counts only
-    where the deletion itself is gone, which is what compaction does."""
+    """Reads a database's changes."""
 
     def __init__(self) -> None:
-        self._deleted: dict[int, bytes | None] = {}
-        """By partition: the key of its last record, if that was a deletion."""
+        self._deletions = debezium.Deletions()
 
-    def read(self, message: Message) -> Item | None:
-        """None for a record that says nothing: a change of no row."""
-        key, value, partition = message.key(), message.value(), message.partition()
-        last = self._deleted.pop(partition, None)
-        if value is None and key is not None and key == last:
-            return None
-        made = debezium.row_of(key, value)
-        if isinstance(made, dict) and made.get(TOMBSTONE):
-            self._deleted[partition] = key
-        return None if made is None else Item(made, value or b"")
+    def read(self, messages: Sequence[Message]) -> tuple[list[Item], Offsets]:
+        """What they say, and where to go on after them. After a deletion that is the deletion itself, until the record
+        behind it is there: what follows a restart must not take its tombstone for one of its own."""
+        items: list[Item] = []
+        offsets: Offsets = {}
+        for message in messages:
+            key, value, partition = message.key(), message.value(), message.partition()
+            made = debezium.row_of(key, value)
+            deletes = isinstance(made, dict) and TOMBSTONE in made
+            repeated = self._deletions.repeated(partition, key, deletes=deletes, tombstone=value is None)
+            if made is not None and not repeated:
+                items.append(Item(made, value or b""))
+            held = deletes and value is not None
+            offsets[str(partition)] = message.offset() + (not held)
+        return items, offsets
 
 
 def _item(message: Message, format: str, key_column: str | None) -> Item:

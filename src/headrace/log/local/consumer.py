@@ -105,9 +105,10 @@ class LocalConsumer(Consumer):
 
     def _parents_are_read(self, cursor: Cursor, snapshot: Snapshot) -> bool:
         """A partition that was split off, or merged, comes after those whose keys it has: so a key's order is kept."""
-        if cursor.parents:
-            unread = tuple(parent for parent in cursor.parents if not self._is_read(cursor.at.topic, parent, snapshot))
-            cursor.parents = unread
+        # A topic that was deleted just now goes with the next look around.
+        with contextlib.suppress(NotFound):
+            unread = [parent for parent in cursor.parents if not self._is_read(cursor.at.topic, parent, snapshot)]
+            cursor.parents = tuple(unread)
         return not cursor.parents
 
     def _is_read(self, topic: str, number: int, snapshot: Snapshot) -> bool:
@@ -229,15 +230,13 @@ class LocalConsumer(Consumer):
         return cursor
 
     def _drop_replaced(self) -> None:
-        """Topics that were deleted, perhaps made again: those are other topics."""
+        """Topics that were deleted, perhaps made again: those are other topics, and may have fewer partitions."""
         for at, cursor in list(self._cursors.items()):
             try:
-                same = self._log.topic(at.topic).id == cursor.topic_id
+                if self._log.topic(at.topic).id != cursor.topic_id:
+                    self._cursors[at] = self._cursor(at, None)
             except NotFound:
                 del self._cursors[at]
-                continue
-            if not same:
-                self._cursors[at] = self._cursor(at, None)
 
     # Positions
 

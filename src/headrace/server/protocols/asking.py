@@ -7,6 +7,7 @@ are taken; the rest is the same for all, and is here.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -140,13 +141,20 @@ def _take(asked: Asked, protocol: Protocol) -> tuple[Read, list[Future[Outcome]]
     plain = asked.posted.body[:1] in (b"{", b"[") or not protocol.unfolds
     size = len(asked.posted.body) if plain else asked.max_bytes
     futures = []
-    for take in read.takes:
+    for take, share in zip(read.takes, _shares(len(asked.posted.body), read.takes), strict=True):
         limits.check(len(take.events.events))
         events = limited(take.events, size, limits)
         visit = visits.current(asked.request, services)
-        arrived = arrival(asked.request, len(asked.posted.body), take.key, visit)
+        arrived = arrival(asked.request, share, take.key, visit)
         futures.append(take.gate.take(events, arrived, topic=take.topic))
     return read, futures
+
+
+def _shares(size: int, takes: tuple[Take, ...]) -> list[int]:
+    """Of a body's bytes, by events: what goes to several topics came once."""
+    counts = [len(take.events.events) for take in takes]
+    ends = [size * count // max(1, sum(counts)) for count in itertools.accumulate(counts, initial=0)]
+    return [end - start for start, end in itertools.pairwise(ends)]
 
 
 def _together(outcomes: list[Outcome]) -> Outcome:
