@@ -252,3 +252,16 @@ def test_what_is_not_there_is_said(server: Running, headrace: Headrace, tmp_path
     assert (broken.code, "cannot be read as parquet" in broken.err) == (1, True)
     (tmp_path / "data.txt").write_text("x")
     assert "does not say what it is" in headrace("import", "sales", str(tmp_path / "data.txt"), *url).err
+
+
+def test_a_view_without_a_batch_layer_is_said_before_anything_is_sent(
+    server: Running, headrace: Headrace, tmp_path: Path
+) -> None:
+    made = "CREATE TABLE by_shop AS SELECT shop, COUNT(*) AS n FROM sales GROUP BY shop;"
+    assert server.http.post("/v1/statements", json={"sql": made}).status_code == 200
+    (tmp_path / "late.csv").write_text("shop,sold\nlate,2020-01-01T00:00:00Z\n")
+    url = f"http://127.0.0.1:{server.port}"
+    done = headrace("import", "sales", str(tmp_path / "late.csv"), "--refresh", "by_shop", "--url", url)
+    assert done.code == 1
+    assert "`by_shop` has no batch layer" in done.err
+    assert "late" not in {row["shop"] for row in values(server, "sales")}

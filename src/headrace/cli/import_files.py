@@ -13,8 +13,9 @@ import typer
 
 from headrace.cli.backend import Backend, open_backend
 from headrace.cli.import_record import Imported, Records
-from headrace.cli.options import JsonOption, KeyOption, ProjectOption, TopicArgument, UrlOption, open_project
+from headrace.cli.options import JsonOption, KeyOption, ProjectOption, TopicArgument, UrlOption, open_api, open_project
 from headrace.cli.output import print_json
+from headrace.cli.refreshing import check_refreshable, refresh_now
 from headrace.errors import HeadraceError, UsageError
 
 if TYPE_CHECKING:
@@ -50,6 +51,12 @@ def import_files(
     copies: Annotated[
         bool, typer.Option("--copies", help="A file with another's content is not the same one: take its rows, too.")
     ] = False,
+    refresh: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Then compute this Lambda view's batch layer again, with them; may be repeated.", metavar="VIEW"
+        ),
+    ] = None,
     project: ProjectOption = None,
     url: UrlOption = None,
     key: KeyOption = None,
@@ -66,8 +73,15 @@ def import_files(
         if dry_run:
             _dry_run(backend, topic, files, how, as_json)
             return
+        if refresh:
+            # Whoever waited for hours is not to hear then that it cannot be.
+            with open_api(project, url, key) as api:
+                check_refreshable(api, refresh)
         data = None if url else open_project(project).data
         body = bring_in(backend, data, topic, files, how, again, quiet=as_json, copies=copies)
+    if refresh:
+        with open_api(project, url, key) as api:
+            body["refreshed"] = [refresh_now(api, view, as_json) for view in refresh]
     _report(body, topic, as_json)
 
 
