@@ -25,7 +25,7 @@ from headrace.coordinate.refreshing import refresh_change, refresh_item
 from headrace.coordinate.replace import apply_in_place
 from headrace.coordinate.result import StatementResult
 from headrace.coordinate.statements import StatementExecutor
-from headrace.coordinate.switching import check_kept, made_by, switch_events
+from headrace.coordinate.switching import check_kept, made_by, switch_events, switch_problem
 from headrace.errors import Conflict, NotFound, Refused
 from headrace.log.base import Log
 from headrace.sql.statements import CreateAsSelect
@@ -258,9 +258,11 @@ class Deployments:
     # Switching
 
     def switch(self, deployment: Deployment) -> Deployment:
-        """All its names at once."""
+        """All its names at once; it has failed if what it was built from or for is not what serves."""
         with self._executor.lock:
             deployment = self._running(deployment.id)
+            if problem := switch_problem(self._catalog, deployment):
+                return self.update(deployment.id, stage="failed", detail=problem)
             self._catalog.append(self._switched(deployment, deployment.switches(), "switched"))
             return self.get(deployment.id)
 

@@ -123,6 +123,10 @@ class Deployment(msgspec.Struct, frozen=True, omit_defaults=True):
     def switches_back(self) -> dict[str, int]:
         return {item.name: item.before for item in self.items}
 
+    def changes(self) -> set[str]:
+        """The names whose version is another then: not those that were changed in place."""
+        return {item.name for item in self.items if item.number != item.before}
+
 
 def query_ids(version: Version) -> list[str]:
     """Those that write a version, whether they are there already, or still: of a Lambda one two."""
