@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from headrace.log.local.open import LocalClient, LocalLog
 from headrace.sql.source import Source
 from headrace.types import VARCHAR, Column
 from headrace.views.versions import Version
+from tests.support import wait_for
 
 CLICKS = Source("CLICKS", "stream", "clicks", (), (Column("PAGE", VARCHAR),), statement="CREATE STREAM …")
 BY_PAGE = Source("BY_PAGE", "table", "BY_PAGE", (Column("PAGE", VARCHAR),), (), query="CTAS_BY_PAGE_1")
@@ -112,3 +115,38 @@ def test_transient_queries_are_not_listed(log: LocalLog) -> None:
     assert catalog.sources() == [DEAD_LETTERS]
     assert catalog.source(sink.name) == sink
     assert catalog.state.last_query_number == 7
+
+
+def test_who_read_the_state_first_does_not_act_on_it_last(log: LocalLog) -> None:
+    create_internal_topics(log)
+    catalog = Catalog(log)
+    seen: list[set[str]] = []
+    reading = threading.Event()
+
+    def listen() -> None:
+        state = {source.name for source in catalog.sources()}
+        if not reading.is_set():
+            reading.set()
+            # As long as whoever changes more would need to be done with it.
+            with contextlib.suppress(TimeoutError):
+                wait_for(lambda: len(seen) > 0, 0.5, "the other one")
+        seen.append(state)
+
+    catalog.on_change(listen)
+    first = threading.Thread(target=catalog.append, args=([SourceCreated(CLICKS)],))
+    first.start()
+    assert reading.wait(10)
+    catalog.append([SourceCreated(BY_PAGE)])
+    # Whoever has changed something finds it known.
+    assert "BY_PAGE" in seen[-1]
+    first.join()
+    assert "BY_PAGE" in seen[-1]
+
+
+def test_a_catalog_that_keeps_still(log: LocalLog) -> None:
+    create_internal_topics(log)
+    catalog = Catalog(log)
+    catalog.append([SourceCreated(CLICKS)])
+    still = catalog.still()
+    catalog.append([SourceDropped("CLICKS")])
+    assert (still.source("CLICKS"), catalog.source("CLICKS")) == (CLICKS, None)

@@ -127,3 +127,14 @@ def test_a_version_that_was_rolled_back_meanwhile_keeps_a_deployment_from_switch
     failed = deployments.switch(second)
     assert (failed.stage, executor.catalog.state.serving["TOP"]) == ("failed", 1)
     assert failed.detail == "`top` was built from a version of `by_user` that does not serve any more"
+
+
+def test_a_bound_leaves_the_pace_alone(deployments: Deployments, executor: StatementExecutor) -> None:
+    running = deploy(deployments, CHAIN.replace("COUNT(*)", "COUNT(*) + 1"))
+    [first] = deployments.first_queries(running)
+    deployments.throttle(running.id, 700)
+    for until in (9, 9, None):
+        deployments.bound({first.id: until, "GONE_9": until})
+        query = executor.catalog.query(first.id)
+        assert query is not None
+        assert (query.rows_per_second, query.until) == (700, until)

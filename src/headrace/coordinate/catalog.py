@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 
 import pyarrow as pa
 
@@ -53,6 +54,9 @@ class Catalog:
         self._next = 0
         """The offset to read next; not every offset need have an event."""
         self._listeners: list[Callable[[], None]] = []
+        self._telling = threading.RLock()
+        self._told = 0
+        """How many events the listeners know of."""
         self.refresh()
 
     @property
@@ -63,16 +67,26 @@ class Catalog:
         """Apply what is new on the topic; true if anything was. Cheap when nothing is."""
         with self._lock:
             ends = self.log.snapshot().ends.get(CATALOG_TOPIC)
-            if not ends or ends[0].end <= self._next:
-                return False
-            state = fold_all(self._state, self._read(self._next, ends[0].end))
-            self._next, changed = ends[0].end, state.events > self._state.events
-            self._state = state
-        if not changed:
-            return False
-        for listener in list(self._listeners):
-            listener()
-        return True
+            before = self._state.events
+            if ends and ends[0].end > self._next:
+                self._state = fold_all(self._state, self._read(self._next, ends[0].end))
+                self._next = ends[0].end
+            changed = self._state.events > before
+        self._tell()
+        return changed
+
+    def _tell(self) -> None:
+        """One thread at a time, so that nobody who read the state earlier acts on it later; and before whoever changed
+        something goes on, even if another thread was quicker to read it."""
+        with self._telling:
+            while self._told < (events := self._state.events):
+                self._told = events
+                for listener in list(self._listeners):
+                    listener()
+
+    def still(self) -> Catalog:
+        """As it is now, whatever happens while somebody looks at several things in it. Not to be changed."""
+        return copy(self)
 
     def append(self, events: Sequence[Event]) -> None:
         """Write events as one atomic append, and apply them. Only the server does this."""
@@ -81,7 +95,7 @@ class Catalog:
         self.refresh()
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after each refresh that changed something, in the thread that refreshed."""
+        """Call `listener` after each refresh that changed something, in a thread that refreshed, one at a time."""
         self._listeners.append(listener)
 
     def source(self, name: str) -> Source | None:

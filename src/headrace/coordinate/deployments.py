@@ -29,6 +29,7 @@ from headrace.coordinate.switching import check_kept, made_by, switch_events, sw
 from headrace.errors import Conflict, NotFound, Refused
 from headrace.log.base import Log
 from headrace.sql.statements import CreateAsSelect
+from headrace.store.cuts import Cut
 from headrace.types import display_name
 from headrace.views.change import Change, Plan
 from headrace.views.versions import NONE, Deployment, Item, Stage, Strategy, Version, query_ids
@@ -221,6 +222,18 @@ class Deployments:
             deployment = self._running(number)
             paced = [QueryPaced(q.id, rows_per_second, q.until) for q in self.first_queries(deployment)]
             return self.update(number, *paced, rows_per_second=rows_per_second)
+
+    def bound(self, until: Mapping[str, Cut | None]) -> None:
+        """Up to where queries, by their ids, may read; None for no bound. How fast stays as somebody may just have said
+        it."""
+        with self._executor.lock:
+            paced = [
+                QueryPaced(id_, query.rows_per_second, cut)
+                for id_, cut in until.items()
+                if (query := self._catalog.query(id_)) is not None and query.until != cut
+            ]
+            if paced:
+                self._catalog.append(paced)
 
     def first_queries(self, deployment: Deployment) -> list[QueryDefinition]:
         """Those that read nothing which is itself being built."""

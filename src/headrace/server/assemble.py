@@ -224,6 +224,7 @@ def callback_secret(project: Project) -> bytes | None:
 
 def follow_catalog(catalog: Catalog, followers: Followers) -> None:
     """Serve what the catalog says, and fill what it has beside."""
+    catalog = catalog.still()
     layers, unready = merging_of(catalog)
     beside = [
         (version.number, version.source)
