@@ -6,10 +6,12 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.coordinate.base import QueryDefinition
+from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.deployments import Deployments, Options
 from headrace.coordinate.events import QueryCreated
 from headrace.coordinate.statements import StatementExecutor
 from headrace.errors import Conflict
+from headrace.log.base import BatchIdentity
 from headrace.log.local.open import LocalLog
 from headrace.views.versions import Deployment, Strategy
 
@@ -18,6 +20,15 @@ BY_USER = "CREATE TABLE by_user AS SELECT userid, COUNT(*) AS n FROM clicks GROU
 TOP = "CREATE TABLE top AS SELECT userid, n FROM by_user WHERE n > 1;"
 CHAIN = CLICKS + BY_USER + TOP
 HOME = "CREATE STREAM home AS SELECT userid, page FROM clicks WHERE page = '/home';"
+COUNTED = "CREATE TABLE counted AS SELECT page, COUNT(*) AS n FROM clicks GROUP BY page;"
+SIGNS = """
+from headrace import function
+
+
+@function
+def marked_by(text: str) -> str:
+    return '+' + text
+"""
 
 
 @pytest.fixture
@@ -138,3 +149,91 @@ def test_a_bound_leaves_the_pace_alone(deployments: Deployments, executor: State
         query = executor.catalog.query(first.id)
         assert query is not None
         assert (query.rows_per_second, query.until) == (700, until)
+
+
+# All or nothing
+
+
+def test_a_deployment_that_breaks_off_has_changed_nothing(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    before = executor.catalog.state
+    pages = "CREATE TABLE pages AS SELECT page, COUNT(*) AS n FROM clicks GROUP BY page;"
+    shared = (
+        "CREATE TABLE users WITH (KAFKA_TOPIC='BY_USER') AS SELECT userid, COUNT(*) AS n FROM clicks GROUP BY userid;"
+    )
+    files = {"pipelines/all.sql": CHAIN + pages + shared, "functions/signs.py": SIGNS}
+    with pytest.raises(Conflict, match="topic `BY_USER` belongs to `by_user`"):
+        deployments.start(files, Options())
+    assert executor.catalog.state == before
+    started = deployments.start(files | {"pipelines/all.sql": CHAIN + pages}, Options())
+    assert started is not None
+    assert [(item.name, item.verdict) for item in started.items] == [("PAGES", "creates")]
+
+
+def test_what_is_done_at_once_and_what_is_begun_are_one_append(
+    deployments: Deployments, executor: StatementExecutor, log: LocalLog
+) -> None:
+    pages = "CREATE TABLE pages AS SELECT page, COUNT(*) AS n FROM clicks GROUP BY page;"
+    top_pages = "CREATE TABLE top_pages AS SELECT page, n FROM pages WHERE n > 1;"
+    told: list[int] = []
+    executor.catalog.on_change(lambda: told.append(executor.catalog.state.events))
+    running = deployments.start(
+        {"pipelines/all.sql": CHAIN.replace("n > 1", "n > 2") + pages + top_pages, "functions/signs.py": SIGNS},
+        Options(),
+    )
+    assert running is not None
+    assert (running.stage, len(told)) == ("building", 1)
+    assert reads(executor, "TOP_PAGES") == ["PAGES"]
+    assert Catalog(log).state == executor.catalog.state
+
+
+# Restoring
+
+
+def test_functions_are_restored_with_what_calls_them(deployments: Deployments, executor: StatementExecutor) -> None:
+    marked = CHAIN + "CREATE STREAM marked AS SELECT userid, marked_by(page) AS page FROM clicks;"
+
+    def start(functions: str) -> Deployment:
+        found = deployments.start({"pipelines/all.sql": marked, "functions/signs.py": functions}, Options(approve=True))
+        assert found is not None
+        return found if found.over else deployments.switch(found)
+
+    first, second = start(SIGNS), start(SIGNS.replace("'+'", "'-'"))
+    assert [item.name for item in second.items] == ["MARKED"]
+    for number, before, sign in ((second.id, True, "'+'"), (second.id, False, "'-'"), (first.id, False, "'+'")):
+        again = deployments.restore(number, before, Options(approve=True))
+        assert again is not None
+        deployments.switch(again)
+        assert sign in executor.catalog.state.function_files["functions/signs.py"].text
+        source = executor.catalog.source("MARKED")
+        query = executor.catalog.query((source and source.query) or "")
+        assert query is not None
+        assert sign in query.functions[0].text
+        assert deployments.restore(number, before, Options(approve=True)) is None
+
+
+def test_a_strategy_and_a_start_are_restored(
+    deployments: Deployments, executor: StatementExecutor, log: LocalLog
+) -> None:
+    building = deploy(deployments, CLICKS + COUNTED, "lambda")
+    [batch] = deployments.queries(building)
+    log.commit("batch", [], BatchIdentity(batch.id, 1, "batch", 0, '{"arrival": 0}'))
+    deployments.begin_speed(building)
+    layered = deployments.switch(building)
+    assert layered.strategy == "lambda"
+    late = CLICKS + COUNTED.replace("COUNT(*)", "COUNT(*) + 1")
+    started = deployments.start({"pipelines/all.sql": late}, Options(approve=True, start="now"))
+    assert started is not None
+    other = deployments.switch(started)
+    back = deployments.restore(other.id, True, Options(approve=True))
+    assert back is not None
+    assert [version.layers is not None for version in executor.catalog.versions("COUNTED")] == [True, False, True]
+    assert back.start == "beginning"
+    deployments.cancel(back.id)
+    deployments.rollback("COUNTED")
+    again = deployments.restore(other.id, False, Options(approve=True))
+    assert again is not None
+    assert (again.start, again.strategy) == ("now", "kappa")
+    deployments.cancel(again.id)
+    assert deployments.restore(layered.id, False, Options(approve=True)) is None

@@ -30,6 +30,7 @@ __all__ = [
     "BUILT_IN",
     "DEAD_LETTERS",
     "Catalog",
+    "CatalogDraft",
     "CatalogState",
     "create_internal_topics",
     "fold",
@@ -183,6 +184,21 @@ class Catalog:
         for records in self.log.read(CATALOG_TOPIC, 0, start, end, [EVENT_COLUMN]):
             for text in records.batch.column(EVENT_COLUMN).to_pylist():
                 yield decode_event(text)
+
+
+class CatalogDraft(Catalog):
+    """A catalog as it would be with further events, for a change of several steps that is written in one append."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.__dict__ |= catalog.still().__dict__
+        self.events: list[Event] = []
+
+    def refresh(self) -> bool:
+        return False
+
+    def append(self, events: Sequence[Event]) -> None:
+        self.events += events
+        self._state = fold_all(self._state, events)
 
 
 def _is_transient(state: CatalogState, source: Source) -> bool:

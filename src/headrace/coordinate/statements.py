@@ -10,13 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import replace
 from typing import Any, Literal
 
 from headrace.clock import Clock
 from headrace.config import ProjectSettings
 from headrace.coordinate.base import QUESTION_PREFIX, QueryDefinition
-from headrace.coordinate.catalog import Catalog, create_internal_topics
+from headrace.coordinate.catalog import Catalog, CatalogDraft, create_internal_topics
 from headrace.coordinate.creating import (
     created,
     created_for_plan,
@@ -119,6 +120,12 @@ class StatementExecutor:
     @property
     def catalog(self) -> Catalog:
         return self._catalog
+
+    def over(self, draft: CatalogDraft) -> StatementExecutor:
+        """The same, for statements that only count once the draft is written."""
+        other = copy(self)
+        other._catalog = draft
+        return other
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
