@@ -7,7 +7,7 @@ immutable value that is replaced as a whole, so readers need no lock.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 
 import pyarrow as pa
@@ -15,14 +15,16 @@ import pyarrow as pa
 from headrace.coordinate.base import CATALOG_TOPIC, QueryDefinition, ViewDefinition
 from headrace.coordinate.events import Event, decode_event, encode_event
 from headrace.coordinate.fold import BUILT_IN, DEAD_LETTERS, CatalogState, fold, fold_all, query_number
+from headrace.coordinate.taking_over import History, Terms
 from headrace.functions.compiled import Runtime
 from headrace.functions.direct import DIRECT
 from headrace.functions.files import FunctionFile
 from headrace.functions.signatures import all_functions
-from headrace.log.base import Append, Log, TopicSpec
+from headrace.log.base import ARRIVAL, Append, Log, TopicSpec
 from headrace.log.dead_letters import create_dead_letters
 from headrace.sql.functions.function import Function
 from headrace.sql.source import Source
+from headrace.store.arrivals import has_arrivals
 from headrace.types import VARCHAR, Column, DataType
 from headrace.views.versions import Deployment, Version
 
@@ -52,6 +54,7 @@ class Catalog:
         self._functions: tuple[Mapping[str, FunctionFile], dict[str, Function]] | None = None
         self._lock = threading.RLock()
         self._state = CatalogState()
+        self._terms = Terms()
         self._next = 0
         """The offset to read next; not every offset need have an event."""
         self._listeners: list[Callable[[], None]] = []
@@ -70,7 +73,7 @@ class Catalog:
             ends = self.log.snapshot().ends.get(CATALOG_TOPIC)
             before = self._state.events
             if ends and ends[0].end > self._next:
-                self._state = fold_all(self._state, self._read(self._next, ends[0].end))
+                self._state = self._folded(self._next, ends[0].end)
                 self._next = ends[0].end
             changed = self._state.events > before
         self._tell()
@@ -180,10 +183,23 @@ class Catalog:
         """The oldest first."""
         return [self._state.deployments[number] for number in sorted(self._state.deployments)]
 
-    def _read(self, start: int, end: int) -> Iterable[Event]:
-        for records in self.log.read(CATALOG_TOPIC, 0, start, end, [EVENT_COLUMN]):
-            for text in records.batch.column(EVENT_COLUMN).to_pylist():
-                yield decode_event(text)
+    def history(self, name: str) -> History:
+        """Which versions of a table served when; nothing if it is the same one as ever, or where there are no arrival
+        numbers (Kafka)."""
+        return self._terms.of(name)
+
+    def _folded(self, start: int, end: int) -> CatalogState:
+        state = self._state
+        numbered = has_arrivals(self.log)
+        for records in self.log.read(CATALOG_TOPIC, 0, start, end, [EVENT_COLUMN, ARRIVAL][: 1 + numbered]):
+            texts = records.batch.column(EVENT_COLUMN).to_pylist()
+            arrivals = records.batch.column(ARRIVAL).to_pylist() if numbered else [None] * len(texts)
+            for text, arrival in zip(texts, arrivals, strict=True):
+                event, before = decode_event(text), state
+                state = fold(before, event)
+                if arrival is not None:
+                    self._terms.note(before, event, state, arrival)
+        return state
 
 
 class CatalogDraft(Catalog):

@@ -33,7 +33,6 @@ from headrace.coordinate.project import apply_project
 from headrace.coordinate.reports import REPORT_FILE, ReportReader
 from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.status import ENGINE_STATUS, EngineStatus
-from headrace.coordinate.taking_over import took_over
 from headrace.coordinate.watching import Watching
 from headrace.deliver.alerts.alerts import Alerts
 from headrace.deliver.base import Delivery
@@ -100,7 +99,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         closing.callback(store.close)
         followers = Followers(log, store, clock)
         closing.callback(followers.close)
-        delivery = Delivery(log, followers, lambda source: serves(catalog, source), partial(took_over, log, catalog))
+        delivery = Delivery(log, followers, lambda source: serves(catalog, source), catalog.history)
         closing.callback(delivery.close)
         requests = Requests(log)
         closing.callback(requests.close)
