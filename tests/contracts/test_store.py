@@ -394,3 +394,30 @@ def test_however_changes_are_cut_the_same_rows_are_left(tmp_path: Path) -> None:
             store.close()
     assert ends[0]
     assert all(end == ends[0] for end in ends)
+
+
+def test_further_columns_are_null_in_the_rows_there_are(store: Store) -> None:
+    view = store.open_view(COUNTS, 1)
+    apply(view, {"PAGE": "/a", "VIEWS": 1})
+    wide = replace(COUNTS, value=(*COUNTS.value, Column("USERS", BIGINT)))
+    assert everything(view) == [("/a", 1)]
+    assert view.widen(wide)
+    assert everything(view) == [("/a", 1, None)]
+    apply(view, {"PAGE": "/b", "VIEWS": 2, "USERS": 3})
+    users = ColumnRef("USERS", type=BIGINT)
+    found, _ = view.select(["PAGE"], Comparison("=", users, number(3), type=BOOLEAN))
+    assert (everything(view), found.rows) == ([("/a", 1, None), ("/b", 2, 3)], [("/b",)])
+
+
+def test_another_definition_is_filled_beside_and_takes_over(store: Store) -> None:
+    view = store.open_view(COUNTS, 1)
+    apply(view, {"PAGE": "/a", "VIEWS": 1})
+    wide = replace(COUNTS, value=(*COUNTS.value, Column("USERS", BIGINT)))
+    beside = store.open_beside(wide, 1)
+    assert (everything(view), everything(beside)) == ([("/a", 1)], [])
+    apply(beside, {"PAGE": "/a", "VIEWS": 1, "USERS": 2})
+    store.take_over(beside)
+    assert (everything(view), everything(beside)) == ([("/a", 1)], [("/a", 1, 2)])
+    store.discard(view)
+    beside.close()
+    assert everything(store.open_view(wide, 1)) == [("/a", 1, 2)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,16 +20,18 @@ from headrace.coordinate.events import (
     SourceCreated,
     SourceDropped,
     VersionCreated,
+    VersionDropped,
     VersionsSwitched,
     ViewCreated,
 )
-from headrace.coordinate.taking_over import took_over
+from headrace.coordinate.taking_over import served_at
 from headrace.errors import LogError
 from headrace.log.base import Append
 from headrace.log.local.open import LocalClient, LocalLog
 from headrace.sql.source import Source
 from headrace.types import VARCHAR, Column
 from headrace.views.versions import Version
+from tests.support import wait_for
 
 CLICKS = Source("CLICKS", "stream", "clicks", (), (Column("PAGE", VARCHAR),), statement="CREATE STREAM …")
 BY_PAGE = Source("BY_PAGE", "table", "BY_PAGE", (Column("PAGE", VARCHAR),), (), query="CTAS_BY_PAGE_1")
@@ -64,18 +68,42 @@ def test_others_follow_and_are_told(log: LocalLog) -> None:
     client.close()
 
 
-def test_the_arrival_number_at_which_a_version_took_over(log: LocalLog, clock: ManualClock) -> None:
+def test_which_version_served_when(log: LocalLog, clock: ManualClock) -> None:
     create_internal_topics(log)
     catalog = Catalog(log)
-    second = replace(BY_PAGE, topic="BY_PAGE.v2", query="CTAS_BY_PAGE_2")
-    catalog.append([SourceCreated(BY_PAGE), VersionCreated(Version("BY_PAGE", 2, second, "building"))])
-    assert (took_over(log, catalog, BY_PAGE), took_over(log, catalog, second)) == (0, 0)
-    clock.advance(60)
-    switch = log.snapshot().arrival
-    catalog.append([VersionsSwitched({"BY_PAGE": 2}, clock.now_ms(), 1)])
-    clock.advance(60)
+    others = [replace(BY_PAGE, topic=f"BY_PAGE.v{number}", query=f"CTAS_BY_PAGE_{number}") for number in range(2, 5)]
+    built = [VersionCreated(Version("BY_PAGE", number, made, "building")) for number, made in enumerate(others, 2)]
+    catalog.append([SourceCreated(BY_PAGE), *built])
+    assert catalog.history("BY_PAGE") == ()
+
+    def switch(number: int) -> int:
+        # A clock that was set back has no part in it.
+        clock.advance(-60_000)
+        arrival = log.snapshot().arrival
+        catalog.append([VersionsSwitched({"BY_PAGE": number}, clock.now_ms(), 1)])
+        return arrival
+
+    moments = [switch(number) for number in (2, 1, 2, 1)]
+    told = ((0, 1), *zip(moments, (2, 1, 2, 1), strict=True))
+    assert catalog.history("BY_PAGE") == Catalog(log).history("BY_PAGE") == told
+    assert [served_at(told, moment - 1) for moment in moments] == [1, 2, 1, 2]
+
+    gone, third = switch(0), switch(3)
+    catalog.append([VersionDropped("BY_PAGE", 1), VersionDropped("BY_PAGE", 2)])
+    fourth = switch(4)
+    # Of those that are not kept only that they were there.
+    assert catalog.history("BY_PAGE") == ((0, 1), (third, 3), (fourth, 4))
+    assert gone < third
+    catalog.append([SourceDropped("BY_PAGE"), SourceCreated(BY_PAGE)])
+    assert catalog.history("BY_PAGE") == ()
+
+
+def test_what_a_deployment_makes_first_has_always_served(log: LocalLog, clock: ManualClock) -> None:
+    create_internal_topics(log)
+    catalog = Catalog(log)
+    catalog.append([VersionCreated(Version("BY_PAGE", 1, BY_PAGE, "building"))])
     catalog.append([VersionsSwitched({"BY_PAGE": 1}, clock.now_ms(), 1)])
-    assert (took_over(log, catalog, BY_PAGE), took_over(log, catalog, second)) == (0, switch)
+    assert catalog.history("BY_PAGE") == ()
 
 
 def test_it_survives_a_restart(tmp_path: Path) -> None:
@@ -112,3 +140,38 @@ def test_transient_queries_are_not_listed(log: LocalLog) -> None:
     assert catalog.sources() == [DEAD_LETTERS]
     assert catalog.source(sink.name) == sink
     assert catalog.state.last_query_number == 7
+
+
+def test_who_read_the_state_first_does_not_act_on_it_last(log: LocalLog) -> None:
+    create_internal_topics(log)
+    catalog = Catalog(log)
+    seen: list[set[str]] = []
+    reading = threading.Event()
+
+    def listen() -> None:
+        state = {source.name for source in catalog.sources()}
+        if not reading.is_set():
+            reading.set()
+            # As long as whoever changes more would need to be done with it.
+            with contextlib.suppress(TimeoutError):
+                wait_for(lambda: len(seen) > 0, 0.5, "the other one")
+        seen.append(state)
+
+    catalog.on_change(listen)
+    first = threading.Thread(target=catalog.append, args=([SourceCreated(CLICKS)],))
+    first.start()
+    assert reading.wait(10)
+    catalog.append([SourceCreated(BY_PAGE)])
+    # Whoever has changed something finds it known.
+    assert "BY_PAGE" in seen[-1]
+    first.join()
+    assert "BY_PAGE" in seen[-1]
+
+
+def test_a_catalog_that_keeps_still(log: LocalLog) -> None:
+    create_internal_topics(log)
+    catalog = Catalog(log)
+    catalog.append([SourceCreated(CLICKS)])
+    still = catalog.still()
+    catalog.append([SourceDropped("CLICKS")])
+    assert (still.source("CLICKS"), catalog.source("CLICKS")) == (CLICKS, None)

@@ -100,6 +100,9 @@ def test_a_query_of_before_goes_on_with_its_empty_groups(run: Run, executor: Sta
         assert source.per_batch
         catalog.append([SourceCreated(replace(source, per_batch=False))])
     assert isinstance(plan_definition(query, catalog).root.input, Aggregate)
+    # In place, in either order: its state is still the one it was.
+    run("CREATE OR REPLACE TABLE pages AS SELECT pageid, HISTOGRAM(userid) AS users FROM latest l GROUP BY pageid;")
+    [query] = [query for query in catalog.queries() if query.sink == "PAGES"]
     run(
         "CREATE OR REPLACE TABLE latest AS SELECT userid, UCASE(LATEST_BY_OFFSET(pageid)) AS pageid FROM pageviews "
         "GROUP BY userid;"

@@ -13,7 +13,7 @@ from headrace.log.base import TopicConfig
 from headrace.sql.source import Source
 from headrace.types import BIGINT, VARCHAR, Column
 from tests.deliver.serving import Serving
-from tests.store.project import write
+from tests.store.project import View, create_topic, write
 
 PRICES = Source("PRICES", "table", "prices", (Column("ID", VARCHAR),), (Column("PRICE", BIGINT),), partitions=2)
 CLICKS = Source("CLICKS", "stream", "clicks", (), (Column("N", BIGINT),))
@@ -64,14 +64,43 @@ def test_what_a_version_was_before_it_served_is_not_told(shop: Serving) -> None:
     price(shop, "a", 1, NOON, 0)
     switch = price(shop, "b", 2, NOON + 1000, 1)
     price(shop, "a", 3, NOON + 2000, 0)
-    shop.delivery = replace(shop.delivery, took_over=lambda source: switch)
+    shop.serve(PRICES, version=2)
+    shop.delivery = replace(shop.delivery, history=lambda name: ((0, 1), (switch, 2)))
     ask = "SELECT id, price FROM prices AS OF {} ORDER BY id;"
     for place in (f"TIMESTAMP {NOON}", f"ARRIVAL {switch - 1}"):
-        with pytest.raises(Gone, match=f"did not serve yet: it began to at arrival number {switch}"):
+        with pytest.raises(Gone, match=r"version 1 of `prices` served at arrival number \d+, and is not kept any more"):
             shop.rows(ask.format(place))
     for place in (f"TIMESTAMP {NOON + 1000}", f"ARRIVAL {switch}"):
         assert shop.rows(ask.format(place)) == [["a", 1], ["b", 2]]
     assert shop.rows(ask.format("OFFSET (1, 0)")) == [["a", 1]], "an offset is one of this very changelog"
+    shop.delivery = replace(shop.delivery, history=lambda name: ((0, 1), (1, 0), (switch, 2)))
+    with pytest.raises(Gone, match="there was no `prices` at arrival number 1"):
+        shop.rows(ask.format("ARRIVAL 1"))
+
+
+def test_a_version_that_is_kept_tells_of_when_it_served(shop: Serving) -> None:
+    second = replace(PRICES, topic="prices.v2")
+    create_topic(shop.log, second, partitions=2)
+    price(shop, "a", 1, NOON, 0)
+    then = price(shop, "a", 2, NOON + 1000, 0)
+    # All of the past in one step, and by another definition.
+    write(shop.log, second, {"ID": "a", "PRICE": 20, "$time": NOON + 1000}, partition=0)
+    switch = shop.log.snapshot().arrival
+    write(shop.log, second, {"ID": "a", "PRICE": 30, "$time": NOON + 2000}, partition=0)
+    shop.known["PRICES"] = second
+    shop.delivery = replace(shop.delivery, history=lambda name: ((0, 1), (switch, 2)))
+
+    def serve(first: Source) -> None:
+        shop.followers.sync([View("PRICES", 2, second.topic)], {"PRICES": second}.get, [(1, first)])
+
+    serve(PRICES)
+    ask = "SELECT id, price FROM prices AS OF {};"
+    places = {f"ARRIVAL {then - 1}": 1, f"TIMESTAMP {NOON}": 1, f"ARRIVAL {then}": 2, f"ARRIVAL {switch}": 20}
+    assert {place: shop.rows(ask.format(place)) for place in places} == {p: [["a", n]] for p, n in places.items()}
+    assert shop.rows("SELECT price FROM prices;") == [[30]]
+    serve(replace(PRICES, value=(Column("COST", BIGINT),)))
+    with pytest.raises(Gone, match="version 1 of `prices` served then, and had no `price` like this"):
+        shop.rows(ask.format(f"ARRIVAL {then}"))
 
 
 def test_a_late_change_does_not_bring_back_the_past(shop: Serving) -> None:

@@ -77,7 +77,7 @@ def test_what_is_committed_is_applied_in_milliseconds(project: Project) -> None:
 
 
 def test_a_replay_in_many_turns(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.store.follow.ROWS_PER_TURN", 100)
+    monkeypatch.setattr("headrace.store.follower.ROWS_PER_TURN", 100)
     create_topic(project.log, COUNTS, partitions=2)
     for start in range(0, 3_000, 300):
         write(project.log, COUNTS, *({"PAGE": f"/{n % 70}", "VIEWS": n} for n in range(start, start + 300)))

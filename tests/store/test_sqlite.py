@@ -15,7 +15,7 @@ import pytest
 from headrace.errors import DeadlineExceeded, NotFound, StoreDamaged
 from headrace.sql.expressions import Between, ColumnRef, Comparison, Expression, In, Like, Literal, Logical
 from headrace.sql.source import Source
-from headrace.store import sqlite as sqlite_store
+from headrace.store import sqlite_view
 from headrace.store.base import Position
 from headrace.store.sqlite import SqliteStore, SqliteView, file_name
 from headrace.types import BIGINT, BOOLEAN, VARCHAR, Column
@@ -205,8 +205,8 @@ def test_readers_see_whole_batches_while_there_is_writing(store: SqliteStore) ->
 def test_the_write_ahead_log_stays_small_under_constant_reading(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_store, "WAL_BYTES", 1_000_000)
-    monkeypatch.setattr(sqlite_store, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(sqlite_view, "WAL_BYTES", 1_000_000)
+    monkeypatch.setattr(sqlite_view, "CHECKPOINT_SECONDS", 0.0)
     source = Source("WIDE", "table", "wide", (Column("PAGE", VARCHAR),), (Column("TEXT", VARCHAR),))
     view = store.open_view(source, 1)
     stop = threading.Event()

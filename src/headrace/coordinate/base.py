@@ -58,6 +58,8 @@ class QueryDefinition:
     """Of a Lambda view: the job that computes the batch layer and ends, or the query that goes on from the cut."""
     cut: Cut = 0
     """The arrival number that a batch layer ends at and a speed layer begins at."""
+    keeps_empty: bool = False
+    """It goes on with a state of before empty groups went (docs/decisions/0131), though its table was declared anew."""
 
     @property
     def inserts(self) -> bool:

@@ -7,21 +7,24 @@ immutable value that is replaced as a whole, so readers need no lock.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 
 import pyarrow as pa
 
 from headrace.coordinate.base import CATALOG_TOPIC, QueryDefinition, ViewDefinition
 from headrace.coordinate.events import Event, decode_event, encode_event
 from headrace.coordinate.fold import BUILT_IN, DEAD_LETTERS, CatalogState, fold, fold_all, query_number
+from headrace.coordinate.taking_over import History, Terms
 from headrace.functions.compiled import Runtime
 from headrace.functions.direct import DIRECT
 from headrace.functions.files import FunctionFile
 from headrace.functions.signatures import all_functions
-from headrace.log.base import Append, Log, TopicSpec
+from headrace.log.base import ARRIVAL, Append, Log, TopicSpec
 from headrace.log.dead_letters import create_dead_letters
 from headrace.sql.functions.function import Function
 from headrace.sql.source import Source
+from headrace.store.arrivals import has_arrivals
 from headrace.types import VARCHAR, Column, DataType
 from headrace.views.versions import Deployment, Version
 
@@ -29,6 +32,7 @@ __all__ = [
     "BUILT_IN",
     "DEAD_LETTERS",
     "Catalog",
+    "CatalogDraft",
     "CatalogState",
     "create_internal_topics",
     "fold",
@@ -50,9 +54,13 @@ class Catalog:
         self._functions: tuple[Mapping[str, FunctionFile], dict[str, Function]] | None = None
         self._lock = threading.RLock()
         self._state = CatalogState()
+        self._terms = Terms()
         self._next = 0
         """The offset to read next; not every offset need have an event."""
         self._listeners: list[Callable[[], None]] = []
+        self._telling = threading.RLock()
+        self._told = 0
+        """How many events the listeners know of."""
         self.refresh()
 
     @property
@@ -63,16 +71,26 @@ class Catalog:
         """Apply what is new on the topic; true if anything was. Cheap when nothing is."""
         with self._lock:
             ends = self.log.snapshot().ends.get(CATALOG_TOPIC)
-            if not ends or ends[0].end <= self._next:
-                return False
-            state = fold_all(self._state, self._read(self._next, ends[0].end))
-            self._next, changed = ends[0].end, state.events > self._state.events
-            self._state = state
-        if not changed:
-            return False
-        for listener in list(self._listeners):
-            listener()
-        return True
+            before = self._state.events
+            if ends and ends[0].end > self._next:
+                self._state = self._folded(self._next, ends[0].end)
+                self._next = ends[0].end
+            changed = self._state.events > before
+        self._tell()
+        return changed
+
+    def _tell(self) -> None:
+        """One thread at a time, so that nobody who read the state earlier acts on it later; and before whoever changed
+        something goes on, even if another thread was quicker to read it."""
+        with self._telling:
+            while self._told < (events := self._state.events):
+                self._told = events
+                for listener in list(self._listeners):
+                    listener()
+
+    def still(self) -> Catalog:
+        """As it is now, whatever happens while somebody looks at several things in it. Not to be changed."""
+        return copy(self)
 
     def append(self, events: Sequence[Event]) -> None:
         """Write events as one atomic append, and apply them. Only the server does this."""
@@ -81,7 +99,7 @@ class Catalog:
         self.refresh()
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after each refresh that changed something, in the thread that refreshed."""
+        """Call `listener` after each refresh that changed something, in a thread that refreshed, one at a time."""
         self._listeners.append(listener)
 
     def source(self, name: str) -> Source | None:
@@ -165,10 +183,38 @@ class Catalog:
         """The oldest first."""
         return [self._state.deployments[number] for number in sorted(self._state.deployments)]
 
-    def _read(self, start: int, end: int) -> Iterable[Event]:
-        for records in self.log.read(CATALOG_TOPIC, 0, start, end, [EVENT_COLUMN]):
-            for text in records.batch.column(EVENT_COLUMN).to_pylist():
-                yield decode_event(text)
+    def history(self, name: str) -> History:
+        """Which versions of a table served when; nothing if it is the same one as ever, or where there are no arrival
+        numbers (Kafka)."""
+        return self._terms.of(name)
+
+    def _folded(self, start: int, end: int) -> CatalogState:
+        state = self._state
+        numbered = has_arrivals(self.log)
+        for records in self.log.read(CATALOG_TOPIC, 0, start, end, [EVENT_COLUMN, ARRIVAL][: 1 + numbered]):
+            texts = records.batch.column(EVENT_COLUMN).to_pylist()
+            arrivals = records.batch.column(ARRIVAL).to_pylist() if numbered else [None] * len(texts)
+            for text, arrival in zip(texts, arrivals, strict=True):
+                event, before = decode_event(text), state
+                state = fold(before, event)
+                if arrival is not None:
+                    self._terms.note(before, event, state, arrival)
+        return state
+
+
+class CatalogDraft(Catalog):
+    """A catalog as it would be with further events, for a change of several steps that is written in one append."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.__dict__ |= catalog.still().__dict__
+        self.events: list[Event] = []
+
+    def refresh(self) -> bool:
+        return False
+
+    def append(self, events: Sequence[Event]) -> None:
+        self.events += events
+        self._state = fold_all(self._state, events)
 
 
 def _is_transient(state: CatalogState, source: Source) -> bool:

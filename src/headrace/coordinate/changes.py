@@ -111,6 +111,7 @@ def plan_files(
     drop: bool = True,
     functions: FunctionChanges | None = None,
     strategy: Strategy = "kappa",
+    strategies: Mapping[str, Strategy] | None = None,
 ) -> Plan:
     """`drop`: what these files no longer define is to go; otherwise they are only some of the definitions."""
     before = catalog.state.function_files
@@ -123,6 +124,7 @@ def plan_files(
         catalog.state.filed if drop else frozenset(),
         in_place,
         strategy,
+        strategies,
     )
     return plan if functions is None else replace(plan, functions=tuple(_functions(plan, functions, before)))
 

@@ -7,7 +7,7 @@ when finds it before or after, and `deployer` goes on from there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -15,20 +15,22 @@ import msgspec
 from headrace.clock import Clock
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.building import version_events
-from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.catalog import Catalog, CatalogDraft
 from headrace.coordinate.changes import plan_files, wanted_functions
 from headrace.coordinate.dropping import dropped_version
 from headrace.coordinate.events import DeploymentSaved, Event, FilesApplied, QueryPaced, QueryWanted
 from headrace.coordinate.functions import DescribeFile, FunctionChanges
-from headrace.coordinate.layers import check_lambda, speed_events
+from headrace.coordinate.layers import check_lambda, is_layered, speed_events
 from headrace.coordinate.refreshing import refresh_change, refresh_item
 from headrace.coordinate.replace import apply_in_place
+from headrace.coordinate.restoring import changed_files, restored
 from headrace.coordinate.result import StatementResult
 from headrace.coordinate.statements import StatementExecutor
-from headrace.coordinate.switching import check_kept, made_by, switch_events
+from headrace.coordinate.switching import check_kept, made_by, switch_events, switch_problem
 from headrace.errors import Conflict, NotFound, Refused
 from headrace.log.base import Log
 from headrace.sql.statements import CreateAsSelect
+from headrace.store.cuts import Cut
 from headrace.types import display_name
 from headrace.views.change import Change, Plan
 from headrace.views.versions import NONE, Deployment, Item, Stage, Strategy, Version, query_ids
@@ -45,6 +47,10 @@ class Options:
     rows_per_second: int = 0
     drop: bool = True
     """What the files no longer define, streams, tables and functions, is to go: they are the whole project."""
+    functions: bool | None = None
+    """Whether they are all of its functions; None: if they are all of the project."""
+    strategies: Mapping[str, Strategy] = field(default_factory=dict)
+    """By name, where not all are to be computed the same way."""
     describe: DescribeFile | None = None
     """Who looks into files of functions that are new, if not the executor."""
 
@@ -62,11 +68,20 @@ class Deployments:
         return self._plan(files, options, self._functions(files, options))
 
     def _plan(self, files: Mapping[str, str], options: Options, functions: FunctionChanges | None) -> Plan:
-        return plan_files(files, self._log, self._catalog, options.in_place, options.drop, functions, options.strategy)
+        return plan_files(
+            files,
+            self._log,
+            self._catalog,
+            options.in_place,
+            options.drop,
+            functions,
+            options.strategy,
+            options.strategies,
+        )
 
     def _functions(self, files: Mapping[str, str], options: Options) -> FunctionChanges | None:
         """Files that are not all of the project say nothing about its functions."""
-        if not options.drop:
+        if not (options.drop if options.functions is None else options.functions):
             return None
         return wanted_functions(files, self._catalog, options.describe or self._executor.describe)
 
@@ -78,19 +93,23 @@ class Deployments:
             _check(plan, options.approve)
             if plan.pending:
                 self._refuse_second()
-            # What runs keeps the functions it was made with.
-            if functions is not None and (changed := functions.events()):
-                self._catalog.append(changed)
+            # All that it does at once is in the append that says so: who is killed before has done nothing.
+            draft = CatalogDraft(self._catalog)
+            if functions is not None:
+                # What runs keeps the functions it was made with.
+                draft.append(functions.events())
             if not plan.pending:
+                if draft.events:
+                    self._catalog.append(draft.events)
                 return None
             number = max(self._catalog.state.deployments, default=0) + 1
             at_once, later = _split(plan)
             for change in at_once:
-                self._do(change)
+                self._do(change, draft)
             now = self._clock.now_ms()
             deployment = Deployment(
                 id=number,
-                items=[self._item(change, change in at_once) for change in plan.pending],
+                items=[self._item(change, draft if change in at_once else None) for change in plan.pending],
                 started_ms=now,
                 changed_ms=now,
                 who=options.who,
@@ -102,15 +121,17 @@ class Deployments:
                 warnings=[
                     f"{display_name(change.name)}: {note}" for change in plan.pending for note in change.warnings
                 ],
+                start=options.start,
+                functions=changed_files(functions, self._catalog.state.function_files),
             )
-            filed = self._catalog.state.filed | {change.name for change in plan.changes if _from_file(change)}
-            events: list[Event] = [FilesApplied(tuple(sorted(filed)))]
+            filed = draft.state.filed | {change.name for change in plan.changes if _from_file(change)}
+            draft.append([FilesApplied(tuple(sorted(filed)))])
             if any(change.verdict != "drops" for change in later):
-                built = version_events(self._log, self._catalog, later, deployment, options.start)
-                events += [DeploymentSaved(deployment), *built]
+                built = version_events(self._log, draft, later, deployment, options.start)
+                draft.append([DeploymentSaved(deployment), *built])
             else:
-                events += self._switched(deployment, deployment.switches(), "switched")
-            self._catalog.append(events)
+                draft.append(switch_events(draft, deployment, deployment.switches(), "switched", now))
+            self._catalog.append(draft.events)
             return self.get(number)
 
     def refresh(self, name: str, who: str = "") -> Deployment:
@@ -138,10 +159,11 @@ class Deployments:
         return StatementResult(statement.text, "replaced", message)
 
     def restore(self, number: int, before: bool, options: Options) -> Deployment | None:
-        """Build again what a deployment defined, or what there was before it."""
-        texts = [item.old_statement if before else item.statement for item in self.get(number).items]
-        text = "\n".join(f"{text.rstrip().removesuffix(';')};" for text in texts if text)
-        return self.start({f"deployment {number}": text}, replace(options, drop=False))
+        """Build again what a deployment defined, or what there was before it, and as it was then."""
+        with self._executor.lock:
+            deployment = self.get(number)
+            files, known = restored(deployment, before, self._catalog.state)
+            return self.start(files, replace(options, drop=False, **known))
 
     def _refuse_second(self) -> None:
         for running in self._catalog.deployments():
@@ -152,20 +174,23 @@ class Deployments:
                     wait = f"switch:  headrace deploy approve {running.id}      or not:  {cancel}"
                 raise Conflict(f"deployment {running.id} is {running.stage}", hint=wait)
 
-    def _do(self, change: Change) -> None:
+    def _do(self, change: Change, draft: CatalogDraft) -> None:
         """What happens at once: further columns, what goes on in place, what is new and reads nothing that is new."""
         assert change.wanted is not None
         if change.verdict == "creates":
-            self._executor.run_statement(change.wanted.statement)
+            self._executor.over(draft).run_statement(change.wanted.statement)
         else:
-            apply_in_place(change.wanted.statement, self._log, self._catalog)
+            apply_in_place(change.wanted.statement, self._log, draft)
 
-    def _item(self, change: Change, done: bool) -> Item:
+    def _item(self, change: Change, done: CatalogDraft | None) -> Item:
         number, before = change.number, change.before
-        if done:
+        if done is not None:
             # It is there already, and a rollback leaves it.
-            number = before = self._catalog.state.serving.get(change.name, NONE)
-        return Item(change.name, change.verdict, number, before, change.statement, change.old_statement)
+            number = before = done.state.serving.get(change.name, NONE)
+        source = self._catalog.source(change.name)
+        old: Strategy = "lambda" if source is not None and is_layered(self._catalog, source) else "kappa"
+        texts = change.statement, change.old_statement
+        return Item(change.name, change.verdict, number, before, *texts, old_strategy=old)
 
     # What a person may do
 
@@ -222,6 +247,18 @@ class Deployments:
             paced = [QueryPaced(q.id, rows_per_second, q.until) for q in self.first_queries(deployment)]
             return self.update(number, *paced, rows_per_second=rows_per_second)
 
+    def bound(self, until: Mapping[str, Cut | None]) -> None:
+        """Up to where queries, by their ids, may read; None for no bound. How fast stays as somebody may just have said
+        it."""
+        with self._executor.lock:
+            paced = [
+                QueryPaced(id_, query.rows_per_second, cut)
+                for id_, cut in until.items()
+                if (query := self._catalog.query(id_)) is not None and query.until != cut
+            ]
+            if paced:
+                self._catalog.append(paced)
+
     def first_queries(self, deployment: Deployment) -> list[QueryDefinition]:
         """Those that read nothing which is itself being built."""
         queries = self.queries(deployment)
@@ -258,9 +295,11 @@ class Deployments:
     # Switching
 
     def switch(self, deployment: Deployment) -> Deployment:
-        """All its names at once."""
+        """All its names at once; it has failed if what it was built from or for is not what serves."""
         with self._executor.lock:
             deployment = self._running(deployment.id)
+            if problem := switch_problem(self._catalog, deployment):
+                return self.update(deployment.id, stage="failed", detail=problem)
             self._catalog.append(self._switched(deployment, deployment.switches(), "switched"))
             return self.get(deployment.id)
 

@@ -62,17 +62,19 @@ def droppable(source: Source | None, statement: Drop, catalog: Catalog) -> Sourc
         raise refuse(f"`{name}` is a {source.kind}", drop_text(source))
     if source.read_only and statement.delete_topic:
         raise refuse(f"`{name}` is a SOURCE: its topic is not deleted with it", "leave out DELETE TOPIC")
-    check_not_building(source, catalog)
+    check_not_building(catalog, source.name)
     _check_unused(source, statement.delete_topic, catalog)
     return source
 
 
-def check_not_building(source: Source, catalog: Catalog) -> None:
+def check_not_building(catalog: Catalog, *names: str) -> None:
+    """What is changed now would be another with the switch, and what is made from it now would stay with what goes."""
     for deployment in catalog.deployments():
-        if not deployment.over and source.name in deployment.switches():
+        changing = [] if deployment.over else [name for name in names if name in deployment.changes()]
+        if changing:
             raise Conflict(
-                f"deployment {deployment.id} is changing `{display_name(source.name)}`",
-                hint=f"headrace deploy cancel {deployment.id}",
+                f"deployment {deployment.id} is changing `{display_name(changing[0])}`",
+                hint=f"wait for it, or end it:  headrace deploy cancel {deployment.id}",
             )
 
 

@@ -223,6 +223,7 @@ _QUERY_SINCE = {
     "functions": [],
     "layer": "",
     "cut": 0,
+    "keeps_empty": False,
 }
 """Fields that came later, and what they are where an older catalog has none."""
 

@@ -56,7 +56,7 @@ def pinned_sources(query: QueryDefinition, catalog: Catalog) -> PinnedSources:
     topics = {query.sink: query.sink_topic} if query.sink_topic else {}
     sink = catalog.source_at(query.sink, query.sink_topic)
     keeps_empty = sink is not None and sink.kind == "table" and not sink.per_batch
-    return PinnedSources(catalog, {**topics, **query.reads}, query.functions, keeps_empty)
+    return PinnedSources(catalog, {**topics, **query.reads}, query.functions, query.keeps_empty or keeps_empty)
 
 
 def changed_functions(query: QueryDefinition | None, statement: CreateAsSelect, catalog: Catalog) -> list[str]:

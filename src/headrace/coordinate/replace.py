@@ -8,7 +8,7 @@ from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.definitions import drop_text, with_columns
 from headrace.coordinate.events import QueryCreated, SourceCreated
 from headrace.coordinate.functions import used_files
-from headrace.coordinate.planning import plan_definition
+from headrace.coordinate.planning import pinned_sources, plan_definition
 from headrace.coordinate.result import StatementResult
 from headrace.errors import Conflict
 from headrace.log.base import Log
@@ -83,7 +83,9 @@ def _replace_query(statement: CreateAsSelect, old: Source, log: Log, catalog: Ca
     if not query.layer:
         _extend_topic(plan.sink, log)
     sink = replace(plan.sink, query=query.id, statement=statement.text)
-    goes_on = replace(query, statement=statement.text, functions=used_files(plan))
+    # The state is the one it was, though its table may say more of itself now.
+    keeps_empty = pinned_sources(query, catalog).keeps_empty
+    goes_on = replace(query, statement=statement.text, functions=used_files(plan), keeps_empty=keeps_empty)
     catalog.append([SourceCreated(sink), QueryCreated(goes_on)])
     message = f"{sink.kind} `{display_name(sink.name)}` goes on as it is defined now, from where {query.id} is"
     return StatementResult(statement.text, "replaced", message, query_id=query.id)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import replace
 from typing import Any, Literal
 
 from headrace.clock import Clock
 from headrace.config import ProjectSettings
 from headrace.coordinate.base import QUESTION_PREFIX, QueryDefinition
-from headrace.coordinate.catalog import Catalog, create_internal_topics
+from headrace.coordinate.catalog import Catalog, CatalogDraft, create_internal_topics
 from headrace.coordinate.creating import (
     created,
     created_for_plan,
@@ -120,6 +121,12 @@ class StatementExecutor:
     def catalog(self) -> Catalog:
         return self._catalog
 
+    def over(self, draft: CatalogDraft) -> StatementExecutor:
+        """The same, for statements that only count once the draft is written."""
+        other = copy(self)
+        other._catalog = draft
+        return other
+
     @property
     def lock(self) -> AbstractContextManager[Any]:
         """Held while something is changed in several steps."""
@@ -178,6 +185,7 @@ class StatementExecutor:
     def _create_source(self, statement: CreateSource) -> StatementResult:
         if found := self._existing(statement):
             return found
+        check_not_building(self._catalog, statement.name)
         source = source_from(with_inferred_columns(statement, self._log), self._catalog)
         partitions_given = any(given.name == "PARTITIONS" for given in statement.properties)
         register_schemas(self._log, self._catalog, source)
@@ -191,6 +199,7 @@ class StatementExecutor:
             return found
         plan = plan_query(statement, self._catalog)
         refuse_layered(self._catalog, plan.inputs)
+        check_not_building(self._catalog, statement.name, *(source.name for source in plan.inputs))
         query_id = self._next_id("CSAS" if statement.kind == "stream" else "CTAS", plan.sink.name)
         self._refuse_shared_topic(plan.sink)
         register_schemas(self._log, self._catalog, plan.sink)
@@ -203,6 +212,7 @@ class StatementExecutor:
     def _insert_select(self, statement: InsertSelect) -> StatementResult:
         plan = plan_insert_select(statement, self._catalog)
         refuse_layered(self._catalog, plan.inputs)
+        check_not_building(self._catalog, plan.sink.name, *(source.name for source in plan.inputs))
         # With a number whatever it is called: an id that was used before would find what the other one left.
         query_id = f"{insert_query_name(statement)}_{self._catalog.state.last_query_number + 1}"
         query = query_definition(plan, plan.sink, query_id, statement.text, self._clock.now_ms())
@@ -236,7 +246,7 @@ class StatementExecutor:
 
     def _replace(self, statement: CreateSource | CreateAsSelect, source: Source) -> StatementResult:
         """In place if that can be, else as a new version beside the one that serves."""
-        check_not_building(source, self._catalog)
+        check_not_building(self._catalog, source.name)
         try:
             return replace_definition(statement, source, self._log, self._catalog)
         except Conflict:

@@ -43,7 +43,8 @@ def made_by(catalog: Catalog, name: str) -> Deployment:
 
 
 def check_kept(catalog: Catalog, deployment: Deployment) -> None:
-    """Whether all that served before a deployment is still there, and nothing that serves reads what it made."""
+    """Whether all that served before a deployment is still there, and nothing that serves, or is being built, reads
+    what it made."""
     for item in deployment.items:
         if item.before and item.number and item.before not in catalog.state.versions.get(item.name, {}):
             raise Conflict(
@@ -51,17 +52,13 @@ def check_kept(catalog: Catalog, deployment: Deployment) -> None:
                 hint=f"build it again:  headrace deploy restore {deployment.id} --before",
             )
     _check_unread(catalog, deployment)
+    _check_not_built_on(catalog, deployment)
 
 
 def _check_unread(catalog: Catalog, deployment: Deployment) -> None:
     """What was made later, and serves, may read what would go."""
     switched = deployment.switches()
-    topics = {
-        version.source.topic
-        for name, number in switched.items()
-        if (version := catalog.state.versions.get(name, {}).get(number)) is not None
-        and number != deployment.switches_back()[name]
-    }
+    topics = set(_made(catalog, deployment))
     for query in catalog.queries():
         version = catalog.version_of(query)
         if version and version.state == "serving" and query.sink not in switched and topics & {*query.reads.values()}:
@@ -69,3 +66,53 @@ def _check_unread(catalog: Catalog, deployment: Deployment) -> None:
                 f"`{display_name(query.sink)}` reads what deployment {deployment.id} made",
                 hint=f"first:  headrace view rollback {display_name(query.sink)}, or drop it",
             )
+
+
+def _made(catalog: Catalog, deployment: Deployment) -> dict[str, str]:
+    """By topic: the names of which a deployment made a version."""
+    found = {}
+    for item in deployment.items:
+        version = catalog.state.versions.get(item.name, {}).get(item.number)
+        if version is not None and item.number != item.before:
+            found[version.source.topic] = item.name
+    return found
+
+
+def _check_not_built_on(catalog: Catalog, deployment: Deployment) -> None:
+    """What is being built may read what would go, or take the place of what would come back."""
+    made = _made(catalog, deployment)
+    names = deployment.changes()
+    for running in catalog.deployments():
+        if running.over:
+            continue
+        built = _made(catalog, running)
+        read = {topic for q in catalog.queries() if q.sink_topic in built for topic in q.reads.values()}
+        problems = [f"changes `{display_name(name)}`" for name in sorted(names & running.changes())]
+        problems += [f"reads `{display_name(made[topic])}`" for topic in sorted(read & made.keys())]
+        if problems:
+            raise Conflict(
+                f"deployment {running.id} is {running.stage}, and {problems[0]}",
+                hint=f"wait for it, or end it:  headrace deploy cancel {running.id}",
+            )
+
+
+def switch_problem(catalog: Catalog, deployment: Deployment) -> str | None:
+    """Why what a deployment has built must not serve: two versions of one name would be read, one of them for good.
+    Statements are refused that would lead there, so this is for what nobody thought of."""
+    changes = deployment.changes()
+    made = _made(catalog, deployment)
+    refreshed = {item.name for item in deployment.items if item.origin}
+    after = {name: source.topic for name, source in catalog.state.sources.items() if name not in changes}
+    after |= {name: topic for topic, name in made.items()}
+    for query in catalog.queries():
+        version, sink = catalog.version_of(query), display_name(query.sink)
+        stale = [display_name(name) for name, topic in query.reads.items() if after.get(name) != topic]
+        if not stale or version is None or query.transient or query.sink in refreshed:
+            continue
+        if query.sink_topic in made:
+            return f"`{sink}` was built from a version of `{stale[0]}` that does not serve any more"
+        if version.state == "serving" and query.sink not in changes and changes & query.reads.keys():
+            who = f"`{sink}`" if version.source.query == query.id else query.id
+            replaced = next(name for name in query.reads if name in changes)
+            return f"{who} reads the version of `{display_name(replaced)}` that this would replace"
+    return None

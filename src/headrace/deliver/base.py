@@ -3,7 +3,7 @@ anybody else. Whoever has to know that something is wrong is told once (`alerts/
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -72,9 +72,9 @@ class Delivery:
     views: Views
     serves: Callable[[Source], bool] = lambda source: True
     """Whether this version of a stream or table is still the one that serves."""
-    took_over: Callable[[Source], int] = lambda source: 0
-    """The arrival number at which this version took over from another: what its changelog has from before is how it was
-    built, not what anybody was served. 0 if there was no other."""
+    history: Callable[[str], Sequence[tuple[int, int]]] = lambda name: ()
+    """By a table's name: the arrival numbers from which on its versions served. What the changelog of one has from
+    before is how it was built, not what anybody was served. Nothing if there was never another."""
     tails: Tails = field(init=False)
     revisions: Revisions = field(init=False)
 

@@ -33,7 +33,6 @@ from headrace.coordinate.project import apply_project
 from headrace.coordinate.reports import REPORT_FILE, ReportReader
 from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.status import ENGINE_STATUS, EngineStatus
-from headrace.coordinate.taking_over import took_over
 from headrace.coordinate.watching import Watching
 from headrace.deliver.alerts.alerts import Alerts
 from headrace.deliver.base import Delivery
@@ -101,7 +100,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         closing.callback(store.close)
         followers = Followers(log, store, clock)
         closing.callback(followers.close)
-        delivery = Delivery(log, followers, lambda source: serves(catalog, source), partial(took_over, log, catalog))
+        delivery = Delivery(log, followers, lambda source: serves(catalog, source), catalog.history)
         closing.callback(delivery.close)
         requests = Requests(log)
         closing.callback(requests.close)
@@ -228,6 +227,7 @@ def callback_secret(project: Project) -> bytes | None:
 
 def follow_catalog(catalog: Catalog, followers: Followers) -> None:
     """Serve what the catalog says, and fill what it has beside."""
+    catalog = catalog.still()
     layers, unready = merging_of(catalog)
     beside = [
         (version.number, version.source)

@@ -92,6 +92,11 @@ class ViewStore(ABC):
         return None
 
     @abstractmethod
+    def widen(self, source: Source) -> bool:
+        """Have the columns of a source that is otherwise the same; further ones are null in the rows there are. For as
+        long as it is open: whoever opens it anew fills it again. False if that cannot be."""
+
+    @abstractmethod
     def rebase(self, position: Position) -> None:
         """The same rows, at the position that is theirs in another log."""
 
@@ -139,6 +144,19 @@ class Store(ABC):
     def open_view(self, source: Source, version: int) -> ViewStore:
         """Open or create. One ViewStore per version at a time. Rows that were kept for another definition, in another
         format, or are damaged, are thrown away: then the position is the beginning."""
+
+    @abstractmethod
+    def open_beside(self, source: Source, version: int) -> ViewStore:
+        """Rows of another definition of a version that is open, from the beginning. Who opens the version later gets
+        them, if that is its definition then."""
+
+    @abstractmethod
+    def take_over(self, view: ViewStore) -> None:
+        """What was opened beside is the version from now on. What was it before can still be read."""
+
+    @abstractmethod
+    def discard(self, view: ViewStore) -> None:
+        """Close rows that are not the version's (any more), and remove them."""
 
     @abstractmethod
     def keep_only(self, views: Collection[tuple[str, int]]) -> None:

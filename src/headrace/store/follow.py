@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from headrace.clock import Clock, SystemClock
-from headrace.errors import HeadraceError, NotFound, StoreDamaged
+from headrace.errors import HeadraceError, NotFound
 from headrace.log.base import Log, Snapshot
 from headrace.sql.source import Source
-from headrace.store.arrivals import behind, read_stretch
-from headrace.store.base import Decoder, Store, ViewStore
-from headrace.store.layers import Merging, changelog_decoder, merging_decoder
-from headrace.store.positions import belongs, bounded, from_start, moved_position
+from headrace.store.arrivals import behind
+from headrace.store.base import Store, ViewStore
+from headrace.store.follower import Follower, Following
+from headrace.store.layers import Merging
 from headrace.types import display_name
 
-ROWS_PER_TURN = 10_000
 WAIT_SECONDS = 0.1
 """How long an idle follower sleeps before it looks whether it should stop."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-RATE_SECONDS = 5.0
 OPEN_AGAIN_SECONDS = 5.0
 
 Address: TypeAlias = tuple[str, int]
@@ -45,139 +41,6 @@ class ViewLike(Protocol):
     def version(self) -> int: ...
     @property
     def topic(self) -> str: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Following:
-    """What is to be followed: a version of a view, or the batch layer of one, which ends somewhere in its topic."""
-
-    source: Source | None
-    merging: Merging | None = None
-    until: Mapping[int, int] | None = None
-
-
-class Follower:
-    """One view and how it is doing. Used by the follower's thread; `lock` keeps it from being closed under it. With
-    `batch` it has two layers, and this gives the rows of the one that its changes are merged with."""
-
-    def __init__(
-        self,
-        store: Store,
-        what: Following,
-        version: int,
-        clock: Clock,
-        batch: Callable[[], ViewStore] | None = None,
-    ) -> None:
-        assert what.source is not None
-        self.what, self.source, self.version = what, what.source, version
-        self.lock = threading.Lock()
-        self._store, self._clock, self._batch = store, clock, batch
-        self.view = self._opened()
-        self.error: str | None = None
-        self._decoder: Decoder | None = None
-        self._trusted = self._gone = False
-        self._failures, self._retry_at = 0, 0.0
-        self._applied: deque[tuple[float, int]] = deque()
-
-    def _opened(self) -> ViewStore:
-        view = self._store.open_view(self.source, self.version)
-        if self.what.merging is not None and self._batch is not None:
-            view.layers = merging_decoder(self.what.merging, self._batch)
-        return view
-
-    @property
-    def rate(self) -> float:
-        """Changed rows per second, lately."""
-        since = self._clock.monotonic() - RATE_SECONDS
-        return sum(rows for moment, rows in list(self._applied) if moment >= since) / RATE_SECONDS
-
-    def advance(self, log: Log, snapshot: Snapshot) -> bool:
-        """Apply what is new, a turn's worth. True if there is more."""
-        if self._clock.monotonic() < self._retry_at:
-            return False
-        with self.lock:
-            try:
-                more = not self._gone and self._advance(log, snapshot)
-            except Exception as error:
-                self._failed(error)
-                return False
-        self.error, self._failures = None, 0
-        return more
-
-    def _advance(self, log: Log, snapshot: Snapshot) -> bool:
-        topic = self.source.topic
-        if topic not in snapshot.ends:
-            raise NotFound(f"topic `{topic}` does not exist")
-        self.verify(log, snapshot)
-        if self._batch is not None and self.what.merging is not None and not self.what.merging.filled(self._batch()):
-            return False
-        snapshot = snapshot if self.what.until is None else bounded(snapshot, topic, self.what.until)
-        position = from_start(self.view.position(), snapshot, topic)
-        if not behind(snapshot, topic, position):
-            return False
-        decoder = self._decoder_for(log)
-        stretch = read_stretch(log, topic, position, snapshot, decoder.columns, ROWS_PER_TURN)
-        changed = self.view.apply([decoder.decode(records) for records in stretch.records], stretch.position)
-        self._count(changed)
-        return behind(snapshot, topic, stretch.position) > 0
-
-    def _decoder_for(self, log: Log) -> Decoder:
-        if self._decoder is None or self._decoder.topic != log.topic(self.source.topic):
-            self._decoder = changelog_decoder(log, self.view)
-        return self._decoder
-
-    def verify(self, log: Log, snapshot: Snapshot) -> None:
-        """Throw away rows that are damaged, or whose position is not one of this log. The position is looked at once,
-        as soon as the topic is there; damage whenever a reader found it."""
-        if self.view.damaged:
-            self._refill("its file is damaged")
-        elif not self._trusted and self.source.topic in snapshot.ends:
-            if not belongs(log, snapshot, self.source.topic, self.view.position()):
-                self._continue_elsewhere(log)
-            self._trusted = True
-
-    def _continue_elsewhere(self, log: Log) -> None:
-        """The log may be a copy of the one the rows were made from: then they are as good as before."""
-        moved = moved_position(log, self.source.topic, self.view.position())
-        if moved is None:
-            self._refill("it is ahead of the log, which must be another one")
-        else:
-            logger.info("view `%s` continues at %s: its log was moved", self._shown, dict(moved.offsets))
-            self.view.rebase(moved)
-
-    @property
-    def _shown(self) -> str:
-        """A part of a Lambda view has a name that no view can have."""
-        return self.source.name.replace("\0", " ")
-
-    def _refill(self, reason: str) -> None:
-        logger.warning("view `%s` v%d is filled again from the log: %s", self._shown, self.version, reason)
-        self._store.drop_view(self.source.name, self.version)
-        self.view = self._opened()
-
-    def _failed(self, error: Exception) -> None:
-        if isinstance(error, StoreDamaged):
-            self.view.damaged = True
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._failures)
-        self._failures += 1
-        self._retry_at = self._clock.monotonic() + pause
-        message = error.message if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
-        if message != self.error:
-            logger.warning("view `%s` cannot follow `%s`: %s", self.source.name, self.source.topic, error)
-        self.error = message
-
-    def _count(self, changed: int) -> None:
-        now = self._clock.monotonic()
-        self._applied.append((now, changed))
-        while self._applied[0][0] < now - RATE_SECONDS:
-            self._applied.popleft()
-
-    def close(self, drop: bool = False) -> None:
-        with self.lock:
-            self._gone = True
-            self.view.close()
-            if drop:
-                self._store.drop_view(self.source.name, self.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +84,7 @@ class Followers:
         wanted |= {at: Following(source, merged.get(at)) for at, source in found.items()}
         with self._lock:
             before = self._followers
-            kept = {at: follower for at, follower in before.items() if at in wanted and follower.what == wanted[at]}
+            kept = {at: follower for at, follower in before.items() if at in wanted and follower.goes_on(wanted[at])}
             for at, follower in before.items():
                 if at not in kept:
                     follower.close(drop=True)

@@ -30,10 +30,20 @@ class MemoryStore(Store):
         if known is not None and not known.closed:
             raise Conflict(f"view `{source.name}` version {version} is open already")
         view = MemoryView(source, version)
-        if known is not None and known.source == source:
+        if known is not None and known.made_of == source:
             view.take_over(known)
         self._views[source.name, version] = view
         return view
+
+    def open_beside(self, source: Source, version: int) -> MemoryView:
+        return MemoryView(source, version)
+
+    def take_over(self, view: ViewStore) -> None:
+        assert isinstance(view, MemoryView)
+        self._views[view.source.name, view.version] = view
+
+    def discard(self, view: ViewStore) -> None:
+        view.close()
 
     def drop_view(self, name: str, version: int) -> None:
         view = self._views.pop((name, version), None)
@@ -54,6 +64,7 @@ class MemoryView(ViewStore):
 
     def __init__(self, source: Source, version: int) -> None:
         self.source, self.version, self.closed = source, version, False
+        self.made_of = source
         layout = Layout(source)
         self._key = [layout.columns[name] for name in layout.key]
         self._columns = list(layout.columns.values())
@@ -62,6 +73,18 @@ class MemoryView(ViewStore):
 
     def take_over(self, other: MemoryView) -> None:
         self._state, self._newest = other._state, other._newest
+
+    def widen(self, source: Source) -> bool:
+        places = {column.name: place for place, column in enumerate(self._columns)}
+        self._columns = list(Layout(source).columns.values())
+        order = [places.get(column.name) for column in self._columns]
+        rows, position = self._state
+        self._state = (
+            {key: tuple(None if at is None else row[at] for at in order) for key, row in rows.items()},
+            position,
+        )
+        self.source = source
+        return True
 
     def horizon(self) -> int | None:
         return None if self._expiry is None else self._expiry.horizon(self._newest)

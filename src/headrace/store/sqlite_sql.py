@@ -5,7 +5,7 @@ The rows are in the table `rows`, a column for each of the source's; `meta` has 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -75,6 +75,10 @@ class Layout:
         elif self.source.row_ttl_ms is not None:
             statements.append(f"CREATE INDEX rows_by_time ON rows ({self._sql('ROWTIME')})")
         return statements
+
+    def add(self, names: Iterable[str]) -> list[str]:
+        """What gives the table further columns."""
+        return [f"ALTER TABLE rows ADD COLUMN {self._sql(name)} {affinity(self.columns[name].type)}" for name in names]
 
     def expire(self, column: str) -> str:
         """What is as old as the parameter, or older."""

@@ -40,10 +40,11 @@ def plan_changes(
     ours: frozenset[str] = frozenset(),
     in_place: bool = False,
     strategy: Strategy = "kappa",
+    strategies: Mapping[str, Strategy] | None = None,
 ) -> Plan:
     """`ours`: names that files have defined before; those that no file defines now are dropped. `strategy`: how tables
     are computed that have to be."""
-    planner = _Planner(running, Draft(sources), figures, next_number, in_place, strategy)
+    planner = _Planner(running, Draft(sources), figures, next_number, in_place, strategy, strategies or {})
     named = {one.statement.name for one in wanted}
     dropped = {name for name in ours if name in running and name not in named}
     # What somebody made by a statement has no file, but may read what is rebuilt.
@@ -68,10 +69,12 @@ class _Planner:
         next_number: Callable[[str], int],
         in_place: bool,
         strategy: Strategy,
+        strategies: Mapping[str, Strategy],
     ) -> None:
         self.changes: list[Change] = []
         self._running, self._draft, self._figures = running, draft, figures
         self._next_number, self._in_place, self._strategy = next_number, in_place, strategy
+        self._strategies = strategies
         self._by_name: dict[str, Change] = {}
 
     def consider(self, wanted: Wanted) -> None:
@@ -169,7 +172,7 @@ class _Planner:
             return "lambda"
         if runs is not None and runs.query is not None and same_results(runs.query, query):
             return "kappa" if runs.query.refresh_ms is not None else runs.strategy
-        return self._strategy
+        return self._strategies.get(query.sink.name, self._strategy)
 
     def _refuse_layers(self, statement: CreateAsSelect) -> None:
         for name in _reads(statement):

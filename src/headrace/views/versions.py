@@ -84,6 +84,16 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
     old_statement: str = ""
     origin: int = NONE
     """Of a refresh: the version that the first of several in a row began with."""
+    old_strategy: Strategy = "kappa"
+    """How the version before was computed."""
+
+
+class ChangedFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file of Python functions that came with a deployment. None where there was none, or is none any more."""
+
+    file: str
+    old: str | None = None
+    new: str | None = None
 
 
 class Deployment(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -111,6 +121,9 @@ class Deployment(msgspec.Struct, frozen=True, omit_defaults=True):
     """By view: what `views.difference` found."""
     warnings: list[str] = []
     """What the plan noted: what its versions cannot have."""
+    start: str = "beginning"
+    """Where its replays began, as it was asked for."""
+    functions: list[ChangedFile] = []
 
     @property
     def over(self) -> bool:
@@ -122,6 +135,10 @@ class Deployment(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def switches_back(self) -> dict[str, int]:
         return {item.name: item.before for item in self.items}
+
+    def changes(self) -> set[str]:
+        """The names whose version is another then: not those that were changed in place."""
+        return {item.name for item in self.items if item.number != item.before}
 
 
 def query_ids(version: Version) -> list[str]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.deliver.ask.budget import Budget
-from headrace.errors import Gone, UsageError
+from headrace.deliver.base import Delivery
+from headrace.errors import Gone, NotFound, UsageError
 from headrace.log.base import ARRIVAL, Log, PartitionEnds, Snapshot
 from headrace.sql.clauses import AsOf
 from headrace.store.arrivals import behind, has_arrivals, position_at_start, read_stretch, topic_ends
@@ -21,24 +22,17 @@ from headrace.types import display_name
 ROWS_PER_STRETCH = 100_000
 MOST_ROWS = 1_000_000
 """They are all held in memory, for as long as the question takes."""
+BUILT = "a version is computed in a few large steps, so what the one that serves would have been then cannot be told"
 
 
-def view_as_of(log: Log, serving: ViewStore, as_of: AsOf, budget: Budget, took_over: int = 0) -> ViewStore:
-    """The rows that the serving version had. `Gone` if the log no longer holds how they came to be, or if it served
-    nobody then: `took_over` is the arrival number at which it did."""
-    source = serving.source
-    now = log.snapshot()
-    _check_whole(log, now, source.topic, display_name(source.name))
-    until = _until(log, now, source.topic, as_of)
-    if as_of.kind != "offset" and until.arrival < took_over:
-        name = display_name(source.name)
-        raise Gone(
-            f"version {serving.version} of `{name}` did not serve yet: it began to at arrival number {took_over}",
-            hint="a version is computed in a few large steps, so what it would have been before then cannot be told; "
-            f"while the one before is kept, headrace view rollback {name} lets it answer",
-        )
-    view = MemoryView(source, serving.version)
-    decoder = changelog_decoder(log, serving)
+def view_as_of(delivery: Delivery, serving: ViewStore, as_of: AsOf, budget: Budget) -> ViewStore:
+    """The rows that the version which served then had. `Gone` if the log no longer holds how they came to be, or if
+    that version is not kept."""
+    log = delivery.log
+    version, until = _then(delivery, serving, as_of)
+    source = version.source
+    view = MemoryView(source, version.version)
+    decoder = changelog_decoder(log, version)
     position = position_at_start(log, until, source.topic)
     while behind(until, source.topic, position):
         stretch = read_stretch(log, source.topic, position, until, decoder.columns, ROWS_PER_STRETCH)
@@ -51,6 +45,50 @@ def view_as_of(log: Log, serving: ViewStore, as_of: AsOf, budget: Budget, took_o
                 hint="build a version of it up to there",
             )
     return view
+
+
+def _then(delivery: Delivery, serving: ViewStore, as_of: AsOf) -> tuple[ViewStore, Snapshot]:
+    """The version that served then, and the moment as if its topic ended there. An offset is one of the serving one's
+    changelog, and a time has its place in each."""
+    log, name, history = delivery.log, serving.source.name, list(delivery.history(serving.source.name))
+    now = log.snapshot()
+    numbers = dict.fromkeys([serving.version, *(number for _, number in reversed(history) if number)])
+    problem = Gone(f"which version of `{display_name(name)}` served then cannot be told", hint=BUILT)
+    for number in numbers:
+        try:
+            version = serving if number == serving.version else delivery.views.version(name, number)
+        except NotFound:
+            continue
+        _check_whole(log, now, version.source.topic, display_name(name))
+        until = _until(log, now, version.source.topic, as_of)
+        if as_of.kind == "offset" or not history:
+            return version, until
+        served = next((known for begun, known in reversed(history) if begun <= until.arrival), 0)
+        if served == number:
+            return _with_columns(version, serving), until
+        if version is serving or as_of.kind == "arrival":
+            problem = _not_kept(name, served, until.arrival)
+    raise problem
+
+
+def _not_kept(name: str, number: int, arrival: int) -> Gone:
+    then, shown = f"at arrival number {arrival}", display_name(name)
+    if not number:
+        return Gone(f"there was no `{shown}` {then}")
+    return Gone(f"version {number} of `{shown}` served {then}, and is not kept any more", hint=BUILT)
+
+
+def _with_columns(version: ViewStore, serving: ViewStore) -> ViewStore:
+    """What is asked of the version that serves must be known to the one that served."""
+    known = version.source.all_columns
+    for column in serving.source.all_columns:
+        if column not in known:
+            name, missing = display_name(version.source.name), display_name(column.name)
+            raise Gone(
+                f"version {version.version} of `{name}` served then, and had no `{missing}` like this",
+                hint=f"headrace view rollback {name} lets it answer, while it is kept",
+            )
+    return version
 
 
 def _check_whole(log: Log, now: Snapshot, topic: str, name: str) -> None:

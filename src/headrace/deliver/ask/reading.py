@@ -51,7 +51,7 @@ def _view(delivery: Delivery, read: Read, budget: Budget) -> ViewStore:
     serving = delivery.views.of_source(read.source)
     if as_of is None:
         return serving
-    return view_as_of(delivery.log, serving, as_of, budget, delivery.took_over(serving.source))
+    return view_as_of(delivery, serving, as_of, budget)
 
 
 class Opened:

@@ -1,0 +1,239 @@
+"""Deployments and what else changes the catalog meanwhile: versions are never mixed, and nothing is half remembered."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.clock import ManualClock
+from headrace.coordinate.base import QueryDefinition
+from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.deployments import Deployments, Options
+from headrace.coordinate.events import QueryCreated
+from headrace.coordinate.statements import StatementExecutor
+from headrace.errors import Conflict
+from headrace.log.base import BatchIdentity
+from headrace.log.local.open import LocalLog
+from headrace.views.versions import Deployment, Strategy
+
+CLICKS = "CREATE STREAM clicks (userid VARCHAR KEY, page VARCHAR) WITH (KAFKA_TOPIC='clicks');"
+BY_USER = "CREATE TABLE by_user AS SELECT userid, COUNT(*) AS n FROM clicks GROUP BY userid;"
+TOP = "CREATE TABLE top AS SELECT userid, n FROM by_user WHERE n > 1;"
+CHAIN = CLICKS + BY_USER + TOP
+HOME = "CREATE STREAM home AS SELECT userid, page FROM clicks WHERE page = '/home';"
+COUNTED = "CREATE TABLE counted AS SELECT page, COUNT(*) AS n FROM clicks GROUP BY page;"
+SIGNS = """
+from headrace import function
+
+
+@function
+def marked_by(text: str) -> str:
+    return '+' + text
+"""
+
+
+@pytest.fixture
+def deployments(executor: StatementExecutor, log: LocalLog, clock: ManualClock) -> Deployments:
+    made = Deployments(executor, log, executor.catalog, clock)
+    executor.rebuild = made.replace
+    made.start({"pipelines/all.sql": CHAIN}, Options())
+    return made
+
+
+def deploy(deployments: Deployments, sql: str, strategy: Strategy = "kappa") -> Deployment:
+    started = deployments.start({"pipelines/all.sql": sql}, Options(approve=True, strategy=strategy))
+    assert started is not None
+    return started
+
+
+def deployed(deployments: Deployments, sql: str) -> Deployment:
+    """As if all had been built and approved."""
+    started = deploy(deployments, sql)
+    return started if started.over else deployments.switch(started)
+
+
+def reads(executor: StatementExecutor, name: str) -> list[str]:
+    """The topics that what serves under a name is made of."""
+    source = executor.catalog.source(name)
+    assert source is not None
+    query = executor.catalog.query(source.query or "")
+    assert query is not None
+    return list(query.reads.values())
+
+
+def test_nothing_is_rolled_back_that_a_running_deployment_builds_on(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    both = CHAIN.replace("FROM clicks", "FROM clicks WHERE page <> ''")
+    first = deployed(deployments, both)
+    second = deploy(deployments, both.replace("n > 1", "n > 2"))
+    with pytest.raises(Conflict, match=f"deployment {second.id} is building, and changes `top`") as refused:
+        deployments.rollback("BY_USER")
+    assert refused.value.hint == f"wait for it, or end it:  headrace deploy cancel {second.id}"
+    deployments.cancel(second.id)
+    assert deployments.rollback("BY_USER").id == first.id
+    assert (reads(executor, "BY_USER"), reads(executor, "TOP")) == (["clicks"], ["BY_USER"])
+
+
+def test_nothing_is_rolled_back_that_a_running_deployment_reads(deployments: Deployments) -> None:
+    deployed(deployments, CHAIN + HOME)
+    deployed(deployments, CHAIN + HOME.replace("'/home'", "'/'"))
+    # A Lambda view is built with the switch, though nothing below it changes.
+    more = "CREATE TABLE more AS SELECT page, COUNT(*) AS n FROM home GROUP BY page;"
+    running = deploy(deployments, CHAIN + HOME.replace("'/home'", "'/'") + more, "lambda")
+    with pytest.raises(Conflict, match=f"deployment {running.id} is building, and reads `home`"):
+        deployments.rollback("HOME")
+
+
+def test_what_is_made_over_a_view_that_is_rebuilt_is_refused(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    executor.execute("CREATE STREAM others (userid VARCHAR KEY, page VARCHAR) WITH (KAFKA_TOPIC='others');")
+    deployed(deployments, CHAIN + HOME)
+    changed = (CHAIN + HOME).replace("COUNT(*)", "COUNT(*) + 1").replace("'/home'", "'/'")
+    more = "CREATE TABLE more AS SELECT n, COUNT(*) AS users FROM by_user GROUP BY n;"
+    running = deploy(deployments, changed)
+    for statement, name in (
+        (more, "by_user"),
+        ("INSERT INTO others SELECT userid, page FROM home;", "home"),
+        ("INSERT INTO home SELECT userid, page FROM others;", "home"),
+    ):
+        with pytest.raises(Conflict, match=f"deployment {running.id} is changing `{name}`") as refused:
+            executor.execute(statement)
+        assert refused.value.hint == f"wait for it, or end it:  headrace deploy cancel {running.id}"
+    executor.execute("CREATE TABLE pages AS SELECT page, COUNT(*) AS n FROM clicks GROUP BY page;")
+    deployments.switch(running)
+    executor.execute(more)
+    assert reads(executor, "MORE") == ["BY_USER.v2"]
+
+
+def test_a_name_that_a_deployment_is_making_is_not_made_beside_it(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    more = "CREATE TABLE more AS SELECT n, COUNT(*) AS users FROM by_user GROUP BY n;"
+    running = deploy(deployments, (CHAIN + more).replace("COUNT(*) AS n", "COUNT(*) + 1 AS n"))
+    for statement in (more.replace("by_user", "top"), "CREATE STREAM more (a INT) WITH (KAFKA_TOPIC='more_too');"):
+        with pytest.raises(Conflict, match=f"deployment {running.id} is changing `more`"):
+            executor.execute(statement)
+
+
+def test_a_reader_that_came_in_between_keeps_a_deployment_from_switching(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    """However it got there: of two versions one must not be read for good by what serves."""
+    running = deploy(deployments, CHAIN.replace("COUNT(*)", "COUNT(*) + 1"))
+    late = QueryDefinition("INSERTQUERY_9", 1, "INSERT INTO clicks SELECT …", "CLICKS", ("BY_USER",))
+    executor.catalog.append([QueryCreated(late)])
+    failed = deployments.switch(running)
+    assert (failed.stage, executor.catalog.state.serving["BY_USER"]) == ("failed", 1)
+    assert failed.detail == "INSERTQUERY_9 reads the version of `by_user` that this would replace"
+
+
+def test_a_version_that_was_rolled_back_meanwhile_keeps_a_deployment_from_switching(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    both = CHAIN.replace("FROM clicks", "FROM clicks WHERE page <> ''")
+    first = deployed(deployments, both)
+    second = deploy(deployments, both.replace("n > 1", "n > 2"))
+    executor.catalog.append(deployments._switched(first, first.switches_back(), "rolled back"))
+    failed = deployments.switch(second)
+    assert (failed.stage, executor.catalog.state.serving["TOP"]) == ("failed", 1)
+    assert failed.detail == "`top` was built from a version of `by_user` that does not serve any more"
+
+
+def test_a_bound_leaves_the_pace_alone(deployments: Deployments, executor: StatementExecutor) -> None:
+    running = deploy(deployments, CHAIN.replace("COUNT(*)", "COUNT(*) + 1"))
+    [first] = deployments.first_queries(running)
+    deployments.throttle(running.id, 700)
+    for until in (9, 9, None):
+        deployments.bound({first.id: until, "GONE_9": until})
+        query = executor.catalog.query(first.id)
+        assert query is not None
+        assert (query.rows_per_second, query.until) == (700, until)
+
+
+# All or nothing
+
+
+def test_a_deployment_that_breaks_off_has_changed_nothing(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    before = executor.catalog.state
+    pages = "CREATE TABLE pages AS SELECT page, COUNT(*) AS n FROM clicks GROUP BY page;"
+    shared = (
+        "CREATE TABLE users WITH (KAFKA_TOPIC='BY_USER') AS SELECT userid, COUNT(*) AS n FROM clicks GROUP BY userid;"
+    )
+    files = {"pipelines/all.sql": CHAIN + pages + shared, "functions/signs.py": SIGNS}
+    with pytest.raises(Conflict, match="topic `BY_USER` belongs to `by_user`"):
+        deployments.start(files, Options())
+    assert executor.catalog.state == before
+    started = deployments.start(files | {"pipelines/all.sql": CHAIN + pages}, Options())
+    assert started is not None
+    assert [(item.name, item.verdict) for item in started.items] == [("PAGES", "creates")]
+
+
+def test_what_is_done_at_once_and_what_is_begun_are_one_append(
+    deployments: Deployments, executor: StatementExecutor, log: LocalLog
+) -> None:
+    pages = "CREATE TABLE pages AS SELECT page, COUNT(*) AS n FROM clicks GROUP BY page;"
+    top_pages = "CREATE TABLE top_pages AS SELECT page, n FROM pages WHERE n > 1;"
+    told: list[int] = []
+    executor.catalog.on_change(lambda: told.append(executor.catalog.state.events))
+    running = deployments.start(
+        {"pipelines/all.sql": CHAIN.replace("n > 1", "n > 2") + pages + top_pages, "functions/signs.py": SIGNS},
+        Options(),
+    )
+    assert running is not None
+    assert (running.stage, len(told)) == ("building", 1)
+    assert reads(executor, "TOP_PAGES") == ["PAGES"]
+    assert Catalog(log).state == executor.catalog.state
+
+
+# Restoring
+
+
+def test_functions_are_restored_with_what_calls_them(deployments: Deployments, executor: StatementExecutor) -> None:
+    marked = CHAIN + "CREATE STREAM marked AS SELECT userid, marked_by(page) AS page FROM clicks;"
+
+    def start(functions: str) -> Deployment:
+        found = deployments.start({"pipelines/all.sql": marked, "functions/signs.py": functions}, Options(approve=True))
+        assert found is not None
+        return found if found.over else deployments.switch(found)
+
+    first, second = start(SIGNS), start(SIGNS.replace("'+'", "'-'"))
+    assert [item.name for item in second.items] == ["MARKED"]
+    for number, before, sign in ((second.id, True, "'+'"), (second.id, False, "'-'"), (first.id, False, "'+'")):
+        again = deployments.restore(number, before, Options(approve=True))
+        assert again is not None
+        deployments.switch(again)
+        assert sign in executor.catalog.state.function_files["functions/signs.py"].text
+        source = executor.catalog.source("MARKED")
+        query = executor.catalog.query((source and source.query) or "")
+        assert query is not None
+        assert sign in query.functions[0].text
+        assert deployments.restore(number, before, Options(approve=True)) is None
+
+
+def test_a_strategy_and_a_start_are_restored(
+    deployments: Deployments, executor: StatementExecutor, log: LocalLog
+) -> None:
+    building = deploy(deployments, CLICKS + COUNTED, "lambda")
+    [batch] = deployments.queries(building)
+    log.commit("batch", [], BatchIdentity(batch.id, 1, "batch", 0, '{"arrival": 0}'))
+    deployments.begin_speed(building)
+    layered = deployments.switch(building)
+    assert layered.strategy == "lambda"
+    late = CLICKS + COUNTED.replace("COUNT(*)", "COUNT(*) + 1")
+    started = deployments.start({"pipelines/all.sql": late}, Options(approve=True, start="now"))
+    assert started is not None
+    other = deployments.switch(started)
+    back = deployments.restore(other.id, True, Options(approve=True))
+    assert back is not None
+    assert [version.layers is not None for version in executor.catalog.versions("COUNTED")] == [True, False, True]
+    assert back.start == "beginning"
+    deployments.cancel(back.id)
+    deployments.rollback("COUNTED")
+    again = deployments.restore(other.id, False, Options(approve=True))
+    assert again is not None
+    assert (again.start, again.strategy) == ("now", "kappa")
+    deployments.cancel(again.id)
+    assert deployments.restore(layered.id, False, Options(approve=True)) is None
