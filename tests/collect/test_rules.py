@@ -19,7 +19,7 @@ from headrace.collect.base import RawEvents
 from headrace.collect.gate import Arrival
 from headrace.collect.rules.fields import GONE, Spellings
 from headrace.collect.rules.fields import Path as FieldPath
-from headrace.errors import UsageError
+from headrace.errors import Overloaded, UsageError
 from headrace.log.base import TopicSpec
 from headrace.log.codecs.json_codec import Unreadable
 from headrace.log.dead_letters import DEAD_LETTERS_TOPIC
@@ -305,6 +305,48 @@ def test_a_body_that_is_no_json_is_withheld_or_kept_as_the_file_says(private: Ga
     with_rules(private, HIDDEN + 'unreadable = "keep"\n')
     private.gates.named("web").collect(broken, Arrival()).result(30)
     assert [payload for _, payload in letters(private)] == [b"", broken.body]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"id": "1", "card": {"number": "hush-hush"}, "card": {"x": 1}}',
+        b'{"id": "1", "card": {"number": "hush-hush", "number": "hush-hush"}}',
+        b'{"id": "1", "a": {"card": {"number": "hush-hush"}, "card": {"x": 1}}}',
+        b'{"id": "1", "friends": [{"email": "hush-hush", "email": null}, [{"Email": "hush-hush", "Email": null}]]}',
+        b'{"id": "1", "password": "hush-hush", "\\u0070assword": "hush-hush"}',
+    ],
+)
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_field_that_is_said_twice_is_hidden_twice(private: Gated, body: bytes, fits: bool) -> None:
+    """Whoever reads JSON takes the last one: what was sent before it is in the text alone."""
+    with_rules(private, HIDDEN.replace('"card.number"', '"card.number", "a.card.number"'))
+    body = body if fits else body.replace(b'"id": "1"', b'"id": 7')
+    outcome = private.gates.named("web").collect(RawEvents("people", body), Arrival()).result(30)
+    assert outcome.accepted == fits
+    private.log.close()
+    assert b"hush-hush" not in everything(private.folder / "log")
+
+
+def test_what_is_not_hidden_keeps_its_digits_beside_what_is(private: Gated) -> None:
+    body = b'{"id": "1", "password": "x", "big": 12345678901234567890123, "precise": 1.000, "a": [1.10, {"b": 1e400}]}'
+    assert private.gates.named("web").collect(RawEvents("people", body), Arrival()).result(30).accepted == 1
+    [row] = private.rows("people")
+    assert row["$rest"] == '{"big":12345678901234567890123,"precise":1.000,"a":[1.10,{"b":1E+400}]}'
+
+
+def test_a_reason_that_quotes_something_with_quotes_in_it_quotes_nothing(private: Gated) -> None:
+    [rejection] = private.take("web", Unreadable("has a value that is no number: `1`hush-hush`2`")).rejected
+    assert "hush-hush" not in rejection.reason
+
+
+def test_a_quota_by_a_private_field_does_not_say_its_value(private: Gated) -> None:
+    with_rules(private, HIDDEN + '[quota]\nkey_field = "email"\nkey_events_per_second = 1\nburst_seconds = 1\n')
+    private.take("web", {"id": "1", "email": "hush-hush"})
+    with pytest.raises(Overloaded) as refusal:
+        private.take("web", {"id": "1", "email": "hush-hush"})
+    assert "hush-hush" not in str(refusal.value)
+    assert "hush-hush" not in str(private.gates.named("web").counters.status())
 
 
 def test_a_check_does_not_show_what_is_hidden(private: Gated) -> None:

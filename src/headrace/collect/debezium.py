@@ -160,7 +160,7 @@ def _read(record: Any) -> _Change | Unreadable | None:
         return Unreadable("is no change: it has no `op`, or it is a change of the schema")
     op, before, after = envelope["op"], envelope.get("before"), envelope.get("after")
     if not isinstance(op, str) or op not in OPERATIONS:
-        return Unreadable(f"has an `op` nobody knows: {msgspec.json.encode(op).decode()[:40]}")
+        return Unreadable(f"has an `op` nobody knows: `{msgspec.json.encode(op).decode()[:40]}`")
     for name, row in (("before", before), ("after", after)):
         if row is not None and type(row) is not dict:
             return Unreadable(f"has `{name}`, which is no row")

@@ -57,7 +57,8 @@ class Gate:
         self.counters = Counters(definition.name, clock)
         self._collector, self._clock = collector, clock
         settings = definition.settings
-        self._quota = Quota(settings.quota, clock, share) if settings.quota.any else None
+        hidden = settings.privacy.names
+        self._quota = Quota(settings.quota, clock, share, hidden) if settings.quota.any else None
         self._shedding = None if settings.shed.policy == "none" else Shedding(settings.shed, clock, share)
 
     @property

@@ -111,7 +111,12 @@ class PrivacySettings(Settings, frozen=True):
 
     @property
     def any(self) -> bool:
-        return bool(self.drop or self.hash or self.truncate)
+        return bool(self.names)
+
+    @property
+    def names(self) -> list[str]:
+        """The fields it is about."""
+        return [*self.drop, *self.hash, *self.truncate]
 
     def check(self) -> None:
         for name, length in self.truncate.items():
