@@ -14,11 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.clock import ManualClock
+from headrace.clock import ManualClock, SystemClock
 from headrace.collect.base import RawEvents
 from headrace.collect.gate import Arrival
+from headrace.collect.redrive import Order, Redriver, Report
 from headrace.collect.rules.fields import GONE, Spellings
 from headrace.collect.rules.fields import Path as FieldPath
+from headrace.config import CollectSettings
 from headrace.errors import Overloaded, UsageError
 from headrace.log.base import TopicSpec
 from headrace.log.codecs.json_codec import Unreadable
@@ -363,6 +365,49 @@ def test_a_mended_letter_keeps_its_id(private: Gated) -> None:
     [letter] = private.rows(DEAD_LETTERS_TOPIC)
     assert letter["EVENT_ID"] == "first"
     assert json.loads(letter["PAYLOAD"]) == {"$id": "first", "id": "1", "age": "x", "email": digest("you")}
+
+
+def redriven(people: Gated, **values: str) -> Report:
+    redriver = Redriver(people.log, SystemClock(), CollectSettings(), people.gates.again)
+    return redriver.redrive(Order("people", values=values), {})
+
+
+@pytest.mark.parametrize("unreadable", ["withhold", "keep"])
+def test_a_letter_that_is_written_anew_is_hidden_like_any_event(private: Gated, unreadable: str) -> None:
+    with_rules(private, HIDDEN + f'unreadable = "{unreadable}"\n')
+    private.gates.named("web").collect(RawEvents("people", b'{"id": "1", '), Arrival()).result(30)
+    report = redriven(private, payload="""'{"id": "1", "email": "you", "password": "hush", "ip": "192.0.2.77"}'""")
+    assert report.accepted == 1
+    assert report.samples[0].event is not None and b"hush" not in report.samples[0].event
+    assert stored(private) == [{"id": "1", "email": digest("you"), "ip": "192.0.2.0"}]
+
+
+def test_bytes_that_were_kept_and_fit_today_are_hidden(private: Gated) -> None:
+    """Too large on the day they came, so nobody looked into them."""
+    body = b'{"id": "1", "email": "you", "x": "%s"}' % (b"." * 1_000_000)
+    with_rules(private, HIDDEN + 'unreadable = "keep"\n[validate]\nunknown = "drop"\n')
+    large = RawEvents("people", body + b" " * 100_000)
+    assert len(private.gates.named("web").collect(large, Arrival()).result(30).rejected) == 1
+    larger = CollectSettings(max_event_bytes=10_000_000)
+    Redriver(private.log, SystemClock(), larger, private.gates.again).redrive(Order("people"), {})
+    assert stored(private)[0]["email"] == digest("you")
+
+
+def test_what_a_letter_hides_already_is_not_hidden_again_and_what_is_set_is(private: Gated) -> None:
+    private.take("web", {"id": "1", "age": "x", "email": "you"}, {"id": "2", "age": "x", "email": "me", "ip": "no"})
+    assert redriven(private, age="7").accepted == 2
+    assert [row["email"] for row in stored(private)] == [digest("you"), digest("me")]
+    private.take("web", {"id": "3", "age": "x", "email": "you"})
+    assert redriven(private, age="7", email="'they'").accepted == 1
+    assert stored(private)[2]["email"] == digest("they")
+
+
+def test_a_letter_from_before_there_was_a_collector_passes_the_one_there_is(people: Gated) -> None:
+    raw = RawEvents("people", b'{"id": "1", "age": "x", "password": "hush"}', source="http 192.0.2.7")
+    people.gates.collect(raw, Arrival()).result(30)
+    with_rules(people, '[privacy]\ndrop = ["password"]\n')
+    assert redriven(people, age="7").accepted == 1
+    assert stored(people) == [{"id": "1", "age": 7}]
 
 
 def test_the_projects_own_key_is_made_once_and_only_its_user_reads_it(people: Gated) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any
 
 from headrace.clock import Clock
 from headrace.collect.base import Collector, Outcome, RawEvents, Sent, sent_objects
@@ -157,9 +156,9 @@ class Gate:
         told = rules.enriching.told(address) if not self.settings.privacy.any or self.settings.enrich.address else ""
         return replace(raw, sent=sent, source=f"{what} {told or ''}".rstrip())
 
-    def misfit(self, topic: Topic, event: dict[str, Any]) -> str | None:
-        """What its rules say against a dead letter that was put right."""
-        return self._rules_for(topic).misfit(event) if self.has_rules else None
+    def again(self, topic: Topic, sent: Sent) -> Sent:
+        """A dead letter that was put right, as its rules want it."""
+        return self._rules_for(topic).again(sent) if self.has_rules else sent
 
     def _rules_for(self, topic: Topic) -> Rules:
         """Made anew when the topic was altered, or dropped and made again."""

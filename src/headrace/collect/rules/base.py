@@ -54,9 +54,15 @@ class Rules:
         )
         self._again = Validating(seen, topic, hidden, self.enriching.names, spellings)
 
-    def misfit(self, event: Event) -> str | None:
-        """What is wrong with an event that went through these rules already, and was changed since."""
-        return self._again.misfits([event]).get(0)
+    def again(self, sent: Sent) -> Sent:
+        """Events that went through these rules already and were changed since, as a letter is that was put right, or
+        that never could be read until then: hidden, and refused where they do not fit."""
+        events = sent.events
+        if self._hiding is not None:
+            hide = self._hiding.hide_again
+            events = [hide(event) if type(event) is dict else event for event in events]
+        slices = sent.slices if self._hiding is None else _Rewritten(sent, events, True, self._withholds)
+        return Sent(events, slices, {**self._again.misfits(events), **sent.refused})
 
     def apply(
         self, sent: Sent, address: str, user_agent: str, now_ms: int, visitor: str = "", session: str = ""
@@ -73,14 +79,6 @@ class Rules:
                 for row, event in enumerate(events)
             ]
         return Sent(events, _Rewritten(sent, events, self._hiding is not None, self._withholds), refused)
-
-    def hidden_again(self, sent: Sent) -> Sent:
-        """What may never have gone through these rules, or was changed since, such as a letter that was put right."""
-        if self._hiding is None:
-            return sent
-        hide = self._hiding.hide_again
-        events = [hide(event) if type(event) is dict else event for event in sent.events]
-        return Sent(events, _Rewritten(sent, events, True, self._withholds), sent.refused)
 
     def _prepared(self, event: Any, fill: Any) -> Any:
         if type(event) is not dict:
