@@ -68,6 +68,11 @@ class CollectorSettings(Settings, frozen=True, kw_only=True):
         return (self.topic,) if self.topic else ()
 
     @property
+    def hides(self) -> PrivacySettings:
+        """`privacy` as it is meant for what the type makes of its events."""
+        return self.privacy
+
+    @property
     def has_rules(self) -> bool:
         """Whether events must be looked at one by one."""
         return (self.enrich, self.validate, self.privacy) != _NO_RULES

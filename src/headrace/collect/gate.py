@@ -56,7 +56,7 @@ class Gate:
         self.counters = Counters(definition.name, clock)
         self._collector, self._clock = collector, clock
         settings = definition.settings
-        hidden = settings.privacy.names
+        hidden = settings.hides.names
         self._quota = Quota(settings.quota, clock, share, hidden) if settings.quota.any else None
         self._shedding = None if settings.shed.policy == "none" else Shedding(settings.shed, clock, share)
 
@@ -165,7 +165,7 @@ class Gate:
         rules = self._rules.get(topic.name)
         if rules is None or rules.topic != topic:
             found = self.settings
-            rules = Rules(self.name, topic, self._key, found.enrich, found.validate, found.privacy)
+            rules = Rules(self.name, topic, self._key, found.enrich, found.validate, found.hides)
             self._rules[topic.name] = rules
         return rules
 

@@ -6,8 +6,10 @@ are one."""
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable, Iterable
 from typing import Literal
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -117,6 +119,16 @@ class PrivacySettings(Settings, frozen=True):
     def names(self) -> list[str]:
         """The fields it is about."""
         return [*self.drop, *self.hash, *self.truncate]
+
+    def also(self, places: Callable[[str], Iterable[str]]) -> PrivacySettings:
+        """The same for each field's other places. What the file itself says of one of them counts."""
+        said = {name.casefold() for name in self.names}
+
+        def spread(names: Iterable[str]) -> list[str]:
+            return [one for name in names for one in (name, *(p for p in places(name) if p.casefold() not in said))]
+
+        cut = {place: length for name, length in self.truncate.items() for place in spread([name])}
+        return msgspec.structs.replace(self, drop=spread(self.drop), hash=spread(self.hash), truncate=cut)
 
     def check(self) -> None:
         for name, length in self.truncate.items():
