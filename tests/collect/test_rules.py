@@ -133,6 +133,12 @@ def test_an_address_may_be_hashed_in_dead_letters_too(people: Gated, monkeypatch
     assert b"192.0.2.7" not in letter["PAYLOAD"]
 
 
+def test_a_letter_does_not_tell_an_address_that_is_hidden_as_a_field(people: Gated) -> None:
+    with_rules(people, '[enrich]\naddress = "ip"\n[privacy]\ndrop = ["IP"]\n')
+    people.take("web", {"age": "x"}, address="192.0.2.7")
+    assert [letter["SOURCE"] for letter in people.rows(DEAD_LETTERS_TOPIC)] == ["http web"]
+
+
 # Validation
 
 
