@@ -60,6 +60,7 @@ class ShedSettings(Settings, frozen=True):
         if not self.burst_seconds > 0:
             raise ConfigError("`burst_seconds` must be above zero", path=("shed", "burst_seconds"))
 
+
 Number = int | float | decimal.Decimal
 
 

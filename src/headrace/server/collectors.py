@@ -16,10 +16,11 @@ from headrace.collect.gate import Arrival
 from headrace.collect.gates import all_statuses
 from headrace.collect.kinds import KINDS
 from headrace.collect.rules.fitting import misfit_of
-from headrace.collect.samples import example_text, shown_settings, trial_events
+from headrace.collect.samples import example_text, trial_events
 from headrace.collect.status import CollectorStatus, waiting_for_topic
 from headrace.errors import Conflict, NotFound, UsageError
 from headrace.log.base import Topic
+from headrace.secrecy import shown_settings
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import json_response
 from headrace.server.models.collect import (
@@ -60,7 +61,7 @@ def _detail(name: str, url: str, services: Services) -> CollectorDetail:
         topic = _topic(definition, services)
         sample = trial_events(definition, topic).events
         extra = {
-            "settings": shown_settings(definition),
+            "settings": shown_settings(definition.settings),
             "example": example_text(definition, url, topic),
             "sample": sample[0] if sample else None,
             "page": definition.kind.page,

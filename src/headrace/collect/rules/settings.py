@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.config import Settings
 from headrace.errors import ConfigError
+from headrace.secrecy import Secret
 
 Scalar = str | int | float | bool
 FieldType = Literal["string", "integer", "number", "boolean", "timestamp", "object", "array"]
@@ -104,7 +105,7 @@ class PrivacySettings(Settings, frozen=True):
     """Fields that are replaced by their HMAC-SHA256, as 64 hexadecimal digits."""
     truncate: dict[str, int | Literal["network"]] = {}
     """Fields that are cut: to so many characters, or, of an address, to its `"network"` (IPv4 /24, IPv6 /48)."""
-    key: str = ""
+    key: Secret = ""
     """Key of the hashes, best as `env:NAME`. Without it the project's own is used, which is made once and kept in the
     data folder, readable by its user only: without that folder the hashes could not be made again."""
     unreadable: Literal["withhold", "keep"] = "withhold"
