@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from headrace.collect.base import Outcome, Sent
 from headrace.collect.definitions import Definition
+from headrace.collect.gaps import privacy_gaps
 from headrace.collect.gate import Arrival
 from headrace.collect.gates import all_statuses
 from headrace.collect.kinds import KINDS
@@ -56,7 +57,7 @@ def _detail(name: str, url: str, services: Services) -> CollectorDetail:
     if status is None:
         raise NotFound(f"collector `{name}` does not exist", hint="GET /v1/collectors lists those that do")
     definition = _definition(name, services)
-    extra: dict[str, Any] = {"settings": {}, "example": "", "sample": None, "page": ""}
+    extra: dict[str, Any] = {"settings": {}, "example": "", "sample": None, "page": "", "warnings": []}
     if definition is not None:
         topic = _topic(definition, services)
         sample = trial_events(definition, topic).events
@@ -65,6 +66,7 @@ def _detail(name: str, url: str, services: Services) -> CollectorDetail:
             "example": example_text(definition, url, topic),
             "sample": sample[0] if sample else None,
             "page": definition.kind.page,
+            "warnings": privacy_gaps(definition, [gate.definition for gate in services.gates.all()]),
         }
     return CollectorDetail(**_fields(status, services), **extra)
 
