@@ -326,18 +326,39 @@ def test_a_disk_that_is_full_is_said_and_what_comes_when_it_is_not_follows(stage
     assert stage.drained() == [1, 2, 3]
 
 
-def test_damage_in_the_middle_is_kept_for_somebody_to_look_at(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("restarted", [False, True])
+def test_damage_in_the_middle_is_kept_for_somebody_to_look_at(
+    stage: Stage, caplog: pytest.LogCaptureFixture, restarted: bool
+) -> None:
     stage.down()
     for number in range(3):
         stage.send(number)
     [file] = stage.home.glob("*/*.spool")
     wounded = bytearray(file.read_bytes())
     wounded[len(wounded) // 2] ^= 1
+    if restarted:
+        stage.spool.close()
     file.write_bytes(wounded)
+    if restarted:
+        stage.spool = Spool(stage.client, stage.home, 1_000_000)
     stage.up()
     assert stage.drained() == [0]
     assert file.with_suffix(".damaged").read_bytes() == wounded
     assert "is damaged" in caplog.text
+
+
+def test_a_torn_tail_is_nothing_that_anybody_was_told_of(stage: Stage) -> None:
+    stage.down()
+    stage.send(1)
+    [file] = stage.home.glob("*/*.spool")
+    stage.spool.close()
+    whole = file.read_bytes()
+    file.write_bytes(whole + whole[:-7])
+    stage.spool = Spool(stage.client, stage.home, 1_000_000)
+    stage.send(2)
+    stage.up()
+    assert stage.drained() == [1, 2]
+    assert list(stage.home.glob("*/*.damaged")) == []
 
 
 def test_two_processes_have_a_spool_each(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def _read(folder: Path, lock: int) -> Files:
     for path in paths:
         found.last = int(path.stem)
         size, sound = path.stat().st_size, sound_bytes(path)
-        if sound < size and path != paths[-1]:
+        if sound < size and not (path == paths[-1] and _is_torn(path, sound)):
             keep_damage(path)
         elif sound < size:
             logger.warning("`%s`: %d bytes at its end are not whole, nobody was told of them", path, size - sound)
@@ -209,6 +209,14 @@ def _read(folder: Path, lock: int) -> Files:
         else:
             path.unlink()
     return found
+
+
+def _is_torn(path: Path, sound: int) -> bool:
+    """Whether what is not whole is the last frame there is: that was being written, and nothing followed it."""
+    with path.open("rb") as file:
+        file.seek(sound)
+        head = file.read(_HEAD.size)
+    return len(head) < _HEAD.size or sound + frame_bytes(_HEAD.unpack(head)[0]) >= path.stat().st_size
 
 
 def keep_damage(path: Path) -> None:
