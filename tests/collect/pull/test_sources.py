@@ -143,6 +143,26 @@ def test_where_a_puller_is_says_nothing_of_its_password_and_its_key(tmp_path: Pa
     assert all(known)
 
 
+def test_a_source_that_sends_us_elsewhere_does_not_send_our_headers_along(tmp_path: Path) -> None:
+    elsewhere: list[str | None] = []
+
+    def far(to: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+        elsewhere.append(to.headers.get("x-api-key"))
+        answer(to, [{"n": 1}])
+
+    with source(far) as other:
+
+        def near(to: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+            assert to.headers["x-api-key"] == "hush"
+            answer(to, {}, 302, location=other)
+
+        with source(near) as url:
+            text = f'type = "poll"\nurl = "{url}"\nid = "n"\nheaders = {{ X-Api-Key = "hush" }}\n'
+            with listening(tmp_path, {"pull": f'topic = "plain"\n{text}'}, [PLAIN]) as running:
+                assert len(running.wait_rows("plain", 1)) == 1
+    assert set(elsewhere) == {None}
+
+
 def test_polling_by_a_path_waits_as_long_as_the_source_asks(tmp_path: Path) -> None:
     refused: list[str] = []
 

@@ -210,7 +210,25 @@ def look_up(value: Any, path: str) -> Any:
 
 
 def client(settings: UrlSettings, timeout: httpx.Timeout) -> httpx.AsyncClient:
-    return httpx.AsyncClient(headers=settings.sent_headers(), timeout=timeout, trust_env=False, follow_redirects=True)
+    own = _origin(httpx.URL(settings.url))
+
+    async def keep_to_ourselves(request: httpx.Request) -> None:
+        # Wherever the source sends us to: what proves who we are is for the source.
+        if _origin(request.url) != own:
+            for name in settings.headers:
+                request.headers.pop(name, None)
+
+    return httpx.AsyncClient(
+        headers=settings.sent_headers(),
+        timeout=timeout,
+        trust_env=False,
+        follow_redirects=True,
+        event_hooks={"request": [keep_to_ourselves]},
+    )
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
 
 
 def check_answer(answer: httpx.Response) -> None:
