@@ -255,6 +255,26 @@ def test_delivery_streams_are_listed(run: Headrace, server: Running) -> None:
     server.services.deliveries.delete("orders")
 
 
+def test_ways_past_what_a_collector_hides_are_named(headrace: Headrace, tmp_path: Path) -> None:
+    headrace("init", "shop")
+    collectors = tmp_path / "shop" / "collectors"
+    for file in collectors.glob("*"):
+        file.unlink()
+    private = 'topic = "clicks"\n[privacy]\ndrop = ["user.email", "ip"]\n'
+    (collectors / "app.toml").write_text(f'type = "segment"\n{private}')
+    said = headrace("collector", "check", "--project", "shop")
+    assert said.code == 0
+    assert "warning: what it hides may still be sent to POST /v1/topics/clicks/events" in said.out
+    (collectors / "web.toml").write_text('type = "http"\ntopic = "clicks"\n[privacy]\nhash = ["USER"]\n')
+    body = json.loads(headrace("collector", "check", "--project", "shop", "--json").out)
+    assert {one["name"]: one["warnings"] for one in body["collectors"]} == {
+        "app": ["collector `web` writes to topic `clicks`, too, and does not hide `ip`"],
+        "web": ["collector `app` writes to topic `clicks`, too, and does not hide `USER`"],
+    }
+    (collectors / "web.toml").write_text(f'type = "http"\n{private}')
+    assert "warning" not in headrace("collector", "check", "--project", "shop").out
+
+
 def test_collectors_are_checked_without_a_server(headrace: Headrace, tmp_path: Path) -> None:
     headrace("init", "shop")
     said = headrace("collector", "check", "--project", "shop")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from headrace.collect import cloudevents, debezium
+from headrace.collect.gate import Arrival
 from headrace.collect.translate import Posted
 from headrace.errors import ConfigError
 from headrace.log.base import SchemaVersion, Topic, TopicSpec
@@ -34,6 +35,7 @@ from headrace.types import (
     DataType,
     Decimal,
 )
+from tests.collect.gating import gated
 
 FILE = Path(__file__).parents[1] / "fixtures" / "debezium-3.0.jsonl"
 TABLES = {"public.orders": "orders", "postgres.nokey": "nokey", "full_": "full"}
@@ -214,3 +216,35 @@ def test_a_tombstone_behind_its_deletion_is_not_told() -> None:
     assert told(deletion, tombstone) == [(2, True)]
     assert told(deletion, other) == [(2, True), (3, False)]
     assert told(tombstone) == [(2, False)], "where there is one table, and compaction took the deletion"
+
+
+def test_a_private_column_is_hidden_on_both_sides_of_a_change_and_in_what_is_added(tmp_path: Path) -> None:
+    text = """
+type = "debezium"
+topic = "customers"
+changes = "changes"
+add = ["before", "after.card.number", "op"]
+
+[privacy]
+drop = ["email", "card.number"]
+truncate = { name = 1, "before.name" = 2 }
+"""
+    rows_of_table = TopicSpec("customers", key=(Column("ID", BIGINT),), value=(Column("NAME", VARCHAR),))
+    before = {"id": 1, "name": "Carol", "Email": "hush-hush", "card": {"number": "hush-hush"}}
+    envelope = {"before": before, "after": before | {"name": "Ann"}, "op": "u", "source": {"lsn": 1}}
+    with gated(tmp_path, topic=rows_of_table) as project:
+        project.log.create_topic(TopicSpec("changes", key=(Column("ID", BIGINT),), value=(Column("OP", VARCHAR),)))
+        project.write("shop", text)
+        gate = project.gates.named("shop")
+        settings = gate.definition.settings_as(debezium.DebeziumSettings)
+        for body in (envelope, {"op": "u", "before": None, "after": ["hush-hush"]}):
+            found = debezium.translate(Posted(json.dumps(body).encode()), settings)
+            gate.take(found.changes, Arrival(), topic="changes").result(30)
+            gate.take(found.rows["customers"], Arrival()).result(30)
+        [row], [change] = project.rows("customers"), project.rows("changes")
+        assert (row["NAME"], json.loads(row["$rest"])["__before"]["name"]) == ("A", "C")
+        assert {side: json.loads(change["$rest"])[side]["name"] for side in ("before", "after")} == {
+            "before": "Ca",
+            "after": "A",
+        }
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"hush-hush" in file.read_bytes()]

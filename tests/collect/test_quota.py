@@ -11,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.clock import ManualClock
+from headrace.collect.base import RawEvents
+from headrace.collect.gate import Arrival
 from headrace.collect.quota import Buckets
 from headrace.errors import Overloaded
+from headrace.log.codecs.json_codec import Unreadable
 from tests.collect.gating import Gated, gated
 
 WEB = 'type = "http"\ntopic = "pageviews"\n'
@@ -60,6 +63,12 @@ def test_a_key_over_its_quota_names_itself_and_uses_nothing_of_the_others(projec
     with pytest.raises(Overloaded, match="`userid` `hot`"):
         project.take("web", *users("hot", "cold", "cold"))
     project.take("web", *users("cold", "cold"))
+
+
+def test_what_is_no_object_has_no_key_and_spoils_nothing(project: Gated) -> None:
+    project.write("web", WEB + '[quota]\nkey_field = "userid"\nkey_events_per_second = 1\nburst_seconds = 3')
+    outcome = project.take("web", *users("a"), "text", 7, ["list"], None, Unreadable("is not JSON"))
+    assert (outcome.accepted, len(outcome.rejected)) == (1, 5)
 
 
 def test_more_than_a_bucket_holds_is_taken_when_it_is_full_and_paid_for(project: Gated, clock: ManualClock) -> None:
@@ -111,6 +120,23 @@ def test_what_matters_least_is_shed_first(project: Gated) -> None:
 def test_greater_numbers_matter_more(project: Gated) -> None:
     events = [{"n": n, "weight": weight} for n, weight in enumerate((1, 9, None, 5))]
     assert shed(project, 'policy = "priority"\nfield = "weight"', *events) == [1, 3]
+
+
+@pytest.mark.parametrize("policy", ["oldest", "sample", "priority"])
+def test_what_has_no_fields_or_too_great_a_number_is_shed_or_a_letter_like_any_other(
+    project: Gated, policy: str
+) -> None:
+    project.write("web", WEB + f'[shed]\npolicy = "{policy}"\nfield = "w"\nevents_per_second = 4\nburst_seconds = 1')
+    outcome = project.take("web", {"w": 10**400}, {"w": -(10**400)}, 7, "text", Unreadable("is not JSON"), {"w": 1})
+    assert (outcome.shed, outcome.accepted + len(outcome.rejected)) == (2, 4)
+
+
+def test_what_is_kept_of_too_much_may_have_rules_and_be_refused(project: Gated) -> None:
+    text = '[shed]\npolicy = "oldest"\nevents_per_second = 2\nburst_seconds = 1\nfield = "n"\n[privacy]\ndrop = ["x"]'
+    project.write("web", WEB + text)
+    body = RawEvents("pageviews", b'[{"n": 1}, {"n": 2, "x": 1}, {"n": "z"}]', idempotency_key="k")
+    outcome = project.gates.named("web").collect(body, Arrival()).result(30)
+    assert (outcome.accepted, outcome.shed, [one.index for one in outcome.rejected]) == (1, 1, [2])
 
 
 def test_what_is_kept_has_its_own_number_and_id(project: Gated, clock: ManualClock) -> None:

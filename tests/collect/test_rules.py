@@ -14,12 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.clock import ManualClock
+from headrace.clock import ManualClock, SystemClock
 from headrace.collect.base import RawEvents
 from headrace.collect.gate import Arrival
+from headrace.collect.redrive import Order, Redriver, Report
 from headrace.collect.rules.fields import GONE, Spellings
 from headrace.collect.rules.fields import Path as FieldPath
-from headrace.errors import UsageError
+from headrace.config import CollectSettings
+from headrace.errors import Overloaded, UsageError
 from headrace.log.base import TopicSpec
 from headrace.log.codecs.json_codec import Unreadable
 from headrace.log.dead_letters import DEAD_LETTERS_TOPIC
@@ -129,6 +131,12 @@ def test_an_address_may_be_hashed_in_dead_letters_too(people: Gated, monkeypatch
     [letter] = people.rows(DEAD_LETTERS_TOPIC)
     assert letter["SOURCE"] == f"http web {digest}"
     assert b"192.0.2.7" not in letter["PAYLOAD"]
+
+
+def test_a_letter_does_not_tell_an_address_that_is_hidden_as_a_field(people: Gated) -> None:
+    with_rules(people, '[enrich]\naddress = "ip"\n[privacy]\ndrop = ["IP"]\n')
+    people.take("web", {"age": "x"}, address="192.0.2.7")
+    assert [letter["SOURCE"] for letter in people.rows(DEAD_LETTERS_TOPIC)] == ["http web"]
 
 
 # Validation
@@ -307,6 +315,48 @@ def test_a_body_that_is_no_json_is_withheld_or_kept_as_the_file_says(private: Ga
     assert [payload for _, payload in letters(private)] == [b"", broken.body]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"id": "1", "card": {"number": "hush-hush"}, "card": {"x": 1}}',
+        b'{"id": "1", "card": {"number": "hush-hush", "number": "hush-hush"}}',
+        b'{"id": "1", "a": {"card": {"number": "hush-hush"}, "card": {"x": 1}}}',
+        b'{"id": "1", "friends": [{"email": "hush-hush", "email": null}, [{"Email": "hush-hush", "Email": null}]]}',
+        b'{"id": "1", "password": "hush-hush", "\\u0070assword": "hush-hush"}',
+    ],
+)
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_field_that_is_said_twice_is_hidden_twice(private: Gated, body: bytes, fits: bool) -> None:
+    """Whoever reads JSON takes the last one: what was sent before it is in the text alone."""
+    with_rules(private, HIDDEN.replace('"card.number"', '"card.number", "a.card.number"'))
+    body = body if fits else body.replace(b'"id": "1"', b'"id": 7')
+    outcome = private.gates.named("web").collect(RawEvents("people", body), Arrival()).result(30)
+    assert outcome.accepted == fits
+    private.log.close()
+    assert b"hush-hush" not in everything(private.folder / "log")
+
+
+def test_what_is_not_hidden_keeps_its_digits_beside_what_is(private: Gated) -> None:
+    body = b'{"id": "1", "password": "x", "big": 12345678901234567890123, "precise": 1.000, "a": [1.10, {"b": 1e400}]}'
+    assert private.gates.named("web").collect(RawEvents("people", body), Arrival()).result(30).accepted == 1
+    [row] = private.rows("people")
+    assert row["$rest"] == '{"big":12345678901234567890123,"precise":1.000,"a":[1.10,{"b":1E+400}]}'
+
+
+def test_a_reason_that_quotes_something_with_quotes_in_it_quotes_nothing(private: Gated) -> None:
+    [rejection] = private.take("web", Unreadable("has a value that is no number: `1`hush-hush`2`")).rejected
+    assert "hush-hush" not in rejection.reason
+
+
+def test_a_quota_by_a_private_field_does_not_say_its_value(private: Gated) -> None:
+    with_rules(private, HIDDEN + '[quota]\nkey_field = "email"\nkey_events_per_second = 1\nburst_seconds = 1\n')
+    private.take("web", {"id": "1", "email": "hush-hush"})
+    with pytest.raises(Overloaded) as refusal:
+        private.take("web", {"id": "1", "email": "hush-hush"})
+    assert "hush-hush" not in str(refusal.value)
+    assert "hush-hush" not in str(private.gates.named("web").counters.status())
+
+
 def test_a_check_does_not_show_what_is_hidden(private: Gated) -> None:
     with_rules(private, HIDDEN + "[validate.fields.email]\nmax_length = 3\n[validate.fields.friends]\nmax_length = 0\n")
     outcome = private.take("web", {"id": "1", "email": "you@there"}, {"id": "1", "friends": [{"email": "you@there"}]})
@@ -321,6 +371,50 @@ def test_a_mended_letter_keeps_its_id(private: Gated) -> None:
     [letter] = private.rows(DEAD_LETTERS_TOPIC)
     assert letter["EVENT_ID"] == "first"
     assert json.loads(letter["PAYLOAD"]) == {"$id": "first", "id": "1", "age": "x", "email": digest("you")}
+
+
+def redriven(people: Gated, **values: str) -> Report:
+    redriver = Redriver(people.log, SystemClock(), CollectSettings(), people.gates.again)
+    return redriver.redrive(Order("people", values=values), {})
+
+
+@pytest.mark.parametrize("unreadable", ["withhold", "keep"])
+def test_a_letter_that_is_written_anew_is_hidden_like_any_event(private: Gated, unreadable: str) -> None:
+    with_rules(private, HIDDEN + f'unreadable = "{unreadable}"\n')
+    private.gates.named("web").collect(RawEvents("people", b'{"id": "1", '), Arrival()).result(30)
+    report = redriven(private, payload="""'{"id": "1", "email": "you", "password": "hush", "ip": "192.0.2.77"}'""")
+    assert report.accepted == 1
+    assert report.samples[0].event is not None
+    assert b"hush" not in report.samples[0].event
+    assert stored(private) == [{"id": "1", "email": digest("you"), "ip": "192.0.2.0"}]
+
+
+def test_bytes_that_were_kept_and_fit_today_are_hidden(private: Gated) -> None:
+    """Too large on the day they came, so nobody looked into them."""
+    body = b'{"id": "1", "email": "you", "x": "%s"}' % (b"." * 1_000_000)
+    with_rules(private, HIDDEN + 'unreadable = "keep"\n[validate]\nunknown = "drop"\n')
+    large = RawEvents("people", body + b" " * 100_000)
+    assert len(private.gates.named("web").collect(large, Arrival()).result(30).rejected) == 1
+    larger = CollectSettings(max_event_bytes=10_000_000)
+    Redriver(private.log, SystemClock(), larger, private.gates.again).redrive(Order("people"), {})
+    assert stored(private)[0]["email"] == digest("you")
+
+
+def test_what_a_letter_hides_already_is_not_hidden_again_and_what_is_set_is(private: Gated) -> None:
+    private.take("web", {"id": "1", "age": "x", "email": "you"}, {"id": "2", "age": "x", "email": "me", "ip": "no"})
+    assert redriven(private, age="7").accepted == 2
+    assert [row["email"] for row in stored(private)] == [digest("you"), digest("me")]
+    private.take("web", {"id": "3", "age": "x", "email": "you"})
+    assert redriven(private, age="7", email="'they'").accepted == 1
+    assert stored(private)[2]["email"] == digest("they")
+
+
+def test_a_letter_from_before_there_was_a_collector_passes_the_one_there_is(people: Gated) -> None:
+    raw = RawEvents("people", b'{"id": "1", "age": "x", "password": "hush"}', source="http 192.0.2.7")
+    people.gates.collect(raw, Arrival()).result(30)
+    with_rules(people, '[privacy]\ndrop = ["password"]\n')
+    assert redriven(people, age="7").accepted == 1
+    assert stored(people) == [{"id": "1", "age": 7}]
 
 
 def test_the_projects_own_key_is_made_once_and_only_its_user_reads_it(people: Gated) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import resource
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +17,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.clock import SystemClock
+from headrace.collect.redrive import Order, Redriver
+from headrace.collect.split import Limits, read_json
 from headrace.collect.spool.files import decode, encode, frames, open_files
 from headrace.collect.spool.spool import Spool, joined, with_ids
-from headrace.errors import Overloaded
-from headrace.log.base import ID, Append
+from headrace.config import CollectSettings
+from headrace.errors import DiskFull, Overloaded
+from headrace.log.base import ID, Append, TopicSpec
+from headrace.log.codecs.json_codec import JsonCodec
+from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, create_dead_letters
 from headrace.log.local import LocalLog
 from headrace.log.local.gathering_client import GatheringClient
-from tests.log.support import PLAIN, batch, numbers, open_owner
+from headrace.types import BIGINT, BYTES, DATE, VARCHAR, Column, Decimal, Map
+from tests.log.support import PLAIN, batch, numbers, open_owner, rows
 from tests.support import wait_for
 
 
@@ -124,19 +136,229 @@ def test_when_it_is_full_senders_are_told_to_come_again(tmp_path: Path) -> None:
         stage.close()
 
 
-def test_what_the_log_refuses_is_kept_aside_and_holds_up_nothing(stage: Stage) -> None:
+ODD = TopicSpec(
+    "odd",
+    key=(Column("K", VARCHAR),),
+    value=(Column("DAY", DATE), Column("PRICE", Decimal(8, 2)), Column("M", Map(VARCHAR, BIGINT)), Column("B", BYTES)),
+)
+
+
+def without(folder: Path, *topics: str) -> None:
+    """The log while nobody uses it, and these topics no more."""
+    alone = open_owner(folder)
+    for name in topics:
+        alone.delete_topic(name)
+    alone.close()
+
+
+def test_what_the_log_refuses_after_it_was_taken_is_a_dead_letter_and_can_be_sent_again(stage: Stage) -> None:
+    assert stage.owner is not None
+    create_dead_letters(stage.owner)
+    stage.owner.create_topic(ODD)
+    stage.owner.create_topic(replace(PLAIN, name="other"))
+    codec = JsonCodec(stage.owner.topic("odd"))
+    sent = read_json(
+        b'[{"k": "a", "day": "2026-01-05", "price": 1.10, "m": {"x": 1}, "b": "AAE=", "more": {"n": 1.00}},'
+        b' {"$id": "mine", "$headers": {"h": "v"}, "$time": 5, "k": "b"}, {"$id": "good", "day": "never"}]',
+        codec.decoder,
+        Limits(10, 1000),
+    )
+    decoded = codec.decode(sent.events, sent.slices, 1000, 1000)
+    assert decoded.batch is not None
+    stage.down()
+    mixed = [Append("odd", decoded.batch), Append("other", batch(N=[1]))]
+    stage.spool.append(mixed).result(30)
+    stage.send(2)
+    without(stage.folder, "odd")
+    stage.up()
+    assert stage.drained() == [2]
+    assert numbers(stage.owner, "other") == [1], "the rest of the same write is not lost with it"
+    letters = rows(stage.owner, DEAD_LETTERS_TOPIC)
+    assert [(letter["TOPIC"], letter["SOURCE"]) for letter in letters] == [("odd", "buffer")] * 2
+    assert {letter["REASON"] for letter in letters} == {
+        "the log refused it after it was taken: topic `odd` does not exist"
+    }
+    assert letters[1]["EVENT_ID"] == "mine"
+    assert [json.loads(letter["PAYLOAD"]) for letter in letters] == [
+        {"k": "a", "day": "2026-01-05", "price": 1.1, "m": {"x": 1}, "b": "AAE=", "more": {"n": 1.0}, "$time": 1000},
+        {"k": "b", "$time": 5, "$headers": {"h": "v"}},
+    ]
+    stage.owner.create_topic(ODD)
+    report = Redriver(stage.owner, SystemClock(), CollectSettings()).redrive(Order("odd"), {})
+    assert (report.accepted, report.rejected) == (2, 0)
+    assert [str(row["PRICE"]) for row in rows(stage.owner, "odd")] == ["1.10", "None"]
+    assert list(stage.home.glob("*/*.refused-*")) == []
+
+
+def test_a_raw_record_that_is_refused_keeps_its_bytes(stage: Stage) -> None:
+    assert stage.owner is not None
+    create_dead_letters(stage.owner)
+    stage.owner.create_topic(TopicSpec("raw", kind="raw"))
+    stage.down()
+    stage.spool.append([Append("raw", batch(KEY=[b"k"], VALUE=[b"\xff\x00"]))]).result(30)
+    without(stage.folder, "raw")
+    stage.up()
+    stage.drained()
+    assert [letter["PAYLOAD"] for letter in rows(stage.owner, DEAD_LETTERS_TOPIC)] == [b"\xff\x00"]
+
+
+def test_a_topic_that_was_made_anew_with_other_columns_holds_up_nothing(stage: Stage) -> None:
+    assert stage.owner is not None
+    create_dead_letters(stage.owner)
+    stage.down()
+    stage.send(1)
+    stage.spool.append([Append("plain", batch(N=["text"]))]).result(30)
+    stage.send(2)
+    stage.up()
+    assert stage.drained() == [1, 2]
+    [letter] = rows(stage.owner, DEAD_LETTERS_TOPIC)
+    assert letter["PAYLOAD"] == b'{"n":"text"}'
+
+
+def test_what_cannot_even_be_a_letter_is_set_aside_and_tried_when_a_process_starts(stage: Stage) -> None:
     assert stage.owner is not None
     stage.owner.create_topic(replace(PLAIN, name="other"))
     stage.down()
     stage.spool.append([Append("other", batch(N=[1]))]).result(30)
     stage.send(2)
-    alone = open_owner(stage.folder)
-    alone.delete_topic("other")
-    alone.close()
+    without(stage.folder, "other")
     stage.up()
     assert stage.drained() == [2]
     [kept] = stage.home.glob("*/*.refused-*")
     assert [one.batch.column(0).to_pylist() for one in decode(kept.read_bytes())] == [[1]]
+    create_dead_letters(stage.owner)
+    stage.spool.close()
+    stage.spool = Spool(stage.client, stage.home, 1_000_000)
+    wait_for(lambda: not kept.exists(), 20, "it to become a letter")
+    assert [letter["TOPIC"] for letter in rows(stage.owner, DEAD_LETTERS_TOPIC)] == ["other"]
+
+
+SENDER = """
+import sys
+from headrace.collect.spool.spool import Spool
+from headrace.log.base import Append
+from headrace.log.local.gathering_client import GatheringClient
+from pathlib import Path
+from tests.log.support import batch
+from tests.support import wait_for
+
+folder, first = Path(sys.argv[1]), int(sys.argv[2])
+spool = Spool(GatheringClient(folder / "log"), folder / "spool", 1_000_000)
+print("up", flush=True)
+wait_for(lambda: spool._spooling, 60, "the log to go away")
+for number in range(first, first + 20):
+    assert spool.append([Append("plain", batch(N=[number]))]).result(30)[0].buffered
+    print(number, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_where_fewer_processes_start_than_were_killed_nothing_stays_behind(tmp_path: Path) -> None:
+    owner = open_owner(tmp_path / "log", serve=True)
+    owner.create_topic(PLAIN)
+    command = [sys.executable, "-c", SENDER, str(tmp_path)]
+    senders = [
+        subprocess.Popen([*command, str(first)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for first in (0, 100, 200)
+    ]
+    try:
+        for sender in senders:
+            assert sender.stdout is not None
+            assert sender.stdout.readline() == "up\n"
+        owner.close()
+        taken = [int(sender.stdout.readline()) for sender in senders if sender.stdout for _ in range(20)]
+    finally:
+        for sender in senders:
+            sender.kill()
+            sender.communicate()
+    owner = open_owner(tmp_path / "log", serve=True)
+    client = GatheringClient(tmp_path / "log")
+    spool = Spool(client, tmp_path / "spool", 1_000_000)
+    try:
+        wait_for(lambda: len(numbers(owner)) == 60, 30, "all that was acknowledged")
+        assert sorted(numbers(owner)) == sorted(taken)
+        assert [[n for n in numbers(owner) if n // 100 == each] for each in range(3)] == [
+            list(range(first, first + 20)) for first in (0, 100, 200)
+        ]
+        wait_for(lambda: not list((tmp_path / "spool").glob("*/*.spool")), 20, "the files to be taken away")
+    finally:
+        spool.close()
+        client.close()
+        owner.close()
+
+
+def test_a_spool_that_is_left_while_another_process_runs_is_found(stage: Stage) -> None:
+    other = open_files(stage.home)
+    other.write([encode([Append("plain", with_ids(batch(N=[7]), "left"))])])
+    assert stage.drained() == []
+    other.close()
+    wait_for(lambda: numbers(stage.client) == [7], 20, "what was left")
+
+
+@contextmanager
+def files_end_at(size: int) -> Iterator[None]:
+    """Every file of this process: a disk that is full, in the middle of a write."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_that_is_full_is_said_and_what_comes_when_it_is_not_follows(stage: Stage) -> None:
+    stage.down()
+    stage.send(1)
+    [file] = stage.home.glob("*/*.spool")
+    whole = file.stat().st_size
+    with files_end_at(whole + 100):
+        for _ in range(3):
+            with pytest.raises(DiskFull, match="cannot be kept here"):
+                stage.send(*range(1000))
+        assert file.stat().st_size == whole, "nothing of it is left behind"
+    with files_end_at(0), pytest.raises(DiskFull):
+        stage.send(*range(1000))
+    stage.send(2)
+    stage.spool.close()
+    stage.spool = Spool(stage.client, stage.home, 1_000_000)
+    stage.send(3)
+    stage.up()
+    assert stage.drained() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_damage_in_the_middle_is_kept_for_somebody_to_look_at(
+    stage: Stage, caplog: pytest.LogCaptureFixture, restarted: bool
+) -> None:
+    stage.down()
+    for number in range(3):
+        stage.send(number)
+    [file] = stage.home.glob("*/*.spool")
+    wounded = bytearray(file.read_bytes())
+    wounded[len(wounded) // 2] ^= 1
+    if restarted:
+        stage.spool.close()
+    file.write_bytes(wounded)
+    if restarted:
+        stage.spool = Spool(stage.client, stage.home, 1_000_000)
+    stage.up()
+    assert stage.drained() == [0]
+    assert file.with_suffix(".damaged").read_bytes() == wounded
+    assert "is damaged" in caplog.text
+
+
+def test_a_torn_tail_is_nothing_that_anybody_was_told_of(stage: Stage) -> None:
+    stage.down()
+    stage.send(1)
+    [file] = stage.home.glob("*/*.spool")
+    stage.spool.close()
+    whole = file.read_bytes()
+    file.write_bytes(whole + whole[:-7])
+    stage.spool = Spool(stage.client, stage.home, 1_000_000)
+    stage.send(2)
+    stage.up()
+    assert stage.drained() == [1, 2]
+    assert list(stage.home.glob("*/*.damaged")) == []
 
 
 def test_two_processes_have_a_spool_each(tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def test_lines_lists_and_what_is_no_change() -> None:
     assert len(rows_of(one + b"\n" + one)) == 2
     found = rows_of([{"op": "x"}, {"ddl": "ALTER"}, {"op": "m"}, {"op": "u"}, {"op": "c", "after": 7}, None])
     assert [event.reason[:30] for event in found] == [
-        'has an `op` nobody knows: "x"',
+        'has an `op` nobody knows: `"x"',
         "is no change: it has no `op`, ",
         "is a change of kind `u` withou",
         "has `after`, which is no row",

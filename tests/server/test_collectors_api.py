@@ -189,3 +189,15 @@ def test_counts_go_on_after_a_restart(tmp_path: Path) -> None:
 def counted(folder: Path) -> int:
     kept = msgspec.json.decode((folder / ".headrace" / COUNTS_FILE).read_bytes(), type=Kept)
     return sum(one.accepted for one in (*kept.gone, *(one for report in kept.reports for one in report.collectors)))
+
+
+def test_a_collectors_page_names_the_ways_past_what_it_hides(project: tuple[Path, Running]) -> None:
+    folder, server = project
+    file = folder / "collectors" / "app.toml"
+    file.write_text('type = "segment"\ntopic = "pageviews"\nkeys = ["hush-hush"]\n[privacy]\ndrop = ["userid"]\n')
+    server.services.gates.reload()
+    answer = server.http.get("/v1/collectors/app")
+    assert answer.json()["warnings"] == ["collector `web` writes to topic `pageviews`, too, and does not hide `userid`"]
+    assert "hush-hush" not in answer.text
+    file.unlink()
+    server.services.gates.reload()

@@ -98,3 +98,25 @@ def test_what_is_private_gets_no_ticket(tmp_path: Path) -> None:
         refused = server.send("pageviews", {"userid": "u"}, params={"wait": "ticket"})
         assert (refused.status_code, "hides fields" in refused.json()["error"]["message"]) == (403, True)
         assert server.send("pageviews", {"userid": "u"}, headers={"Prefer": "respond-async"}).status_code == 200
+
+
+def test_a_ticket_tells_no_more_of_an_address_than_the_collector_does(tmp_path: Path) -> None:
+    (tmp_path / "collectors").mkdir()
+    (tmp_path / "collectors" / "web.toml").write_text(
+        'type = "http"\ntopic = "pageviews"\n[enrich]\naddress = "pageid"\naddress_as = "hash"\n'
+        'proxies = ["127.0.0.1/32"]\n'
+    )
+    with running_server(tmp_path) as server:
+        headers = {"X-Forwarded-For": "198.51.100.77"}
+        server.send("pageviews", {"userid": "now"}, headers=headers)
+        given = server.send("pageviews", {"userid": "later"}, params={"wait": "ticket"}, headers=headers).json()
+        assert server.http.get(given["result"], params={"wait": 30}).json()["state"] == "done"
+        hashes = {event["value"]["pageid"] for event in server.events("pageviews")}
+        assert len(hashes) == 1, "hashed once, sooner or later"
+        kept = [
+            file.read_bytes()
+            for file in (tmp_path / ".headrace").rglob("*")
+            if "_tickets" in str(file) and file.is_file()
+        ]
+        assert any(b"pageviews" in content for content in kept)
+        assert not any(b"198.51.100.77" in content or b"127.0.0.1" in content for content in kept)

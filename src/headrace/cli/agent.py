@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 import threading
 from contextlib import ExitStack
 from pathlib import Path
@@ -66,13 +65,12 @@ def run_agent(
     from headrace.collect.agents.reading import agent_of
     from headrace.collect.agents.running import Agent
     from headrace.lean import without_pandas
+    from headrace.logs import start_logging
 
     without_pandas()
     if brokers not in BROKERS:
         raise UsageError(f"`--brokers` cannot be `{brokers}`", hint="one of " + ", ".join(BROKERS))
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    # A line for each batch that goes to a server would hide all others.
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    start_logging()
     definition = agent_of(conf, name)
     for problem in definition.problems:
         logging.getLogger("headrace.agent").warning("%s line %d: %s", conf, problem.line, problem.message)

@@ -61,6 +61,8 @@ def show_collector(
     print_pairs(_pairs(found))
     if found["problem"]:
         print(f"\n{found['problem']}")
+    for warning in found["warnings"]:
+        print(f"\nwarning: {warning}")
     if found["components"]:
         print()
         print_table(["component", "counter", "value"], _counted(found["components"]), empty="nothing happened")
@@ -141,15 +143,21 @@ def _event(text: str) -> dict[str, Any]:
 
 @app.command("check", epilog="Example:  headrace collector check")
 def check_collectors(project: ProjectOption = None, as_json: JsonOption = False) -> None:
-    """Read the files of collectors/, without a server, and say what is wrong with them, by line."""
+    """Read the files of collectors/, without a server, and say what is wrong with them, by line; and where another way
+    leads past what one hides."""
     from headrace.collect.definitions import load_definitions
+    from headrace.collect.gaps import privacy_gaps
 
     found, problems = load_definitions(open_project(project))
+    warnings = {one.name: privacy_gaps(one, found) for one in found}
     if as_json:
         print_json(
             {
                 "ok": not problems,
-                "collectors": [{"name": one.name, "type": one.kind.name, "does": _does(one)} for one in found],
+                "collectors": [
+                    {"name": one.name, "type": one.kind.name, "does": _does(one), "warnings": warnings[one.name]}
+                    for one in found
+                ],
                 "problems": [
                     {"file": one.file, "line": one.line, "message": one.message, "hint": one.hint} for one in problems
                 ],
@@ -158,6 +166,8 @@ def check_collectors(project: ProjectOption = None, as_json: JsonOption = False)
     else:
         for one in found:
             print(f"{one.where}: {_does(one)}")
+            for warning in warnings[one.name]:
+                print(f"  warning: {warning}")
         for problem in problems:
             print(problem)
         if not found and not problems:

@@ -17,6 +17,7 @@ import msgspec
 from headrace.collect.base import Sent
 from headrace.collect.connect_values import convert
 from headrace.collect.definitions import CollectorSettings
+from headrace.collect.rules.settings import PrivacySettings
 from headrace.collect.split import BYTE_ORDER_MARK
 from headrace.collect.translate import UNREADABLE, Posted, digest, event_of, moment_ms, sent
 from headrace.errors import ConfigError, UsageError
@@ -57,6 +58,20 @@ class DebeziumSettings(CollectorSettings, frozen=True, kw_only=True):
     @property
     def destinations(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(filter(None, (self.topic, *self.tables.values(), self.changes))))
+
+    @property
+    def hides(self) -> PrivacySettings:
+        """A column of the table is in both sides of a change, too, and in what `add` takes from them."""
+        return self.privacy.also(self._places)
+
+    def _places(self, column: str) -> Iterator[str]:
+        for place in (f"before.{column}", f"after.{column}"):
+            yield place
+            for path in self.add:
+                if f"{place}.".casefold().startswith(f"{path}.".casefold()):
+                    yield _added_name(path) + place[len(path) :]
+                elif path.casefold().startswith(f"{place}.".casefold()):
+                    yield _added_name(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +226,7 @@ def _read(record: Any) -> _Change | Unreadable | None:
         return Unreadable("is no change: it has no `op`, or it is a change of the schema")
     op, before, after = envelope["op"], envelope.get("before"), envelope.get("after")
     if not isinstance(op, str) or op not in OPERATIONS:
-        return Unreadable(f"has an `op` nobody knows: {msgspec.json.encode(op).decode()[:40]}")
+        return Unreadable(f"has an `op` nobody knows: `{msgspec.json.encode(op).decode()[:40]}`")
     for name, row in (("before", before), ("after", after)):
         if row is not None and type(row) is not dict:
             return Unreadable(f"has `{name}`, which is no row")
@@ -315,8 +330,12 @@ def _added(change: _Change, add: Sequence[str]) -> dict[str, Any]:
         value: Any = change.envelope
         for part in path.split("."):
             value = value.get(part) if type(value) is dict else None
-        found["__" + path.replace(".", "_")] = value
+        found[_added_name(path)] = value
     return found
+
+
+def _added_name(path: str) -> str:
+    return "__" + path.replace(".", "_")
 
 
 def _told(change: _Change) -> Event | Unreadable | None:

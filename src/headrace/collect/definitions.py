@@ -16,6 +16,7 @@ from headrace.collect.rules.settings import EnrichSettings, PrivacySettings, Val
 from headrace.collect.shedding import ShedSettings
 from headrace.config import Project, Settings
 from headrace.errors import ConfigError
+from headrace.secrecy import Secret
 from headrace.toml_files import Problem, check_name, choose, convert_settings, load_files, read_file
 
 HINT = "docs/reference/collectors.md lists every setting"
@@ -32,7 +33,7 @@ class CollectorSettings(Settings, frozen=True, kw_only=True):
     """Where its events go."""
     enabled: bool = True
     """`false` keeps the file and stops the collector."""
-    keys: list[str] = []
+    keys: list[Secret] = []
     """Write keys that may use it, or `env:NAME` for one in the environment. Without keys anybody who reaches it may."""
     public: bool = False
     """Says that it is meant to have no keys, where the project has `[auth] keys`."""
@@ -66,6 +67,11 @@ class CollectorSettings(Settings, frozen=True, kw_only=True):
     def destinations(self) -> tuple[str, ...]:
         """All that its events go to."""
         return (self.topic,) if self.topic else ()
+
+    @property
+    def hides(self) -> PrivacySettings:
+        """`privacy` as it is meant for what the type makes of its events."""
+        return self.privacy
 
     @property
     def has_rules(self) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any
 
 from headrace.clock import Clock
 from headrace.collect.base import Collector, Outcome, RawEvents, Sent, sent_objects
@@ -14,6 +13,7 @@ from headrace.collect.decode import then
 from headrace.collect.definitions import CollectorSettings, Definition
 from headrace.collect.quota import Quota
 from headrace.collect.rules.base import Rules
+from headrace.collect.rules.fields import is_within
 from headrace.collect.shedding import Shedding, numbered, only
 from headrace.collect.status import Counters
 from headrace.errors import HeadraceError, Overloaded, UsageError
@@ -35,6 +35,8 @@ class Arrival:
     """Bytes of all the events, decompressed, where that is known."""
     idempotency_key: str | None = None
     """Gives event *i* the id `KEY/i`, unless it brings its own."""
+    told: bool = False
+    """The address is what may be written down of it (`[enrich] address_as`), as where it was kept for a while."""
     visitor: str = ""
     session: str = ""
     """The visit it belongs to (`visits`), as far as it is known."""
@@ -57,7 +59,8 @@ class Gate:
         self.counters = Counters(definition.name, clock)
         self._collector, self._clock = collector, clock
         settings = definition.settings
-        self._quota = Quota(settings.quota, clock, share) if settings.quota.any else None
+        hidden = settings.hides.names
+        self._quota = Quota(settings.quota, clock, share, hidden) if settings.quota.any else None
         self._shedding = None if settings.shed.policy == "none" else Shedding(settings.shed, clock, share)
 
     @property
@@ -149,23 +152,41 @@ class Gate:
         if not self.has_rules or raw.sent is None:
             return replace(raw, source=self._source(arrived))
         rules = self._rules_for(self._collector.topic(raw.topic))
-        address = rules.enriching.sender(arrived.address, arrived.forwarded)
+        address = self._told(arrived, rules)
         now = self._clock.now_ms()
         sent = rules.apply(raw.sent, address, arrived.user_agent, now, arrived.visitor, arrived.session)
-        # Where addresses are not to be known, a dead letter does not tell them either.
-        told = rules.enriching.told(address) if not self.settings.privacy.any or self.settings.enrich.address else ""
-        return replace(raw, sent=sent, source=f"{what} {told or ''}".rstrip())
+        told = address if self._tells_address else ""
+        return replace(raw, sent=sent, source=f"{what} {told}".rstrip())
 
-    def misfit(self, topic: Topic, event: dict[str, Any]) -> str | None:
-        """What its rules say against a dead letter that was put right."""
-        return self._rules_for(topic).misfit(event) if self.has_rules else None
+    def written_down(self, arrived: Arrival) -> Arrival:
+        """What of it may be kept, to be handed in later."""
+        if arrived.told or self.settings.enrich.address_as == "plain":
+            return arrived
+        told = self._told(arrived, self._rules_for(self._collector.topic(self.topic)))
+        return replace(arrived, address=told, forwarded="", told=True)
+
+    def _told(self, arrived: Arrival, rules: Rules) -> str:
+        """The sender's address as it may be written down."""
+        if arrived.told:
+            return arrived.address
+        return rules.enriching.told(rules.enriching.sender(arrived.address, arrived.forwarded))
+
+    @property
+    def _tells_address(self) -> bool:
+        """Where addresses are not to be known, a dead letter does not tell them either."""
+        field, privacy = self.settings.enrich.address, self.settings.hides
+        return not privacy.any or (bool(field) and not is_within(field, privacy.names))
+
+    def again(self, topic: Topic, sent: Sent) -> Sent:
+        """A dead letter that was put right, as its rules want it."""
+        return self._rules_for(topic).again(sent) if self.has_rules else sent
 
     def _rules_for(self, topic: Topic) -> Rules:
         """Made anew when the topic was altered, or dropped and made again."""
         rules = self._rules.get(topic.name)
         if rules is None or rules.topic != topic:
             found = self.settings
-            rules = Rules(self.name, topic, self._key, found.enrich, found.validate, found.privacy)
+            rules = Rules(self.name, topic, self._key, found.enrich, found.validate, found.hides)
             self._rules[topic.name] = rules
         return rules
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from headrace.clock import Clock
-from headrace.collect.base import Collector, Outcome, RawEvents
+from headrace.collect.base import Collector, Outcome, RawEvents, Sent
 from headrace.collect.definitions import Definition, load_definitions
 from headrace.collect.files import FOLDER, collector_files
 from headrace.collect.gate import Arrival, Gate
@@ -99,11 +99,14 @@ class Gates:
             raise NotFound(f"collector `{name}` does not exist", hint="`headrace collector list` shows those that do")
         return gate
 
-    def misfit(self, source: str, topic: Topic, event: dict[str, Any]) -> str | None:
-        """What the collector that a dead letter came from says against it, now that it was put right."""
+    def again(self, source: str, topic: Topic, sent: Sent) -> Sent:
+        """A dead letter that was put right, as the collector it came from wants it; what came to the topic's plain
+        endpoint before it had a collector passes the one it has."""
         kind, _, rest = source.partition(" ")
         gate = self._running.gates.get(rest.partition(" ")[0])
-        return gate.misfit(topic, event) if gate is not None and gate.definition.kind.name == kind else None
+        if gate is None or gate.definition.kind.name != kind:
+            gate = self.for_topic(topic.name) if kind == "http" else None
+        return sent if gate is None else gate.again(topic, sent)
 
     def all(self) -> list[Gate]:
         return list(self._running.gates.values())

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from headrace.clock import Clock
-from headrace.collect.rules.fields import Path, Spellings
+from headrace.collect.rules.fields import Path, Spellings, is_within
 from headrace.config import Settings
 from headrace.errors import ConfigError, Overloaded
 
@@ -85,8 +85,9 @@ class Buckets:
 class Quota:
     """The limits of one collector. Safe to use from several threads."""
 
-    def __init__(self, settings: QuotaSettings, clock: Clock, share: float = 1.0) -> None:
-        """`share`: this process's part of them."""
+    def __init__(self, settings: QuotaSettings, clock: Clock, share: float = 1.0, hidden: Collection[str] = ()) -> None:
+        """`share`: this process's part of them; `hidden`: fields whose values no message may show."""
+        self._tells = not is_within(settings.key_field, hidden)
         self._clock, self._lock = clock, threading.Lock()
         self._field = Path(settings.key_field, Spellings()) if settings.key_field else None
         burst = settings.burst_seconds
@@ -117,4 +118,5 @@ class Quota:
         if self._field is not None:
             keys = Counter(str(value) for event in events for value in self._field.found(event)[:1])
             for key, of_key in keys.items():
-                yield self._key_events, key, of_key, f"events per second with `{self._field.name}` `{key[:40]}`"
+                told = f"`{key[:40]}`" if self._tells else "of one value"
+                yield self._key_events, key, of_key, f"events per second with `{self._field.name}` {told}"

@@ -10,11 +10,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
 from headrace.clock import Clock
+from headrace.collect.base import Sent
 from headrace.collect.mending import Letter, Mending, Unmendable
 from headrace.collect.split import Limits, read_json
 from headrace.collect.spool.spool import joined
@@ -33,8 +34,8 @@ ELSEWHERE = ("queue ", "function ")
 """Where letters come from whose records are in the topic already: nothing is to be sent again."""
 _COLUMNS = [TIME, "TOPIC", "REASON", "SOURCE", "EVENT_ID", "PAYLOAD", "ATTEMPTS"]
 
-Misfit = Callable[[str, Topic, dict[str, Any]], str | None]
-"""Source of a letter, its topic, its event → what is wrong with it still."""
+Again = Callable[[str, Topic, Sent], Sent]
+"""Source of a letter, its topic, its event → the event as the rules of the collector it came from want it."""
 What = Literal["accepted", "duplicate", "rejected"]
 
 
@@ -92,9 +93,8 @@ class _Ready:
 class Redriver:
     """Safe to use from several threads: one redrive at a time."""
 
-    def __init__(self, log: Log, clock: Clock, settings: CollectSettings, misfit: Misfit | None = None) -> None:
-        """`misfit` knows the rules of the collector a letter came from."""
-        self._log, self._clock, self._misfit = log, clock, misfit
+    def __init__(self, log: Log, clock: Clock, settings: CollectSettings, again: Again | None = None) -> None:
+        self._log, self._clock, self._again = log, clock, again
         self._limits = Limits(settings.max_events, settings.max_event_bytes)
         self._max_future_ms = int(settings.max_future_seconds * 1000)
         self._lock = threading.Lock()
@@ -149,8 +149,9 @@ class Redriver:
         except Unmendable as misfit:
             report.take(Sample(letter, event, "rejected", str(misfit)))
             return None
-        [found] = sent.events
-        reason = self._misfit(letter.source, codec.topic, found) if self._misfit and type(found) is dict else None
+        if self._again is not None and type(sent.events[0]) is dict:
+            sent = self._again(letter.source, codec.topic, sent)
+            event = sent.slices(0)
         age = max(0, self._clock.now_ms() - letter.time_ms)
         id_ = letter.event_id or f"dead-letter/{letter.offset}"
         decoded = codec.decode(
@@ -159,7 +160,7 @@ class Redriver:
             letter.time_ms,
             self._max_future_ms + age,
             default_id=lambda _: id_,
-            refused={} if reason is None else {0: reason},
+            refused=sent.refused,
         )
         if decoded.batch is None:
             report.take(Sample(letter, event, "rejected", decoded.rejected.get(0)))

@@ -33,7 +33,6 @@ from headrace.types import (
 
 TEST_HEADER = "headrace-test"
 _TEXTS = {"mail": "you@example.org", "user": "you", "page": "/hello", "path": "/hello", "url": "https://example.org/"}
-_SECRET = ("key", "secret", "password", "token")
 
 
 def sample_event(topic: Topic) -> dict[str, Any]:
@@ -71,38 +70,12 @@ def example_text(definition: Definition, url: str, topic: Topic | None) -> str:
         "name": definition.name,
         "file": definition.where,
         "sample": json.dumps(sample_event(topic) if topic is not None else {}).replace("'", "'\\''"),
-        "key": f"${keys[0][4:]}" if keys and keys[0].startswith("env:") else keys[0] if keys else "any",
+        "key": f"${keys[0][4:]}" if keys and keys[0].startswith("env:") else "YOUR-KEY" if keys else "any",
     }
     if listen := settings.get("listen"):
         place = urlsplit(listen[0])
         values |= {"host": place.hostname, "port": place.port, "transport": place.scheme}
     return FILLED.sub(lambda found: str(values[found[1]]), definition.kind.example)
-
-
-def shown_settings(definition: Definition) -> dict[str, Any]:
-    """What the file says, for people to look at: defaults left out, secrets not told."""
-    return _given(definition.settings)
-
-
-def _given(settings: msgspec.Struct) -> dict[str, Any]:
-    given = {}
-    for field in msgspec.structs.fields(settings):
-        value = getattr(settings, field.name)
-        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-        if value != default:
-            given[field.name] = _shown(field.name, value)
-    return given
-
-
-def _shown(name: str, value: Any) -> Any:
-    if isinstance(value, msgspec.Struct):
-        return _given(value)
-    if isinstance(value, dict):
-        return {inner: _shown(inner, one) for inner, one in value.items()}
-    if isinstance(value, list):
-        return [_shown(name, one) for one in value]
-    secret = isinstance(value, str) and any(word in name.lower() for word in _SECRET) and not value.startswith("env:")
-    return "…" if secret and value else value
 
 
 def _value(name: str, type_: DataType) -> Any:

@@ -6,6 +6,8 @@ then a quota or the log's own limit tells the sender to come again.
 
 from __future__ import annotations
 
+import decimal
+import math
 import random
 import threading
 import zlib
@@ -59,6 +61,9 @@ class ShedSettings(Settings, frozen=True):
             raise ConfigError("`burst_seconds` must be above zero", path=("shed", "burst_seconds"))
 
 
+Number = int | float | decimal.Decimal
+
+
 class Shedding:
     """Safe to use from several threads."""
 
@@ -96,14 +101,22 @@ class Shedding:
         if self._ranks:
             known = isinstance(value, str | int | float | bool)
             return (self._ranks.get(value, len(self._ranks)) if known else len(self._ranks), 0.0)
-        return (0, -float(value)) if isinstance(value, int | float) else (1, 0.0)
+        return (0, -_number(value)) if isinstance(value, Number) else (1, 0.0)
 
 
 def _moment(value: Any) -> tuple[int, float, str]:
     """Numbers and ISO texts in their order; what has no time happened just now."""
-    if isinstance(value, int | float):
-        return (0, float(value), "")
+    if isinstance(value, Number):
+        return (0, _number(value), "")
     return (1, 0.0, value) if isinstance(value, str) else (2, 0.0, "")
+
+
+def _number(value: Number) -> float:
+    """JSON has integers that are too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _place(value: Any) -> int:

@@ -22,6 +22,7 @@ from headrace.collect.definitions import CollectorSettings
 from headrace.collect.translate import UNREADABLE, Posted, event_of, moment_ms, sent, text_of
 from headrace.errors import ConfigError, Refused
 from headrace.log.codecs.json_codec import Event, Unreadable
+from headrace.secrecy import Secret
 from headrace.toml_files import secret
 
 Signature = Literal["github", "stripe", "standard", "slack", "hmac", "token"]
@@ -33,7 +34,7 @@ class WebhookSettings(CollectorSettings, frozen=True, kw_only=True):
     signature: Signature
     """How the sender proves who it is: `github`, `stripe`, `standard` (Standard Webhooks, Svix), `slack`, `hmac` or
     `token`."""
-    secrets: list[str]
+    secrets: list[Secret]
     """What was agreed with the sender, `env:NAME` for one in the environment; several while one is replaced."""
     tolerance_seconds: float = 300.0
     """How old a signed time may be (`stripe`, `standard`, `slack`), so that an old request cannot be played again."""
@@ -61,6 +62,9 @@ class WebhookSettings(CollectorSettings, frozen=True, kw_only=True):
         for each in self.secrets:
             if not secret(each):
                 raise ConfigError("a secret is empty", path=("secrets",))
+        if self.signature == "token" and self.header.lower() in map(str.lower, self.keep_headers):
+            message = f"`{self.header}` is the secret itself, which would be stored with every event"
+            raise ConfigError(message, path=("keep_headers",))
 
 
 def translate(posted: Posted, settings: WebhookSettings) -> Sent:

@@ -183,7 +183,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             board=board,
             counts=counts,
             dead_letters=letters,
-            redriver=Redriver(log, clock, settings.collect, gates.misfit),
+            redriver=Redriver(log, clock, settings.collect, gates.again),
             budget=BodyBudget(max(settings.log.max_pending_bytes, settings.server.max_body_bytes)),
             answers=BodyBudget(max(settings.log.max_pending_bytes, 4 * MAX_PAGE_BYTES)),
             queues=Queues(log, clock, bury_spent),

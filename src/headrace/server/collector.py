@@ -39,6 +39,7 @@ from headrace.lean import collect_seldom, switch_often, without_pandas
 from headrace.log.local.gathering_client import GatheringClient
 from headrace.log.registry.registry import Registry
 from headrace.log.registry.schemas import RegistrySchemas
+from headrace.logs import start_logging
 from headrace.server import events, health, kinesis, visits
 from headrace.server.auth import Auth
 from headrace.server.endpoint import routes_of
@@ -72,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     without_pandas()
     collect_seldom()
     switch_often()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    start_logging()
     try:
         project = load_project(options.project)
         check_binding(project)

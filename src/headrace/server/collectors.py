@@ -12,14 +12,16 @@ from starlette.responses import Response
 
 from headrace.collect.base import Outcome, Sent
 from headrace.collect.definitions import Definition
+from headrace.collect.gaps import privacy_gaps
 from headrace.collect.gate import Arrival
 from headrace.collect.gates import all_statuses
 from headrace.collect.kinds import KINDS
 from headrace.collect.rules.fitting import misfit_of
-from headrace.collect.samples import example_text, shown_settings, trial_events
+from headrace.collect.samples import example_text, trial_events
 from headrace.collect.status import CollectorStatus, waiting_for_topic
 from headrace.errors import Conflict, NotFound, UsageError
 from headrace.log.base import Topic
+from headrace.secrecy import shown_settings
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import json_response
 from headrace.server.models.collect import (
@@ -55,15 +57,16 @@ def _detail(name: str, url: str, services: Services) -> CollectorDetail:
     if status is None:
         raise NotFound(f"collector `{name}` does not exist", hint="GET /v1/collectors lists those that do")
     definition = _definition(name, services)
-    extra: dict[str, Any] = {"settings": {}, "example": "", "sample": None, "page": ""}
+    extra: dict[str, Any] = {"settings": {}, "example": "", "sample": None, "page": "", "warnings": []}
     if definition is not None:
         topic = _topic(definition, services)
         sample = trial_events(definition, topic).events
         extra = {
-            "settings": shown_settings(definition),
+            "settings": shown_settings(definition.settings),
             "example": example_text(definition, url, topic),
             "sample": sample[0] if sample else None,
             "page": definition.kind.page,
+            "warnings": privacy_gaps(definition, [gate.definition for gate in services.gates.all()]),
         }
     return CollectorDetail(**_fields(status, services), **extra)
 

@@ -64,7 +64,8 @@ async def _send(request: Request, services: Intake, name: str, form: Form) -> Re
         arrived, encoding = arrival(request, len(body), tenant, visit), headers.get("content-encoding", "")
         if tickets.is_wanted(request, services, gate):
             tickets.check_private(gate)
-            return await tickets.give(request, services, Wanted(raw, arrived, encoding), body)
+            wanted = tickets.written_down(gate, Wanted(raw, arrived, encoding))
+            return await tickets.give(request, services, wanted, body)
         take = services.collector.collect if gate is None else partial(gate.collect, arrived=arrived)
         outcome = await _collect(services, raw, body, encoding, take)
     services.metrics.collected(name, outcome)

@@ -36,6 +36,7 @@ from headrace.log.local import LocalLog
 from headrace.log.local.client import LocalClient
 from headrace.log.open import open_log
 from headrace.log.registry.schemas import RegistrySchemas
+from headrace.logs import start_logging
 
 PROCESS = "listeners"
 LOOK_S, REPORT_S = 0.5, 0.5
@@ -192,7 +193,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     without_pandas()
     collect_seldom()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    start_logging()
     try:
         return asyncio.run(serve(load_project(options.project), SystemClock()))
     except HeadraceError as error:

@@ -25,6 +25,7 @@ from headrace.coordinate.ports import choose_port
 from headrace.coordinate.supervisor import EXIT_HOPELESS, check_binding
 from headrace.errors import ConfigError, CorruptFrame, HeadraceError, Refused
 from headrace.lean import collect_seldom, switch_often, without_pandas
+from headrace.logs import start_logging
 from headrace.server.app import create_app
 from headrace.server.assemble import apply_pipelines, open_services
 from headrace.server.http import http_server
@@ -48,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     without_pandas()
     collect_seldom()
     switch_often()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    start_logging()
     try:
         project = load_project(options.project)
         check_binding(project)

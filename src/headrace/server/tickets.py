@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -64,6 +65,15 @@ def check_private(gate: Gate | None) -> None:
             f"collector `{gate.name}` hides fields before anything is stored, which a ticket cannot",
             hint="send without `wait=ticket`",
         )
+
+
+def written_down(gate: Gate | None, wanted: records.Wanted) -> records.Wanted:
+    """What of a request may be kept: no more of its address than the collector tells."""
+    if gate is None:
+        return wanted
+    arrived = gate.written_down(wanted.arrived)
+    events = replace(wanted.events, source=f"http {arrived.address}".rstrip())
+    return msgspec.structs.replace(wanted, arrived=arrived, events=events)
 
 
 async def give(request: Request, services: Intake, wanted: records.Wanted, body: bytes) -> Response:

@@ -18,7 +18,7 @@ from headrace.collect.pull.sse import Parser
 from headrace.log.base import TopicSpec
 from headrace.types import BIGINT, VARCHAR, Column
 from tests.collect.listeners import listening
-from tests.log.support import PLAIN
+from tests.log.support import PLAIN, rows
 from tests.server.running import running_server
 from tests.support import wait_for
 
@@ -120,6 +120,47 @@ def test_a_websocket_is_followed_by_the_cursor_of_its_messages(tmp_path: Path) -
         server.shutdown()
         thread.join()
     assert found == list(range(30))
+
+
+def test_where_a_puller_is_says_nothing_of_its_password_and_its_key(tmp_path: Path) -> None:
+    known: list[bool] = []
+
+    def handle(to: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+        first = int(query.get("after", "0"))
+        known.append(query["api_key"] == "hush" and to.headers["authorization"].startswith("Basic "))
+        items = [{"n": n} for n in range(first, min(first + 5, 10))]
+        answer(to, {"items": items, "next": first + len(items)}, 200 if items else 500)
+
+    with source(handle) as url:
+        address = f"{url.replace('//', '//ann:hush@')}/x?api_key=hush"
+        text = f'type = "poll"\nurl = "{address}"\nitems = "items"\ncursor = "next"\nparameter = "after"\n'
+        assert follow(tmp_path, text, 10) == list(range(10))
+        with listening(tmp_path, {"pull": f'topic = "plain"\n{text}'}, [PLAIN]) as running:
+            wait_for(lambda: "500" in running.status("pull").detail, 10, "it to say what it waits for")
+            assert "hush" not in str(running.status("pull"))
+            assert "hush" not in str(rows(running.log, "_cursors"))
+            assert len(running.wait_rows("plain", 10)) == 10
+    assert all(known)
+
+
+def test_a_source_that_sends_us_elsewhere_does_not_send_our_headers_along(tmp_path: Path) -> None:
+    elsewhere: list[str | None] = []
+
+    def far(to: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+        elsewhere.append(to.headers.get("x-api-key"))
+        answer(to, [{"n": 1}])
+
+    with source(far) as other:
+
+        def near(to: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+            assert to.headers["x-api-key"] == "hush"
+            answer(to, {}, 302, location=other)
+
+        with source(near) as url:
+            text = f'type = "poll"\nurl = "{url}"\nid = "n"\nheaders = {{ X-Api-Key = "hush" }}\n'
+            with listening(tmp_path, {"pull": f'topic = "plain"\n{text}'}, [PLAIN]) as running:
+                assert len(running.wait_rows("plain", 1)) == 1
+    assert set(elsewhere) == {None}
 
 
 def test_polling_by_a_path_waits_as_long_as_the_source_asks(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ export interface CollectorDetail extends Collector {
   example: string;
   sample: Fields | null;
   page: string;
+  /** Ways past what it hides. */
+  warnings: string[];
 }
 
 export interface CollectorKind {

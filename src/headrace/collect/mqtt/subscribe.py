@@ -27,9 +27,10 @@ from headrace.collect.gate import Arrival
 from headrace.collect.mqtt import packets
 from headrace.collect.mqtt.packets import Decoder, Malformed, Message, Packet
 from headrace.collect.mqtt.topics import Pattern, read_pattern
-from headrace.collect.pull.base import Backoff, Broken
+from headrace.collect.pull.base import Backoff, Broken, source_name
 from headrace.errors import ConfigError
 from headrace.log.codecs.json_codec import Unreadable
+from headrace.secrecy import Address, Secret, shown_address
 from headrace.toml_files import secret
 
 REMEMBERED = 1024
@@ -39,7 +40,7 @@ ANSWER_S = 20.0
 
 
 class MqttSettings(CollectorSettings, frozen=True, kw_only=True):
-    url: str = "mqtt://127.0.0.1:1883"
+    url: Address = "mqtt://127.0.0.1:1883"
     """The broker: `mqtt://` or `mqtts://`, host and port."""
     topics: list[str] = []
     """Topics to subscribe to. `+` is any level, `#` any that follow; `{name}` is any level, and becomes the field
@@ -50,7 +51,7 @@ class MqttSettings(CollectorSettings, frozen=True, kw_only=True):
     """The client's name, under which the broker keeps its session; `headrace-` and the collector's by default."""
     user: str = ""
     """Who logs in."""
-    password: str = ""
+    password: Secret = ""
     """`env:NAME` is what the environment holds."""
     format: str = "json"
     """`json`: a payload is an event, or the field `value` of one; `text`: the field `message`; `bytes`: the value of a
@@ -70,7 +71,9 @@ class MqttSettings(CollectorSettings, frozen=True, kw_only=True):
         super().check()
         parts = urlsplit(self.url)
         if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname:
-            raise ConfigError(f"`{self.url}` is no broker", hint='url = "mqtt://host:1883"', path=("url",))
+            raise ConfigError(
+                f"`{shown_address(self.url)}` is no broker", hint='url = "mqtt://host:1883"', path=("url",)
+            )
         if not self.topics:
             raise ConfigError("an MQTT collector needs `topics`", hint='topics = ["sensors/{device}/temperature"]')
         for text in self.topics:
@@ -110,9 +113,9 @@ class Session:
 async def start(feed: Feed) -> None:
     settings = feed.settings(MqttSettings)
     client = settings.client or f"headrace-{feed.gate.name}"
-    session = Session(f"{settings.url} {client}")
+    session = Session(f"{source_name(settings.url)} {client}")
     known = await feed.cursor()
-    if isinstance(known, dict) and known.get("of") == session.of:
+    if isinstance(known, dict) and known.get("of") in (session.of, f"{settings.url} {client}"):
         cursor = msgspec.convert(known, _Cursor)
         session.filters = list(cursor.filters)
         session.recent.extend(cursor.recent)
@@ -142,7 +145,7 @@ class Connection:
         tasks: list[asyncio.Task[None]] = []
         try:
             early = await self._log_in()
-            self._feed.running(f"subscribed at {self._settings.url}: {', '.join(self._settings.topics)}")
+            self._feed.running(f"subscribed at {shown_address(self._settings.url)}: {', '.join(self._settings.topics)}")
             tasks = [asyncio.create_task(self._read(early)), asyncio.create_task(self._ping())]
             await self._store()
             await tasks[0]

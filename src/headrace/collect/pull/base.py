@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import random
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from headrace.collect.gate import Arrival
 from headrace.errors import ConfigError
 from headrace.log.base import ID
 from headrace.log.codecs.json_codec import Unreadable
+from headrace.secrecy import Address, Secret, shown_address
 from headrace.toml_files import secret
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 30.0
@@ -64,9 +66,9 @@ class PullSettings(CollectorSettings, frozen=True, kw_only=True):
 
 
 class UrlSettings(PullSettings, frozen=True, kw_only=True):
-    url: str = ""
+    url: Address = ""
     """Where the source is."""
-    headers: dict[str, str] = {}
+    headers: dict[str, Secret] = {}
     """Sent with every request; `env:NAME` is what the environment holds."""
     format: str = "json"
     """`json`: what is sent is an event; `text`: it is the field `message` of one."""
@@ -76,7 +78,7 @@ class UrlSettings(PullSettings, frozen=True, kw_only=True):
         schemes = self.schemes()
         if not self.url.startswith(schemes):
             raise ConfigError(
-                f"`{self.url}` is no address to pull from" if self.url else "a puller needs a `url`",
+                f"`{shown_address(self.url)}` is no address to pull from" if self.url else "a puller needs a `url`",
                 hint=f"it begins with {' or '.join(schemes)}",
                 path=("url",),
             )
@@ -103,14 +105,29 @@ class Item:
 async def resumed(feed: Feed, source: str) -> Any:
     """The cursor of this source; None at its beginning, and where the file names another source than it did."""
     known = await feed.cursor()
-    return known.get("at") if isinstance(known, dict) and known.get("of") == source else None
+    return known.get("at") if isinstance(known, dict) and is_of(known, source) else None
+
+
+def source_name(source: str) -> str:
+    """What a cursor says of its source: all of it but its secrets, and a mark that is another for other secrets, for a
+    parameter may also be what is asked for. Slow on purpose, so that nobody finds them by trying."""
+    shown = shown_address(source)
+    if shown == source:
+        return source
+    mark = hashlib.scrypt(source.encode("utf-8", "surrogatepass"), salt=b"headrace cursor", n=2**14, r=8, p=1, dklen=8)
+    return f"{shown} {mark.hex()}"
+
+
+def is_of(cursor: dict[str, Any], source: str) -> bool:
+    # As older versions wrote it, or as it is written now.
+    return cursor.get("of") in (source, source_name(source))
 
 
 class Writer:
     """Writes items, each write with the cursor of its last one."""
 
     def __init__(self, feed: Feed, source: str, id_path: str = "") -> None:
-        self._feed, self._source, self._id_path = feed, source, id_path
+        self._feed, self._source, self._id_path = feed, source_name(source), id_path
 
     async def write(self, items: list[Item], at: Any) -> None:
         originals = [item.original for item in items]
@@ -193,7 +210,25 @@ def look_up(value: Any, path: str) -> Any:
 
 
 def client(settings: UrlSettings, timeout: httpx.Timeout) -> httpx.AsyncClient:
-    return httpx.AsyncClient(headers=settings.sent_headers(), timeout=timeout, trust_env=False, follow_redirects=True)
+    own = _origin(httpx.URL(settings.url))
+
+    async def keep_to_ourselves(request: httpx.Request) -> None:
+        # Wherever the source sends us to: what proves who we are is for the source.
+        if _origin(request.url) != own:
+            for name in settings.headers:
+                request.headers.pop(name, None)
+
+    return httpx.AsyncClient(
+        headers=settings.sent_headers(),
+        timeout=timeout,
+        trust_env=False,
+        follow_redirects=True,
+        event_hooks={"request": [keep_to_ourselves]},
+    )
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
 
 
 def check_answer(answer: httpx.Response) -> None:
@@ -202,6 +237,6 @@ def check_answer(answer: httpx.Response) -> None:
         return
     after = answer.headers.get("retry-after", "")
     raise Broken(
-        f"{answer.request.url.copy_with(query=None)} answered {answer.status_code}",
+        f"{shown_address(str(answer.request.url.copy_with(query=None)))} answered {answer.status_code}",
         retry_after=min(float(after), 3600.0) if after.isdigit() else 0.0,
     )

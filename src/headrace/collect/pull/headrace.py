@@ -12,17 +12,18 @@ from headrace.collect.feed import Feed
 from headrace.collect.pull.base import PASSING, Backoff, Broken, Item, Writer, check_answer, resumed
 from headrace.errors import ConfigError
 from headrace.log.base import HEADERS, ID, TIME, TOMBSTONE
+from headrace.secrecy import Address, Secret, shown_address
 from headrace.toml_files import secret
 
 WAIT_S = 20.0
 
 
 class HeadraceSettings(CollectorSettings, frozen=True, kw_only=True):
-    url: str = ""
+    url: Address = ""
     """The other server, such as `http://eu.example:8080`."""
     source: str = ""
     """Its topic; the same name as here by default."""
-    key: str = ""
+    key: Secret = ""
     """An API key that may read there, or `env:NAME`."""
     start: str = "earliest"
     """Where to begin the first time: `earliest` or `latest`."""
@@ -63,7 +64,7 @@ async def start(feed: Feed) -> None:
             backoff.reset()
             # The first answer comes at once, and says that somebody is there.
             wait_s = WAIT_S
-            feed.running(f"following {address} at {following}")
+            feed.running(f"following {shown_address(address)} at {following}")
             if items or at is None:
                 at = following
                 await writer.write(items, at)

@@ -15,6 +15,7 @@ from headrace.collect.feed import Feed
 from headrace.collect.pull.base import Backoff, Broken, Item, Writer, read_item, resumed
 from headrace.errors import ConfigError
 from headrace.log.base import HEADERS, TIME, TOMBSTONE
+from headrace.secrecy import Secret
 from headrace.toml_files import secret
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class KafkaSettings(CollectorSettings, frozen=True, kw_only=True):
     format: str = "json"
     """`json`: a value is an event; `text`: it is the field `message` of one; `bytes`: key and value of a raw topic;
     `debezium`: a change of a row, which becomes the row after it, or a tombstone."""
-    conf: dict[str, str] = {}
+    conf: dict[str, Secret] = {}
     """Further properties of librdkafka, as they are; `env:NAME` is what the environment holds."""
     batch: int = 5000
     """Records of one write."""

@@ -23,6 +23,7 @@ from headrace.collect.pull.base import (
     resumed,
 )
 from headrace.errors import ConfigError
+from headrace.secrecy import shown_address
 
 HEADER, ETAG, LINK = "header:", "etag", "link"
 
@@ -69,7 +70,7 @@ async def start(feed: Feed) -> None:
                 await backoff.pause(error)
                 continue
             backoff.reset()
-            feed.running(f"polling {settings.url}")
+            feed.running(f"polling {shown_address(settings.url)}")
             moved = following is not None and following != at
             if items or moved:
                 at = following if moved else at

@@ -21,6 +21,7 @@ from headrace.collect.pull.base import (
     read_item,
     resumed,
 )
+from headrace.secrecy import shown_address
 
 MOST_BYTES = 16 * 1024 * 1024
 """Of one event."""
@@ -52,7 +53,7 @@ async def start(feed: Feed) -> None:
                     headers["last-event-id"] = str(at)
                 async with http.stream("GET", settings.url, headers=headers) as answer:
                     check_answer(answer)
-                    feed.running(f"following {settings.url}")
+                    feed.running(f"following {shown_address(settings.url)}")
                     await pump(writer, _items(answer, settings), at, wrote)
                 raise Broken("the stream ended")
             except PASSING as error:

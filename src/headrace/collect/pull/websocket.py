@@ -23,6 +23,7 @@ from headrace.collect.pull.base import (
     read_item,
     resumed,
 )
+from headrace.secrecy import Secret, shown_address
 
 PLACE = "{cursor}"
 
@@ -30,7 +31,7 @@ PLACE = "{cursor}"
 class WebSocketSettings(UrlSettings, frozen=True, kw_only=True):
     """`{cursor}` in `url` and `subscribe` is the last cursor that is in the log."""
 
-    subscribe: list[str] = []
+    subscribe: list[Secret] = []
     """Messages to send when connected."""
     cursor: str = ""
     """Where a message holds its cursor, such as `seq`."""
@@ -67,7 +68,7 @@ async def start(feed: Feed) -> None:
             ) as connection:
                 for message in settings.subscribe:
                     await connection.send(message.replace(PLACE, _json(known)))
-                feed.running(f"following {settings.url}")
+                feed.running(f"following {shown_address(settings.url)}")
                 await pump(writer, _items(connection, settings), at, wrote)
             raise Broken("the source closed the connection")
         except (*PASSING, WebSocketException) as error:

@@ -3,6 +3,7 @@ dead letter tells no more than a record would."""
 
 from __future__ import annotations
 
+import decimal
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -11,16 +12,18 @@ import msgspec
 
 from headrace.collect.base import Sent
 from headrace.collect.rules.enriching import Enriching
-from headrace.collect.rules.fields import Event, Spellings
+from headrace.collect.rules.fields import Event, Spellings, is_within
 from headrace.collect.rules.hiding import Hiding
 from headrace.collect.rules.settings import EnrichSettings, PrivacySettings, ValidateSettings
-from headrace.collect.rules.validating import Validating, is_within
+from headrace.collect.rules.validating import Validating
 from headrace.log.base import Topic
 from headrace.log.codecs.json_codec import FieldTexts, Unreadable
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_exact: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=decimal.Decimal)
 _encoder = msgspec.json.Encoder(decimal_format="number")
-_QUOTED = re.compile(r"`[^`]*`")
+# To the last one: what is quoted may have some of its own.
+_QUOTED = re.compile(r"`.*`", re.DOTALL)
 
 
 class Rules:
@@ -51,9 +54,15 @@ class Rules:
         )
         self._again = Validating(seen, topic, hidden, self.enriching.names, spellings)
 
-    def misfit(self, event: Event) -> str | None:
-        """What is wrong with an event that went through these rules already, and was changed since."""
-        return self._again.misfits([event]).get(0)
+    def again(self, sent: Sent) -> Sent:
+        """Events that went through these rules already and were changed since, as a letter is that was put right, or
+        that never could be read until then: hidden, and refused where they do not fit."""
+        events = sent.events
+        if self._hiding is not None:
+            hide = self._hiding.hide_again
+            events = [hide(event) if type(event) is dict else event for event in events]
+        slices = sent.slices if self._hiding is None else _Rewritten(sent, events, True, self._withholds)
+        return Sent(events, slices, {**self._again.misfits(events), **sent.refused})
 
     def apply(
         self, sent: Sent, address: str, user_agent: str, now_ms: int, visitor: str = "", session: str = ""
@@ -69,7 +78,7 @@ class Rules:
                 event if type(event) is dict else _unnamed(event, len(sent.slices(row)))
                 for row, event in enumerate(events)
             ]
-        return Sent(events, _Rewritten(sent, events, self._withholds), refused)
+        return Sent(events, _Rewritten(sent, events, self._hiding is not None, self._withholds), refused)
 
     def _prepared(self, event: Any, fill: Any) -> Any:
         if type(event) is not dict:
@@ -85,16 +94,20 @@ def _unnamed(event: Any, size: int) -> Unreadable:
 
 
 class _Rewritten(FieldTexts):
-    """The text of events that were changed: what was not is as it was sent, to the last digit."""
+    """The text of events that were changed: what was not is as it was sent, to the last digit.
 
-    def __init__(self, sent: Sent, events: Sequence[Any], withholds: bool) -> None:
-        self._sent, self._events, self._withholds = sent, events, withholds
+    Where something is hidden (`hides`), only what was read is written: a text may say a field twice, and of the first
+    one nobody has looked at."""
+
+    def __init__(self, sent: Sent, events: Sequence[Any], hides: bool, withholds: bool) -> None:
+        self._sent, self._events, self._hides, self._withholds = sent, events, hides, withholds
 
     def __call__(self, row: int) -> bytes:
         event = self._events[row]
         if type(event) is not dict:
             return b"" if self._withholds else self._sent.slices(row)
-        return self._sent.slices(row) if event is self._sent.events[row] else self.some(row, tuple(event))
+        untouched = event is self._sent.events[row] and not self._hides
+        return self._sent.slices(row) if untouched else self.some(row, tuple(event))
 
     def some(self, row: int, fields: tuple[str, ...]) -> bytes:
         before, event = self._sent.events[row], self._events[row]
@@ -102,8 +115,14 @@ class _Rewritten(FieldTexts):
         if not any(same):
             return _encoder.encode({field: event[field] for field in fields})
         sent = _fields.decode(self._sent.slices(row))
+        # Not all that is the same was sent: an id may have been given to it on the way here.
         texts = [
-            _encoder.encode(field) + b":" + (bytes(sent[field]) if kept else _encoder.encode(event[field]))
+            _encoder.encode(field)
+            + b":"
+            + (self._kept(bytes(sent[field])) if kept and field in sent else _encoder.encode(event[field]))
             for field, kept in zip(fields, same, strict=True)
         ]
         return b"{" + b",".join(texts) + b"}"
+
+    def _kept(self, text: bytes) -> bytes:
+        return _encoder.encode(_exact.decode(text)) if self._hides and text[0] in b"{[" else text

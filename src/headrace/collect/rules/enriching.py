@@ -42,12 +42,12 @@ class Enriching:
     def fill(
         self, address: str, user_agent: str, now_ms: int, visitor: str = "", session: str = ""
     ) -> Callable[[Event], Event]:
-        """What is to be done with each event of one request."""
+        """What is to be done with each event of one request. The address is what may be told of it."""
         values = list(self._fixed)
         if self._time is not None:
             values.append((self._time, now_ms if self._settings.arrival_time_as == "ms" else _iso(now_ms)))
         if self._address is not None:
-            values.append((self._address, self.told(address)))
+            values.append((self._address, address or None))
         if self._agent is not None:
             values.append((self._agent, user_agent or None))
         if self._visitor is not None:
@@ -74,17 +74,17 @@ class Enriching:
 
         return filled
 
-    def told(self, address: str) -> str | None:
-        """The address as it may be written down."""
+    def told(self, address: str) -> str:
+        """The address as it may be written down; empty where nothing may."""
         if not address:
-            return None
+            return ""
         match self._settings.address_as:
             case "plain":
                 return address
             case "network":
-                return network_of(address)
+                return network_of(address) or ""
             case "hash":
-                return hashed(address, self._key)
+                return hashed(address, self._key) or ""
 
 
 def believed(address: str, forwarded: str, proxies: Sequence[Network]) -> str:

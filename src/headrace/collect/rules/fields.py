@@ -6,7 +6,7 @@ would say nothing about `Email`, which is stored in the same column. `user.email
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 Event = dict[str, Any]
@@ -51,8 +51,11 @@ class Path:
         self.is_plain = len(self._parts) == 1
         """A field of the event itself."""
 
-    def found(self, event: Event, spelled: Spelled | None = None) -> list[Any]:
-        """The values there are at this path; null is one. `spelled` is of the event, where somebody has it already."""
+    def found(self, event: Any, spelled: Spelled | None = None) -> list[Any]:
+        """The values there are at this path; null is one. What is no object has none. `spelled` is of the event, where
+        somebody has it already."""
+        if type(event) is not dict:
+            return []
         if spelled is None:
             spelled = self._spellings.of(event)
         if self.is_plain:
@@ -114,3 +117,14 @@ class Path:
         made = {name: inner for name, inner in value.items() if name not in before}
         made[first] = self._put(value[before[0]] if before else None, rest, new) if rest else new
         return made
+
+
+def is_within(name: str, names: Collection[str]) -> bool:
+    """Is a field one of these, or does it lie in one, or around one?
+
+    >>> is_within("user", ["User.email"]), is_within("user.email.host", ["user.email"]), is_within("users", ["user"])
+    (True, True, False)
+    """
+    one = name.casefold() + "."
+    others = [other.casefold() + "." for other in names]
+    return any(one.startswith(other) or other.startswith(one) for other in others)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from headrace.collect.rules.fields import GONE, Change, Event, Path, Spellings
 from headrace.collect.rules.settings import PrivacySettings
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
+_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class Hiding:
@@ -21,6 +23,11 @@ class Hiding:
         changes += [(name, lambda value: hashed(value, key)) for name in settings.hash]
         changes += [(name, _cut(length)) for name, length in settings.truncate.items()]
         self._changes = [(Path(name, spellings), change) for name, change in changes]
+        hashes = {name.casefold() for name in settings.hash}
+        self._again = [
+            (path, _unless_hashed(change) if path.name.casefold() in hashes else change)
+            for path, change in self._changes
+        ]
 
     @property
     def names(self) -> Sequence[str]:
@@ -31,12 +38,22 @@ class Hiding:
             event = path.edited(event, change)
         return event
 
+    def hide_again(self, event: Event) -> Event:
+        """Of an event that may be hidden already: what is a hash stays one."""
+        for path, change in self._again:
+            event = path.edited(event, change)
+        return event
+
 
 def hashed(value: Any, key: bytes) -> str | None:
     """The same for a text and a number that reads the same, so that they can still be joined."""
     if value is None:
         return None
     return hmac.digest(key, text_of(value).encode("utf-8", "surrogatepass"), "sha256").hex()
+
+
+def _unless_hashed(change: Change) -> Change:
+    return lambda value: value if type(value) is str and _HASH.fullmatch(value) else change(value)
 
 
 def text_of(value: Any) -> str:

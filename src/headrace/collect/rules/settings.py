@@ -6,13 +6,16 @@ are one."""
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable, Iterable
 from typing import Literal
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.config import Settings
 from headrace.errors import ConfigError
+from headrace.secrecy import Secret
 
 Scalar = str | int | float | bool
 FieldType = Literal["string", "integer", "number", "boolean", "timestamp", "object", "array"]
@@ -102,7 +105,7 @@ class PrivacySettings(Settings, frozen=True):
     """Fields that are replaced by their HMAC-SHA256, as 64 hexadecimal digits."""
     truncate: dict[str, int | Literal["network"]] = {}
     """Fields that are cut: to so many characters, or, of an address, to its `"network"` (IPv4 /24, IPv6 /48)."""
-    key: str = ""
+    key: Secret = ""
     """Key of the hashes, best as `env:NAME`. Without it the project's own is used, which is made once and kept in the
     data folder, readable by its user only: without that folder the hashes could not be made again."""
     unreadable: Literal["withhold", "keep"] = "withhold"
@@ -111,7 +114,22 @@ class PrivacySettings(Settings, frozen=True):
 
     @property
     def any(self) -> bool:
-        return bool(self.drop or self.hash or self.truncate)
+        return bool(self.names)
+
+    @property
+    def names(self) -> list[str]:
+        """The fields it is about."""
+        return [*self.drop, *self.hash, *self.truncate]
+
+    def also(self, places: Callable[[str], Iterable[str]]) -> PrivacySettings:
+        """The same for each field's other places. What the file itself says of one of them counts."""
+        said = {name.casefold() for name in self.names}
+
+        def spread(names: Iterable[str]) -> list[str]:
+            return [one for name in names for one in (name, *(p for p in places(name) if p.casefold() not in said))]
+
+        cut = {place: length for name, length in self.truncate.items() for place in spread([name])}
+        return msgspec.structs.replace(self, drop=spread(self.drop), hash=spread(self.hash), truncate=cut)
 
     def check(self) -> None:
         for name, length in self.truncate.items():

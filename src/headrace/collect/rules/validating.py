@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.collect.rules.coercing import coercion, field_type
-from headrace.collect.rules.fields import Change, Event, Path, Spellings
+from headrace.collect.rules.fields import Change, Event, Path, Spellings, is_within
 from headrace.collect.rules.settings import FieldRule, FieldType, ValidateSettings
 from headrace.log.base import Topic
 from headrace.log.codecs.json_codec import RESERVED
@@ -97,7 +97,7 @@ class Validating:
         rows: list[int] = []
         texts: list[str] = []
         for row, event in enumerate(events):
-            for value in path.found(event) if type(event) is dict else ():
+            for value in path.found(event):
                 if type(value) is str:
                     rows.append(row)
                     texts.append(value)
@@ -105,17 +105,6 @@ class Validating:
         array = pa.array([text.encode("utf-8", "replace") for text in texts], pa.binary()).cast(pa.string())
         fits = pc.match_substring_regex(array, pattern).to_pylist()
         return [row for row, fit in zip(rows, fits, strict=True) if not fit]
-
-
-def is_within(name: str, names: Collection[str]) -> bool:
-    """Is a field one of these, or does it lie in one, or around one?
-
-    >>> is_within("user", ["User.email"]), is_within("user.email.host", ["user.email"]), is_within("users", ["user"])
-    (True, True, False)
-    """
-    one = name.casefold() + "."
-    others = [other.casefold() + "." for other in names]
-    return any(one.startswith(other) or other.startswith(one) for other in others)
 
 
 def _wanted(value: Any, rule: FieldRule) -> str | None:

@@ -6,9 +6,11 @@ is nothing that anybody was told is stored.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
+import shutil
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,13 +22,15 @@ import pyarrow as pa
 
 from headrace.errors import Overloaded
 from headrace.log.base import Append
-from headrace.log.local.files import make_folder, sync_folder, write_all
+from headrace.log.local.files import make_folder, sync_file, sync_folder, write_all
 
 logger = logging.getLogger("headrace.spool")
 
 ROLL_BYTES = 8 * 1024 * 1024
 _HEAD = struct.Struct("<II")
 MOST_SPOOLS = 256
+ASIDE = ".refused-"
+"""In the names of files with the body of one frame, which the log took neither as it is nor as letters."""
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -67,20 +71,29 @@ def _stream(batch: pa.RecordBatch) -> bytes:
     return content
 
 
-def frames(path: Path) -> Iterator[bytes]:
-    """The bodies of a file's frames, up to a torn tail or damage."""
+def frames(path: Path, size: int | None = None) -> Iterator[bytes]:
+    """The bodies of a file's frames, up to a torn tail or damage; of its first `size` bytes, if it is known how many
+    count."""
+    left = path.stat().st_size if size is None else size
     with path.open("rb") as file:
-        while len(head := file.read(_HEAD.size)) == _HEAD.size:
+        while left >= _HEAD.size and len(head := file.read(_HEAD.size)) == _HEAD.size:
             length, checksum = _HEAD.unpack(head)
-            body = file.read(length)
+            left -= frame_bytes(length)
+            # A damaged length must not make us read what is not there.
+            body = file.read(length) if left >= 0 else b""
             if len(body) < length or google_crc32c.value(body) != checksum:
                 return
             yield body
 
 
+def frame_bytes(body: int) -> int:
+    """What a frame takes whose body has so many."""
+    return _HEAD.size + body
+
+
 def sound_bytes(path: Path) -> int:
     """How far a file's frames are whole."""
-    return sum(_HEAD.size + len(body) for body in frames(path))
+    return sum(frame_bytes(len(body)) for body in frames(path))
 
 
 @dataclass(slots=True)
@@ -91,6 +104,8 @@ class Files:
     lock: int
     numbers: list[int]
     sizes: dict[int, int]
+    last: int = -1
+    """The greatest number there ever was."""
     descriptor: int = -1
 
     @property
@@ -109,16 +124,26 @@ class Files:
             end = write_all(self.descriptor, content, self.sizes[last])
             os.fdatasync(self.descriptor)
         except OSError:
-            # Whatever of it is on disk is cut off, or written over by the next.
-            os.ftruncate(self.descriptor, self.sizes[last])
+            # Whatever of it is on disk is cut off; where that fails, too, the next goes to another file, and nobody
+            # reads this one any further.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self.descriptor, self.sizes[last])
+            self.seal()
+            if not self.sizes[last]:
+                self.drop(last)
             raise
         self.sizes[last] = end
 
     def _begin(self) -> None:
         self.seal()
-        number = self.numbers[-1] + 1 if self.numbers else 0
-        self.descriptor = os.open(self.path(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        sync_folder(self.folder)
+        number = self.last + 1
+        descriptor = os.open(self.path(number), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            sync_folder(self.folder)
+        except OSError:
+            os.close(descriptor)
+            raise
+        self.descriptor, self.last = descriptor, number
         self.numbers.append(number)
         self.sizes[number] = 0
 
@@ -128,7 +153,8 @@ class Files:
             self.descriptor = -1
 
     def drop(self, number: int) -> None:
-        self.path(number).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.path(number).unlink(missing_ok=True)
         self.numbers.remove(number)
         del self.sizes[number]
 
@@ -142,21 +168,39 @@ def open_files(home: Path) -> Files:
     for number in range(MOST_SPOOLS):
         folder = home / str(number)
         make_folder(folder)
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            continue
-        return _read(folder, lock)
+        if (lock := _lock(folder)) is not None:
+            return _read(folder, lock)
     raise Overloaded(f"{MOST_SPOOLS} processes hold spools in `{home}` already")
+
+
+def left_behind(home: Path, own: Path) -> Iterator[Files]:
+    """What processes left that were not started again: spools nobody holds, with something in them."""
+    for folder in sorted(home.iterdir()):
+        if folder == own or (not any(folder.glob("*.spool")) and not any(folder.glob(f"*{ASIDE}*"))):
+            continue
+        if (lock := _lock(folder)) is not None:
+            yield _read(folder, lock)
+
+
+def _lock(folder: Path) -> int | None:
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
 
 
 def _read(folder: Path, lock: int) -> Files:
     found = Files(folder, lock, [], {})
-    for path in sorted(folder.glob("*.spool")):
+    paths = sorted(folder.glob("*.spool"))
+    for path in paths:
+        found.last = int(path.stem)
         size, sound = path.stat().st_size, sound_bytes(path)
-        if sound < size:
+        if sound < size and not (path == paths[-1] and _is_torn(path, sound)):
+            keep_damage(path)
+        elif sound < size:
             logger.warning("`%s`: %d bytes at its end are not whole, nobody was told of them", path, size - sound)
             os.truncate(path, sound)
         if sound:
@@ -165,3 +209,20 @@ def _read(folder: Path, lock: int) -> Files:
         else:
             path.unlink()
     return found
+
+
+def _is_torn(path: Path, sound: int) -> bool:
+    """Whether what is not whole is the last frame there is: that was being written, and nothing followed it."""
+    with path.open("rb") as file:
+        file.seek(sound)
+        head = file.read(_HEAD.size)
+    return len(head) < _HEAD.size or sound + frame_bytes(_HEAD.unpack(head)[0]) >= path.stat().st_size
+
+
+def keep_damage(path: Path) -> None:
+    """A copy for somebody to look at: what is behind the damage may have been acknowledged."""
+    copy = path.with_suffix(".damaged")
+    shutil.copyfile(path, copy)
+    sync_file(copy)
+    sync_folder(copy.parent)
+    logger.error("`%s` is damaged: what follows the damage is not handed over; all of it is kept in `%s`", path, copy)

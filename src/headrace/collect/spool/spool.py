@@ -7,9 +7,11 @@ reads them until then, and whether one is a duplicate is not known yet.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from itertools import islice
@@ -19,15 +21,28 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.collect.spool.files import Files, decode, encode, frames, open_files
+from headrace.collect.spool.files import (
+    ASIDE,
+    Files,
+    decode,
+    encode,
+    frame_bytes,
+    frames,
+    keep_damage,
+    left_behind,
+    open_files,
+)
+from headrace.collect.spool.refused import letters_of
 from headrace.config import Project
 from headrace.errors import DeadlineExceeded, DiskFull, HeadraceError, LogError, NotRunning, Overloaded
 from headrace.log.base import ID, Acks, Append, Appended, Log, Topic
 from headrace.log.codecs.base import Schemas
+from headrace.log.dead_letters import DeadLetter, bury
+from headrace.log.local.files import replace_file
 
 logger = logging.getLogger("headrace.spool")
 
-LOOK_S, PAUSE_S = 0.2, 0.5
+LOOK_S, PAUSE_S, OTHERS_S = 0.2, 0.5, 5.0
 TOGETHER, TOGETHER_BYTES = 1000, 4 * 1024 * 1024
 """Frames that are handed over in one write."""
 FULL_S = 5.0
@@ -40,7 +55,7 @@ class Spool:
     """A `Destination` of events. Safe to use from several threads."""
 
     def __init__(self, log: Log, home: Path, max_bytes: int) -> None:
-        self._log, self._max_bytes = log, max_bytes
+        self._log, self._home, self._max_bytes = log, home, max_bytes
         self.schemas: Schemas | None = log.schemas
         self._files: Files = open_files(home)
         self._topics: dict[str, Topic] = {}
@@ -51,6 +66,7 @@ class Spool:
         self._waiting_bytes = 0
         self._queue: queue.SimpleQueue[_Stored | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
+        self._in_vain: set[Path] = set()
         self.on_change: Callable[[str], None] = lambda detail: None
         """Told what there is to say about it; nothing when all is well."""
         self._name = uuid4().hex
@@ -134,6 +150,8 @@ class Spool:
                     self._files.write([content for content, _, _ in stored])
                 except OSError as failure:
                     error = DiskFull("the log is away, and what comes cannot be kept here", detail=str(failure))
+                except Exception as failure:
+                    error = failure  # whoever waits must hear of it, and those who come next
                 self._waiting_bytes -= sum(len(content) for content, _, _ in stored)
             for _, future, answer in stored:
                 if error is not None:
@@ -144,10 +162,14 @@ class Spool:
     # To the log
 
     def _drain(self) -> None:
+        due = 0.0
         while not self._stopping.wait(LOOK_S):
             try:
                 if self._is_there():
                     self._hand_over()
+                if not self._spooling and time.monotonic() >= due:
+                    self._hand_over_others()
+                    due = time.monotonic() + OTHERS_S
             except Exception:
                 logger.exception("the spool cannot be handed over now; trying again")
             self._say()
@@ -173,46 +195,96 @@ class Spool:
                     self._files.seal()  # what comes now goes into another
             if number is None:
                 self._stopping.wait(0.01)  # it is being written
-            elif self._hand_over_file(self._files.path(number)):
+            elif self._hand_over_file(self._files, number):
                 with self._lock:
                     self._files.drop(number)
             else:
                 return
 
-    def _hand_over_file(self, path: Path) -> bool:
+    def _hand_over_others(self) -> None:
+        """What a killed process left, where fewer are started than there were; and what was set aside."""
+        for files in left_behind(self._home, self._files.folder):
+            logger.warning("`%s` was left by a process that ended: %d bytes are handed over", files.folder, files.size)
+            try:
+                while files.numbers and self._hand_over_file(files, files.numbers[0]):
+                    files.drop(files.numbers[0])
+                self._try_again(files.folder)
+            finally:
+                files.close()
+        self._try_again(self._files.folder)
+
+    def _hand_over_file(self, files: Files, number: int) -> bool:
         """Whether all of it is in the log."""
-        bodies = frames(path)
+        path, size = files.path(number), files.sizes[number]
+        bodies, read = frames(path, size), 0
         while batch := _some(bodies):
-            appends = [decode(body) for body in batch]
-            if not self._put(joined(appends)):
-                # Something in it is not wanted any more: find out what, so that only that stays here.
-                for number, one in enumerate(appends):
-                    if not self._put(one):
-                        self._set_aside(path, batch[number], one)
+            read += sum(frame_bytes(len(body)) for body in batch)
+            if not self._put_together(batch):
+                # Something in it is not wanted any more: find out what, so that only that stays outside.
+                for body in batch:
+                    self._put_apart(path, body)
             if self._stopping.is_set():
                 return False
+        if read < size:
+            keep_damage(path)
         return True
 
-    def _put(self, appends: Sequence[Append]) -> bool:
-        """False if the log never will."""
+    def _put_together(self, bodies: Sequence[bytes]) -> bool:
+        try:
+            appends = joined([decode(body) for body in bodies])
+        except Exception:
+            return False  # such as a topic that was made anew meanwhile, with other columns
+        return self._put(appends) is None
+
+    def _put_apart(self, path: Path, body: bytes) -> bool:
+        """One write; what of it the log refuses becomes dead letters. False if it was set aside."""
+        try:
+            appends = decode(body)
+            if self._put(appends) is None:
+                return True
+            letters: list[DeadLetter] = []
+            for one in appends:
+                if (refusal := self._put([one])) is not None:
+                    why = refusal.message if isinstance(refusal, HeadraceError) else str(refusal)
+                    letters += letters_of(one, f"the log refused it after it was taken: {why}")
+            buried = letters and self._put([bury(letters)])
+        except Exception as error:
+            buried = error  # whatever it is, those behind it must not wait for it
+        if not buried:
+            return True
+        logger.error("what the log refuses cannot be a dead letter: %s", buried)
+        self._set_aside(path, body)
+        return False
+
+    def _put(self, appends: Sequence[Append]) -> Exception | None:
+        """Why the log never will; None if it did."""
         while not self._stopping.is_set():
             try:
                 self._log.append(appends).result()
-                return True
+                return None
             except PASSING as error:
                 logger.warning("what is kept cannot be handed over yet: %s", error)
                 self._say(str(error))
                 self._stopping.wait(PAUSE_S)
-            except HeadraceError as error:
+            except (HeadraceError, pa.ArrowException) as error:
                 logger.warning("the log refuses what was kept: %s", error)
-                return False
-        return True
+                return error
+        return None
 
-    def _set_aside(self, path: Path, body: bytes, appends: Sequence[Append]) -> None:
-        kept = path.with_suffix(f".refused-{uuid4().hex[:8]}")
-        kept.write_bytes(body)
-        rows = sum(one.batch.num_rows for one in appends)
-        logger.error("%d records for %s are kept aside in `%s`", rows, {one.topic for one in appends}, kept)
+    def _set_aside(self, path: Path, body: bytes) -> None:
+        if not path.suffix.startswith(ASIDE):
+            # The same name whenever it is handed over.
+            kept = path.with_suffix(f"{ASIDE}{hashlib.blake2b(body, digest_size=8).hexdigest()}")
+            replace_file(kept, body)
+            logger.error("%d bytes that nobody takes are kept aside in `%s`", len(body), kept)
+
+    def _try_again(self, folder: Path) -> None:
+        for kept in sorted(folder.glob(f"*{ASIDE}*")):
+            if kept not in self._in_vain:
+                # Once a process: nothing but a new version takes what no old one did.
+                self._in_vain.add(kept)
+                if self._put_apart(kept, kept.read_bytes()) and not self._stopping.is_set():
+                    kept.unlink()
 
     def _say(self, problem: str = "") -> None:
         waiting = self.size

@@ -37,7 +37,7 @@ def event_maker(topic: Topic) -> MakeEvent:
             "key": key(row),
             "value": None if row[TOMBSTONE] else value(row),
             "rest": _rest_to_json(row.get(REST)),
-            "headers": _headers_to_json(row.get(HEADERS)),
+            "headers": headers_to_json(row.get(HEADERS)),
         }
         if windowed:
             event["window"] = {"start": row[WINDOW_START], "end": row[WINDOW_END]}
@@ -51,7 +51,7 @@ def _rest_to_json(rest: str | None) -> msgspec.Raw | None:
     return None if rest is None else msgspec.Raw(rest.encode())
 
 
-def _headers_to_json(headers: list[tuple[str, bytes | None]] | None) -> dict[str, Any] | None:
+def headers_to_json(headers: list[tuple[str, bytes | None]] | None) -> dict[str, Any] | None:
     if not headers:
         return None
     return {name: _header_to_json(value) for name, value in headers}

@@ -48,6 +48,8 @@ class CollectorDetail(CollectorModel, frozen=True, kw_only=True):
     sample: dict[str, Any] | None
     """The test event that would be sent."""
     page: str
+    warnings: list[str]
+    """Ways past what it hides."""
 
 
 class KindModel(Model, frozen=True):
