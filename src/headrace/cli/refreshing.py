@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 
 def check_refreshable(api: Api, views: Sequence[str]) -> None:
-    """`UsageError` for one that has no batch layer."""
+    """`UsageError` for one that has no batch layer, and will not have one by itself."""
     for view in views:
         versions = api.get(f"/v1/views/{view}/versions")["versions"]
-        if all(version["layers"] is None for version in versions if version["state"] == "serving"):
+        serving = [version for version in versions if version["state"] == "serving"]
+        if not any(one["layers"] or "REFRESH EVERY" in " ".join(one["statement"].upper().split()) for one in serving):
             raise UsageError(f"`{view}` has no batch layer", hint="headrace deploy --strategy lambda gives it one")
 
 
