@@ -92,7 +92,7 @@ def test_server_sent_events_are_parsed_as_the_standard_says() -> None:
     stream = b"\xef\xbb\xbfdata: a\r\ndata:b\r\rid: 1\ndata: c\n\n:x\ndata\n\nid: 2\n\nevent: e\ndata: d\n\n"
     expected = [("message", "a\nb", ""), ("message", "c", "1"), ("message", "", "1"), ("e", "d", "2")]
     for step in (1, 2, 3, len(stream)):
-        parser = Parser()
+        parser = Parser(1000)
         found = [event for at in range(0, len(stream), step) for event in parser.feed(stream[at : at + step])]
         assert [(event.type, event.data, event.id) for event in found] == expected
 

@@ -9,12 +9,24 @@ import msgspec
 
 from headrace.collect.definitions import CollectorSettings
 from headrace.collect.feed import Feed
-from headrace.collect.pull.base import PASSING, Backoff, Broken, Item, Writer, check_answer, resumed
+from headrace.collect.pull.base import (
+    ENCODINGS,
+    PASSING,
+    Backoff,
+    Broken,
+    Item,
+    Writer,
+    check_answer,
+    read_answer,
+    resumed,
+)
 from headrace.errors import ConfigError
 from headrace.log.base import HEADERS, ID, TIME, TOMBSTONE
 from headrace.toml_files import secret
 
 WAIT_S = 20.0
+MOST_ANSWER_BYTES = 64 * 1024 * 1024
+"""It answers with some 4 MiB of records, or with one that is larger."""
 
 
 class HeadraceSettings(CollectorSettings, frozen=True, kw_only=True):
@@ -42,14 +54,17 @@ async def start(feed: Feed) -> None:
     address = f"{settings.url.rstrip('/')}/v1/topics/{settings.source or settings.topic}/records"
     at = await resumed(feed, address)
     backoff, writer = Backoff(feed), Writer(feed, address)
-    headers = {"authorization": f"Bearer {secret(settings.key)}"} if settings.key else {}
+    headers = {"accept-encoding": ENCODINGS}
+    if settings.key:
+        headers["authorization"] = f"Bearer {secret(settings.key)}"
     timeout = httpx.Timeout(30.0, read=WAIT_S + 30.0)
     async with httpx.AsyncClient(headers=headers, timeout=timeout, trust_env=False) as http:
         wait_s = 0.0
         while True:
             try:
                 place = {"from": settings.start} if at is None else {"at": str(at)}
-                answer = await http.get(address, params=place | {"limit": settings.batch, "wait": wait_s})
+                params = place | {"limit": settings.batch, "wait": wait_s}
+                answer = await read_answer(http, address, MOST_ANSWER_BYTES, params=params)
                 check_answer(answer)
                 page = msgspec.json.decode(answer.content)
                 items = [_item(record) for record in page["records"]]

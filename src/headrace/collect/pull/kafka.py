@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.collect import debezium
 from headrace.collect.definitions import CollectorSettings
 from headrace.collect.feed import Feed
-from headrace.collect.pull.base import Backoff, Broken, Item, Writer, read_item, resumed
+from headrace.collect.pull.base import MOST_BYTES, Backoff, Broken, Item, Writer, read_item, resumed
 from headrace.errors import ConfigError
 from headrace.log.base import HEADERS, TIME, TOMBSTONE
 from headrace.toml_files import secret
@@ -24,6 +24,7 @@ POLL_S = 0.5
 LOOK_AGAIN = 100
 """Polls between two looks at the topic's partitions."""
 REQUEST_S = 10.0
+STEP = 100
 
 Offsets = dict[str, int]
 """By partition, as text: that is what a JSON object has."""
@@ -155,8 +156,17 @@ def _assign(consumer: Consumer, topic: str, places: Offsets) -> None:
 def _poll(consumer: Consumer, most: int) -> Sequence[Message]:
     from confluent_kafka import KafkaError, KafkaException
 
+    messages: list[Message]
     try:
-        messages: list[Message] = consumer.consume(most, POLL_S)
+        messages = consumer.consume(min(most, STEP), POLL_S)
+        size = sum(map(len, messages))
+        # Step by step, so that large records do not come by thousands.
+        while messages and len(messages) < most and size < MOST_BYTES:
+            more = consumer.consume(min(most - len(messages), STEP), 0)
+            if not more:
+                break
+            messages += more
+            size += sum(map(len, more))
     except KafkaException as error:
         raise Broken(error.args[0].str()) from error
     good: list[Message] = []
