@@ -55,19 +55,45 @@ async def start(feed: Feed) -> None:
     settings = feed.settings(FileSettings)
     known = await feed.cursor()
     places = msgspec.convert(known["files"], list[Place]) if isinstance(known, dict) and "files" in known else []
-    tail = Tail(feed.project.folder, settings.patterns, settings.max_line_bytes, places)
-    if known is None and settings.start == "latest":
-        await asyncio.to_thread(tail.begin_at_end)
-        await _write(feed, sent_objects([], _nothing), 0, tail)
-    while True:
-        pieces = tail.new()
-        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
-            # The place moves on only together with its lines.
-            events, following = await asyncio.to_thread(read_piece, piece, settings)
-            tail.advance(following)
-            await _write(feed, events, len(piece.data), tail)
-        feed.running(f"following {len(tail.places)} files of {', '.join(settings.patterns)}")
-        await asyncio.sleep(settings.every_seconds)
+    tail = Tail(feed.project.folder, settings.patterns, settings.max_line_bytes, places, feed.clock.monotonic)
+    try:
+        if known is None and settings.start == "latest":
+            await asyncio.to_thread(tail.begin_at_end, lambda head: first_state(head, settings))
+            await _write(feed, sent_objects([], _nothing), 0, tail)
+        while True:
+            await _take_new(feed, tail, settings)
+            await asyncio.sleep(settings.every_seconds)
+    finally:
+        tail.close()
+
+
+async def _take_new(feed: Feed, tail: Tail, settings: FileSettings) -> None:
+    pieces = tail.new()
+
+    def following_piece() -> Piece | None:
+        with tail.lock:
+            return next(pieces, None)
+
+    while (piece := await asyncio.to_thread(following_piece)) is not None:
+        # The place moves on only together with its lines.
+        events, following = await asyncio.to_thread(read_piece, piece, settings)
+        tail.advance(following)
+        await _write(feed, events, len(piece.data), tail)
+    for why in tail.told():
+        feed.counters.failed(why)
+    feed.running(f"following {len(tail.places)} files of {', '.join(settings.patterns)}{_left_out(tail.unreadable)}")
+
+
+def _left_out(unreadable: dict[str, str]) -> str:
+    shown = [f"{path} ({why})" for path, why in sorted(unreadable.items())[:3]]
+    more = [f"{len(unreadable) - 3} more"] if len(unreadable) > 3 else []
+    return f"; cannot read {', '.join(shown + more)}" if unreadable else ""
+
+
+def first_state(head: bytes, settings: FileSettings) -> dict[str, Any]:
+    """What a file's beginning says about all of its lines."""
+    lines = head[: head.find(b"\n") + 1] if settings.format == "csv" else head
+    return read_piece(Piece(Place("", 0), lines), settings)[1].state
 
 
 async def _write(feed: Feed, events: Sent | Columns, size: int, tail: Tail) -> None:
