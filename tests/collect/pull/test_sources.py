@@ -212,6 +212,9 @@ def test_files_in_every_format(tmp_path: Path) -> None:
             assert [(row["N"], row["NAME"]) for row in rows][:2] == [(3, "x, y"), (4, "z")]
             assert [row["SC_STATUS"] for row in running.wait_rows("web", 1 + again)] == [200, 404][: again + 1]
             wait_for(lambda: len(running.letters()) == 3, 10, "three dead letters")
+            # Each says where its line begins.
+            places = [f"file text {logs}/a.txt:8", f"file json {logs}/a.json:9", f"file csv {logs}/a.csv:20"]
+            assert sorted(letter["SOURCE"] for letter in running.letters()) == sorted(places)
         if not again:
             with (logs / "a.csv").open("a") as file:
                 file.write("6,six\n")

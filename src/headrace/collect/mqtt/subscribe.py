@@ -27,6 +27,7 @@ from headrace.collect.gate import Arrival
 from headrace.collect.mqtt import packets
 from headrace.collect.mqtt.packets import Decoder, Malformed, Message, Packet
 from headrace.collect.mqtt.topics import Pattern, read_pattern
+from headrace.collect.poison import guarded
 from headrace.collect.pull.base import Backoff, Broken
 from headrace.errors import ConfigError
 from headrace.log.codecs.json_codec import Unreadable
@@ -264,7 +265,10 @@ class Connection:
             self._feed.counters.took(Outcome(0, duplicates=again), again, 0)
         self._session.recent.extend((one.number, _digest(one)) for one in fresh if one.qos)
         events = [self._event(message) for message in fresh]
-        arrived = Arrival(size=sum(message.size for message in fresh))
+        arrived = Arrival(
+            size=sum(message.size for message in fresh),
+            position=lambda row: fresh[row].topic.decode(errors="backslashreplace"),
+        )
         sent = sent_objects(events, lambda row: fresh[row].payload)
         await self._feed.put(sent, arrived, self._session.cursor())
         for message in batch:
@@ -277,7 +281,7 @@ class Connection:
     def _event(self, message: Message) -> Any:
         if message.size > len(message.payload):
             return Unreadable(f"is {message.size} bytes, more than the {len(message.payload)} that are taken")
-        return read_event(message, self._settings, self._patterns)
+        return guarded(lambda: read_event(message, self._settings, self._patterns))
 
 
 def read_event(message: Message, settings: MqttSettings, patterns: list[Pattern]) -> Any:

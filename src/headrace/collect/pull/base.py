@@ -105,6 +105,8 @@ class Item:
     event: Any
     original: bytes
     cursor: Any = None
+    position: str = ""
+    """Where it was in its source, for the dead letters."""
 
 
 async def resumed(feed: Feed, source: str) -> Any:
@@ -124,7 +126,9 @@ class Writer:
         events = [self._with_id(item.event) for item in items]
         size = sum(map(len, originals))
         cursor = {"of": self._source, "at": at}
-        await self._feed.put(sent_objects(events, originals.__getitem__), Arrival(size=size), cursor)
+        position = (lambda row: items[row].position) if any(item.position for item in items) else None
+        arrived = Arrival(size=size, position=position)
+        await self._feed.put(sent_objects(events, originals.__getitem__), arrived, cursor)
 
     def _with_id(self, event: Any) -> Any:
         if not self._id_path or not isinstance(event, dict) or ID in event:

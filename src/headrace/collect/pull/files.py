@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -14,6 +16,7 @@ from headrace.collect.columns import Columns
 from headrace.collect.definitions import CollectorSettings
 from headrace.collect.feed import Feed
 from headrace.collect.gate import Arrival
+from headrace.collect.poison import guarded, is_poison, text_of
 from headrace.collect.pull.tail import Piece, Place, Tail
 from headrace.collect.weblogs import WebLog
 from headrace.errors import ConfigError
@@ -59,7 +62,7 @@ async def start(feed: Feed) -> None:
     try:
         if known is None and settings.start == "latest":
             await asyncio.to_thread(tail.begin_at_end, lambda head: first_state(head, settings))
-            await _write(feed, sent_objects([], _nothing), 0, tail)
+            await _write(feed, sent_objects([], _nothing), Arrival(), tail)
         while True:
             await _take_new(feed, tail, settings)
             await asyncio.sleep(settings.every_seconds)
@@ -76,9 +79,9 @@ async def _take_new(feed: Feed, tail: Tail, settings: FileSettings) -> None:
 
     while (piece := await asyncio.to_thread(following_piece)) is not None:
         # The place moves on only together with its lines.
-        events, following = await asyncio.to_thread(read_piece, piece, settings)
+        events, following = await asyncio.to_thread(read_any, piece, settings)
         tail.advance(following)
-        await _write(feed, events, len(piece.data), tail)
+        await _write(feed, events, Arrival(size=len(piece.data), position=positions(piece, settings)), tail)
     for why in tail.told():
         feed.counters.failed(why)
     feed.running(f"following {len(tail.places)} files of {', '.join(settings.patterns)}{_left_out(tail.unreadable)}")
@@ -96,12 +99,59 @@ def first_state(head: bytes, settings: FileSettings) -> dict[str, Any]:
     return read_piece(Piece(Place("", 0), lines), settings)[1].state
 
 
-async def _write(feed: Feed, events: Sent | Columns, size: int, tail: Tail) -> None:
-    await feed.put(events, Arrival(size=size), {"files": msgspec.to_builtins(tail.places)})
+async def _write(feed: Feed, events: Sent | Columns, arrived: Arrival, tail: Tail) -> None:
+    await feed.put(events, arrived, {"files": msgspec.to_builtins(tail.places)})
 
 
 def _nothing(row: int) -> bytes:
     raise IndexError(row)
+
+
+def positions(piece: Piece, settings: FileSettings) -> Callable[[int], str]:
+    """Where the line of event *i* begins: the file and its byte. Counted when somebody asks."""
+    starts: list[int] = []
+
+    def position(row: int) -> str:
+        if not starts:
+            starts.extend(_starts(piece, settings))
+        return f"{piece.place.path}:{starts[row] if row < len(starts) else piece.place.offset}"
+
+    return position
+
+
+def _starts(piece: Piece, settings: FileSettings) -> Iterator[int]:
+    """Of the lines that are events."""
+    at, format_ = piece.place.offset, settings.format
+    header = format_ == "csv" and not settings.columns and not piece.place.state.get("columns")
+    for line in piece.data.split(b"\n"):
+        text = line.removesuffix(b"\r")
+        empty = not text if format_ in ("lines", "csv") else not text or text.isspace()
+        if not empty and not header and not (format_ == "w3c" and text.startswith(b"#")):
+            yield at
+        header = header and empty
+        at += len(line) + 1
+
+
+def read_any(piece: Piece, settings: FileSettings) -> tuple[Sent | Columns, Place]:
+    """As `read_piece`; where a line breaks that, only this line is a dead letter."""
+    try:
+        return read_piece(piece, settings)
+    except Exception as error:
+        if not is_poison(error):
+            raise
+    events: list[Any] = []
+    texts: list[bytes] = []
+    place = piece.place
+    for line in piece.data.split(b"\n")[:-1]:
+        found = guarded(partial(read_piece, Piece(place, line + b"\n"), settings))
+        if isinstance(found, Unreadable):
+            events, texts = [*events, found], [*texts, line]
+            continue
+        read, place = found
+        sent = read if isinstance(read, Sent) else sent_objects(read.objects(), read.originals)
+        events += sent.events
+        texts += [text_of(sent, row) for row in range(len(sent.events))]
+    return Sent(events, texts.__getitem__), msgspec.structs.replace(piece.following, state=place.state)
 
 
 def read_piece(piece: Piece, settings: FileSettings) -> tuple[Sent | Columns, Place]:

@@ -95,4 +95,5 @@ def _item(record: dict[str, Any]) -> Item:
         event[ID] = record["id"]
     if record.get("headers"):
         event[HEADERS] = record["headers"]
-    return Item(event, msgspec.json.encode(event))
+    position = f"{record['partition']}:{record['offset']}" if "offset" in record else ""
+    return Item(event, msgspec.json.encode(event), position=position)

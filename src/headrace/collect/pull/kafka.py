@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.collect import debezium
 from headrace.collect.definitions import CollectorSettings
 from headrace.collect.feed import Feed
+from headrace.collect.poison import guarded
 from headrace.collect.pull.base import MOST_BYTES, Backoff, Broken, Item, Writer, read_item, resumed
 from headrace.errors import ConfigError
 from headrace.log.base import HEADERS, TIME, TOMBSTONE
@@ -196,13 +197,22 @@ class Changes:
         last = self._deleted.pop(partition, None)
         if value is None and key is not None and key == last:
             return None
-        made = debezium.row_of(key, value)
+        made = guarded(lambda: debezium.row_of(key, value))
         if isinstance(made, dict) and made.get(TOMBSTONE):
             self._deleted[partition] = key
-        return None if made is None else Item(made, value or b"")
+        return None if made is None else Item(made, value or b"", position=_position(message))
 
 
 def _item(message: Message, format: str, key_column: str | None) -> Item:
+    event = guarded(lambda: _event(message, format, key_column))
+    return Item(event, message.value() or b"", position=_position(message))
+
+
+def _position(message: Message) -> str:
+    return f"{message.topic()}:{message.partition()}:{message.offset()}"
+
+
+def _event(message: Message, format: str, key_column: str | None) -> Any:
     key, value = message.key(), message.value()
     event: Any
     if format == "bytes":
@@ -220,7 +230,7 @@ def _item(message: Message, format: str, key_column: str | None) -> Item:
             event[TIME] = message.timestamp()[1]
         if headers := message.headers():
             event[HEADERS] = {name: None if body is None else {"base64": _base64(body)} for name, body in headers}
-    return Item(event, value or b"")
+    return event
 
 
 def _base64(data: bytes | None) -> str | None:

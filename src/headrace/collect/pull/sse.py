@@ -69,7 +69,7 @@ async def _messages(answer: httpx.Response, settings: SseSettings, most: int) ->
             found = read_item(event.data, settings.format, {"event": event.type})
             if event.too_long:
                 found = Unreadable(f"is an event of more than {most} bytes; this is its beginning")
-            yield [Item(found, event.data.encode(), event.id or None)]
+            yield [Item(found, event.data.encode(), event.id or None, f"id {event.id}" if event.id else "")]
 
 
 @dataclass(frozen=True, slots=True)
