@@ -48,6 +48,8 @@ class Outlet:
     def __init__(self, log: Log, name: str, stopping: threading.Event, say: Callable[[str | None], None]) -> None:
         self.name = name
         self.schemas = log.schemas
+        self.written = 0
+        """Appends, so far."""
         self._log, self._stopping, self._say = log, stopping, say
         self._producer: Producer | None = None
         self._cursor: Any = None
@@ -85,6 +87,7 @@ class Outlet:
         done: Future[list[Appended]] = Future()
         done.set_result(self._write_once(list(appends), mark))
         self._pending = False
+        self.written += 1
         return done
 
     def close(self) -> None:
@@ -116,7 +119,7 @@ class Outlet:
                 self.close()
                 self._pause(tries, error)
                 tries += 1
-            except HeadraceError:
+            except Exception:
                 # It does not fit, and will not: nothing of it was taken.
                 self.close()
                 raise

@@ -34,6 +34,11 @@ class Gathered:
     done: list[Callable[[], None]] = field(default_factory=list)
     """To be called when all of them are in the log."""
 
+    def apart(self) -> list[Gathered]:
+        """One for each message, which is whole."""
+        whole = b"".join(self.messages).split(b"\n") if self.lines else self.messages
+        return [Gathered(self.address, [message]) for message in whole if message or not self.lines]
+
 
 class Pool:
     """For one event loop."""
