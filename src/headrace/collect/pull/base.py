@@ -65,6 +65,11 @@ class Backoff:
         await asyncio.sleep(seconds)
 
 
+def how_to_go_on(name: str) -> str:
+    """Where what comes next in a source is not there any more: somebody must say that it may be left out."""
+    return f"`headrace collector reset {name} --to beginning` goes on with the oldest that is there"
+
+
 class PullSettings(CollectorSettings, frozen=True, kw_only=True):
     id: str = ""
     """Where an event holds its id, such as `meta.id`: then what the source sends twice is stored once."""
@@ -111,8 +116,16 @@ class Item:
 
 async def resumed(feed: Feed, source: str) -> Any:
     """The cursor of this source; None at its beginning, and where the file names another source than it did."""
+    at, _ = await resumed_or_started(feed, source, "")
+    return at
+
+
+async def resumed_or_started(feed: Feed, source: str, start: str) -> tuple[Any, str]:
+    """The same, and where to begin without one: as the file says, or as it was told last."""
     known = await feed.cursor()
-    return known.get("at") if isinstance(known, dict) and known.get("of") == source else None
+    if not isinstance(known, dict) or known.get("of") != source:
+        return None, start
+    return known.get("at"), known.get("start") or start
 
 
 class Writer:

@@ -18,6 +18,7 @@ from headrace.collect.feed import Feed
 from headrace.collect.gate import Arrival
 from headrace.collect.poison import guarded, is_poison, text_of
 from headrace.collect.pull.tail import Piece, Place, Tail
+from headrace.collect.reset import BEGINNING, END, no_such_place
 from headrace.collect.weblogs import WebLog
 from headrace.errors import ConfigError
 from headrace.log.codecs.json_codec import Unreadable
@@ -60,7 +61,8 @@ async def start(feed: Feed) -> None:
     places = msgspec.convert(known["files"], list[Place]) if isinstance(known, dict) and "files" in known else []
     tail = Tail(feed.project.folder, settings.patterns, settings.max_line_bytes, places, feed.clock.monotonic)
     try:
-        if known is None and settings.start == "latest":
+        begin = known.get("start") if isinstance(known, dict) else settings.start
+        if begin == "latest":
             await asyncio.to_thread(tail.begin_at_end, lambda head: first_state(head, settings))
             await _write(feed, sent_objects([], _nothing), Arrival(), tail)
         while True:
@@ -68,6 +70,13 @@ async def start(feed: Feed) -> None:
             await asyncio.sleep(settings.every_seconds)
     finally:
         tail.close()
+
+
+def place(settings: FileSettings, to: str) -> Any:
+    """The cursor that begins there: what files hold is read again, or left out."""
+    if to not in (BEGINNING, END):
+        raise no_such_place(to, BEGINNING, END)
+    return {"files": []} if to == BEGINNING else {"start": "latest"}
 
 
 async def _take_new(feed: Feed, tail: Tail, settings: FileSettings) -> None:

@@ -17,10 +17,12 @@ from headrace.collect.pull.base import (
     Item,
     Writer,
     check_answer,
+    how_to_go_on,
     read_answer,
-    resumed,
+    resumed_or_started,
 )
-from headrace.errors import ConfigError
+from headrace.collect.reset import place_in_offsets
+from headrace.errors import ConfigError, OffsetOutOfRange
 from headrace.log.base import HEADERS, ID, TIME, TOMBSTONE
 from headrace.toml_files import secret
 
@@ -51,8 +53,8 @@ class HeadraceSettings(CollectorSettings, frozen=True, kw_only=True):
 
 async def start(feed: Feed) -> None:
     settings = feed.settings(HeadraceSettings)
-    address = f"{settings.url.rstrip('/')}/v1/topics/{settings.source or settings.topic}/records"
-    at = await resumed(feed, address)
+    address = _address(settings)
+    at, begin = await resumed_or_started(feed, address, settings.start)
     backoff, writer = Backoff(feed), Writer(feed, address)
     headers = {"accept-encoding": ENCODINGS}
     if settings.key:
@@ -62,9 +64,11 @@ async def start(feed: Feed) -> None:
         wait_s = 0.0
         while True:
             try:
-                place = {"from": settings.start} if at is None else {"at": str(at)}
+                place = {"from": begin} if at is None else {"at": str(at)}
                 params = place | {"limit": settings.batch, "wait": wait_s}
                 answer = await read_answer(http, address, MOST_ANSWER_BYTES, params=params)
+                if answer.status_code == OffsetOutOfRange.status:
+                    raise Broken(f"{_said(answer)}; {how_to_go_on(feed.gate.name)}")
                 check_answer(answer)
                 page = msgspec.json.decode(answer.content)
                 items = [_item(record) for record in page["records"]]
@@ -82,6 +86,24 @@ async def start(feed: Feed) -> None:
             if items or at is None:
                 at = following
                 await writer.write(items, at)
+
+
+def _address(settings: HeadraceSettings) -> str:
+    return f"{settings.url.rstrip('/')}/v1/topics/{settings.source or settings.topic}/records"
+
+
+def place(settings: HeadraceSettings, to: str) -> Any:
+    """The cursor that begins there."""
+    cursor = place_in_offsets(_address(settings), to)
+    return cursor if cursor["at"] is None else cursor | {"at": to}
+
+
+def _said(answer: httpx.Response) -> str:
+    """What the other one says is wrong."""
+    try:
+        return str(msgspec.json.decode(answer.content)["error"]["message"])[:300]
+    except (KeyError, TypeError, msgspec.DecodeError):
+        return f"{answer.request.url.copy_with(query=None)} answered {answer.status_code}"
 
 
 def _item(record: dict[str, Any]) -> Item:

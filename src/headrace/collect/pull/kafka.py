@@ -13,7 +13,17 @@ from headrace.collect import debezium
 from headrace.collect.definitions import CollectorSettings
 from headrace.collect.feed import Feed
 from headrace.collect.poison import guarded
-from headrace.collect.pull.base import MOST_BYTES, Backoff, Broken, Item, Writer, read_item, resumed
+from headrace.collect.pull.base import (
+    MOST_BYTES,
+    Backoff,
+    Broken,
+    Item,
+    Writer,
+    how_to_go_on,
+    read_item,
+    resumed_or_started,
+)
+from headrace.collect.reset import place_in_offsets
 from headrace.errors import ConfigError
 from headrace.log.base import HEADERS, TIME, TOMBSTONE
 from headrace.toml_files import secret
@@ -59,9 +69,9 @@ class KafkaSettings(CollectorSettings, frozen=True, kw_only=True):
 
 async def start(feed: Feed) -> None:
     settings = feed.settings(KafkaSettings)
-    topic = settings.source or settings.topic
-    source = f"{settings.bootstrap}/{topic}"
-    offsets: Offsets = await resumed(feed, source) or {}
+    topic, source = settings.source or settings.topic, _source(settings)
+    known, begin = await resumed_or_started(feed, source, settings.start)
+    offsets: Offsets = known or {}
     backoff, writer = Backoff(feed), Writer(feed, source)
     key_column = feed.key_column() if settings.format == "json" else None
     changes = Changes() if settings.format == "debezium" else None
@@ -72,7 +82,7 @@ async def start(feed: Feed) -> None:
             try:
                 partitions = await asyncio.to_thread(_partitions, consumer, topic)
                 if partitions != assigned:
-                    places = await asyncio.to_thread(_places, consumer, topic, partitions, offsets, settings.start)
+                    places = await asyncio.to_thread(_places, consumer, topic, partitions, offsets, begin)
                     if places != offsets:
                         # What is the latest now is where it goes on after a crash, too.
                         await writer.write([], places)
@@ -81,7 +91,7 @@ async def start(feed: Feed) -> None:
                     assigned = partitions
                 feed.running(f"following {source}, {len(assigned)} partitions")
                 for _ in range(LOOK_AGAIN):
-                    messages = await asyncio.to_thread(_poll, consumer, settings.batch)
+                    messages = await asyncio.to_thread(_poll, consumer, settings.batch, feed.gate.name)
                     if messages:
                         offsets = offsets | {str(one.partition()): one.offset() + 1 for one in messages}
                         if changes is not None:
@@ -96,6 +106,18 @@ async def start(feed: Feed) -> None:
     finally:
         with contextlib.suppress(RuntimeError):
             await asyncio.to_thread(consumer.close)
+
+
+def _source(settings: KafkaSettings) -> str:
+    return f"{settings.bootstrap}/{settings.source or settings.topic}"
+
+
+def place(settings: KafkaSettings, to: str) -> Any:
+    """The cursor that begins there."""
+    cursor = place_in_offsets(_source(settings), to)
+    if cursor["at"] is not None:
+        cursor["at"] = {partition: int(offset) for partition, offset in cursor["at"].items()}
+    return cursor
 
 
 def _connect(settings: KafkaSettings) -> Consumer:
@@ -154,7 +176,7 @@ def _assign(consumer: Consumer, topic: str, places: Offsets) -> None:
     consumer.assign([TopicPartition(topic, int(partition), offset) for partition, offset in places.items()])
 
 
-def _poll(consumer: Consumer, most: int) -> Sequence[Message]:
+def _poll(consumer: Consumer, most: int, name: str) -> Sequence[Message]:
     from confluent_kafka import KafkaError, KafkaException
 
     messages: list[Message]
@@ -176,7 +198,7 @@ def _poll(consumer: Consumer, most: int) -> Sequence[Message]:
         if wrong is None:
             good.append(message)
         elif wrong.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            raise Broken(f"records were deleted there before they were read: {wrong.str()}")
+            raise Broken(f"records were deleted there before they were read: {wrong.str()}; {how_to_go_on(name)}")
         elif not wrong.retriable() and wrong.code() != KafkaError._ALL_BROKERS_DOWN:
             raise Broken(wrong.str())
     return good

@@ -23,6 +23,7 @@ from headrace.collect.pull.base import (
     read_item,
     resumed,
 )
+from headrace.collect.reset import place_of_cursor
 from headrace.errors import ConfigError
 
 HEADER, ETAG, LINK = "header:", "etag", "link"
@@ -56,6 +57,11 @@ class PollSettings(UrlSettings, frozen=True, kw_only=True):
                 hint='say how the source goes on (cursor = "next"), or where its events have ids (id = "id")',
                 path=("cursor",),
             )
+
+
+def place(settings: PollSettings, to: str) -> Any:
+    """The cursor that begins there."""
+    return place_of_cursor(settings.url, to)
 
 
 async def start(feed: Feed) -> None:

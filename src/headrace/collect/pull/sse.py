@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 
@@ -23,6 +24,7 @@ from headrace.collect.pull.base import (
     read_item,
     resumed,
 )
+from headrace.collect.reset import place_of_cursor
 from headrace.log.codecs.json_codec import Unreadable
 
 
@@ -31,6 +33,11 @@ class SseSettings(UrlSettings, frozen=True, kw_only=True):
     """Only events of these types; empty for all."""
     idle_seconds: float = 300.0
     """A source that says nothing for so long, not even a comment, is asked again."""
+
+
+def place(settings: SseSettings, to: str) -> Any:
+    """The cursor that begins there."""
+    return place_of_cursor(settings.url, to)
 
 
 async def start(feed: Feed) -> None:

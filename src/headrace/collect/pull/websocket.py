@@ -25,6 +25,7 @@ from headrace.collect.pull.base import (
     read_item,
     resumed,
 )
+from headrace.collect.reset import place_of_cursor
 
 PLACE = "{cursor}"
 
@@ -44,6 +45,11 @@ class WebSocketSettings(UrlSettings, frozen=True, kw_only=True):
     @staticmethod
     def schemes() -> tuple[str, ...]:
         return ("ws://", "wss://")
+
+
+def place(settings: WebSocketSettings, to: str) -> Any:
+    """The cursor that begins there."""
+    return place_of_cursor(settings.url, to)
 
 
 async def start(feed: Feed) -> None:
