@@ -120,3 +120,38 @@ def test_a_source_that_deleted_what_comes_next_is_waited_for_until_somebody_says
             reset_collector(running.log, definition, "beginning")
         with listening(here, {"pull": text}, [PLAIN]) as running:
             assert [row["N"] for row in running.wait_rows("plain", 3)] == [0, 3, 4]
+
+
+@pytest.mark.slow
+def test_partitions_that_come_there_later_are_followed_too(tmp_path: Path) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir()
+    here.mkdir()
+    sql = "CREATE STREAM plain (n BIGINT) WITH (KAFKA_TOPIC='origin', VALUE_FORMAT='JSON', PARTITIONS=1);"
+    with running_server(there, sql=sql) as other:
+        text = f'type = "headrace"\ntopic = "plain"\nurl = "http://127.0.0.1:{other.port}"\nsource = "origin"'
+        other.send("origin", [{"n": 0}])
+        with listening(here, {"pull": text}, [PLAIN]) as running:
+            running.wait_rows("plain", 1)
+        other.services.log.split_partition("origin", 0)
+        other.send("origin", [{"n": n} for n in range(1, 10)])
+        with listening(here, {"pull": text}, [PLAIN]) as running:
+            assert sorted(row["N"] for row in running.wait_rows("plain", 10)) == list(range(10))
+
+
+@pytest.mark.slow
+def test_a_topic_that_was_made_anew_there_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir()
+    here.mkdir()
+    sql = "CREATE STREAM plain (n BIGINT) WITH (KAFKA_TOPIC='origin', VALUE_FORMAT='JSON', PARTITIONS=1);"
+    with running_server(there, sql=sql) as other:
+        text = f'type = "headrace"\ntopic = "plain"\nurl = "http://127.0.0.1:{other.port}"\nsource = "origin"'
+        other.send("origin", [{"n": 0}])
+        with listening(here, {"pull": text}, [PLAIN]) as running:
+            running.wait_rows("plain", 1)
+            [definition], _ = load_definitions(load_project(here))
+            # As if the old one had held more.
+            reset_collector(running.log, definition, "0:1000")
+        with listening(here, {"pull": text}, [PLAIN]) as running:
+            wait_for(lambda: "made anew" in running.status("pull").detail, 10, "a reason")

@@ -72,8 +72,8 @@ async def start(feed: Feed) -> None:
                 check_answer(answer)
                 page = msgspec.json.decode(answer.content)
                 items = [_item(record) for record in page["records"]]
-                following = page["next"]
-            except (KeyError, TypeError, msgspec.DecodeError) as error:
+                following, more = _following(page, feed.gate.name)
+            except (KeyError, TypeError, ValueError, msgspec.DecodeError) as error:
                 await backoff.pause(Broken(f"{address} is no Headrace: {error}"))
                 continue
             except PASSING as error:
@@ -83,7 +83,7 @@ async def start(feed: Feed) -> None:
             # The first answer comes at once, and says that somebody is there.
             wait_s = WAIT_S
             feed.running(f"following {address} at {following}")
-            if items or at is None:
+            if items or more or at is None:
                 at = following
                 await writer.write(items, at)
 
@@ -96,6 +96,22 @@ def place(settings: HeadraceSettings, to: str) -> Any:
     """The cursor that begins there."""
     cursor = place_in_offsets(_address(settings), to)
     return cursor if cursor["at"] is None else cursor | {"at": to}
+
+
+def _following(page: dict[str, Any], name: str) -> tuple[str, bool]:
+    """Where to go on, and whether there are partitions that were not there before: they are read from their beginning.
+    `Broken` where the topic has less than was read already: it is another one of that name."""
+    at, starts, ends = (_offsets(page[part]) for part in ("next", "starts", "ends"))
+    for partition, offset in at.items():
+        if ends.get(partition, 0) < offset:
+            raise Broken(f"the topic there was made anew: offset {offset} is beyond its end; {how_to_go_on(name)}")
+    new = {partition: starts[partition] for partition in ends if partition not in at}
+    return ",".join(f"{partition}:{offset}" for partition, offset in sorted((at | new).items())), bool(new)
+
+
+def _offsets(text: str) -> dict[int, int]:
+    pairs = (pair.split(":") for pair in text.split(",") if pair)
+    return {int(partition): int(offset) for partition, offset in pairs}
 
 
 def _said(answer: httpx.Response) -> str:

@@ -220,9 +220,11 @@ class Tail:
         del self._gone[gone.place.inode]
 
     def _next(self, path: str) -> Piece | None:
+        piece = None
         with self._readable(path), _opened(path) as file:
-            return None if file is None else self._next_of(path, file)
-        return None
+            if file is not None:
+                piece = self._next_of(path, file)
+        return piece
 
     def _next_of(self, path: str, file: int) -> Piece | None:
         found = os.fstat(file)
