@@ -158,7 +158,12 @@ def test_from_now_on_in_a_file_of_any_size(tmp_path: Path, monkeypatch: pytest.M
         stream.write(b"\nold\nhal")
     sizes: list[int] = []
     pread = os.pread
-    monkeypatch.setattr(tails.os, "pread", lambda file, size, at: sizes.append(size) or pread(file, size, at))
+
+    def seen(file: int, size: int, at: int) -> bytes:
+        sizes.append(size)
+        return pread(file, size, at)
+
+    monkeypatch.setattr(os, "pread", seen)
     reading = tail(tmp_path)
     reading.begin_at_end()
     assert max(sizes) <= tails.CHUNK_BYTES
