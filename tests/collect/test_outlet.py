@@ -66,6 +66,25 @@ def test_whoever_had_the_name_before_writes_nothing_any_more(log: Log) -> None:
     second.close()
 
 
+def test_whoever_was_away_meanwhile_does_not_set_the_cursor_back(log: Log) -> None:
+    first, other = outlet(log), outlet(log)
+    first.open()
+    first.advance("old")
+    first.append([Append("plain", batch(N=[1]))]).result()
+    # It loses the log in the middle of a write; before it is back, somebody sets its cursor.
+    first.close()
+    other.open()
+    other.advance("new")
+    other.settle()
+    with pytest.raises(Conflict, match="was reset"):
+        first.append([Append("plain", batch(N=[2]))])
+    assert numbers(log) == [1]
+    last = outlet(log)
+    assert last.open() == "new"
+    for one in (first, other, last):
+        one.close()
+
+
 def test_what_does_not_fit_takes_nothing_and_the_next_goes_on(log: Log) -> None:
     one = outlet(log)
     one.open()

@@ -105,3 +105,10 @@ def test_lines_of_metrics() -> None:
 def test_what_is_no_metric(line: bytes) -> None:
     with pytest.raises(ValueError):
         read_line(line)
+
+
+def test_a_metric_is_not_repeated_until_memory_ends() -> None:
+    tags = ",".join(f"t{n}:x" for n in range(4000))
+    with pytest.raises(ValueError, match="do not fit into memory"):
+        read_line(f"m:{':'.join('1' * 10_000)}|c|#{tags}".encode())
+    assert len(read_line(f"m:{':'.join('1' * 10_000)}|c|#route:home".encode())) == 10_000

@@ -131,6 +131,36 @@ def try_collector(
         raise typer.Exit(1)
 
 
+@app.command("reset", epilog="Example:  headrace collector reset orders --to beginning")
+def reset_collector(
+    name: NameArgument,
+    to: Annotated[
+        str,
+        typer.Option(
+            help="beginning or end of what the source has; PARTITION:OFFSET,… of kafka and headrace; "
+            "cursor:VALUE of sse, websocket and poll.",
+            metavar="PLACE",
+        ),
+    ] = "beginning",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a collector that pulls go on elsewhere in its source, also while it runs. What it has taken stays; what it
+    takes again is there twice, unless its events have ids."""
+    with open_api(project, url, key) as api:
+        found = api.get(f"/v1/collectors/{name}")
+        if not yes:
+            typer.confirm(f"let `{name}` ({found['type']}) go on at `{to}`, and forget where it was?", abort=True)
+        answer = api.post(f"/v1/collectors/{name}/reset", {"to": to})
+    if as_json:
+        print_json(answer)
+    else:
+        print(f"`{name}` goes on at {to}")
+
+
 def _event(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
 
 from headrace.clock import Clock
-from headrace.collect.base import Outcome, Sent
+from headrace.collect.base import Destination, Outcome, Rejection, Sent, sent_objects
 from headrace.collect.columns import Columns
 from headrace.collect.decode import EventCollector
 from headrace.collect.definitions import CollectorSettings, Definition
 from headrace.collect.gate import Arrival, Gate
 from headrace.collect.gates import hash_key
 from headrace.collect.outlet import Outlet, Stopped
+from headrace.collect.poison import Nowhere, described, find_poison, is_poison, only_rows, replaced, text_of
 from headrace.collect.status import Counters, waiting_for_topic
 from headrace.config import Project
 from headrace.errors import NotFound, Overloaded
 from headrace.log.base import Log, Topic, TopicSpec
+from headrace.log.dead_letters import DeadLetter, bury
 from headrace.types import DataType
 
 T = TypeVar("T")
 S = TypeVar("S", bound=CollectorSettings)
+
+logger = logging.getLogger("headrace.listeners")
 
 NOTHING = Outcome(0)
 LOOK_S = 0.5
@@ -38,16 +44,20 @@ class Feed:
         self.project, self.definition, self.clock = project, definition, clock
         self._stopping = threading.Event()
         self._outlet = Outlet(log, definition.name, self._stopping, self._log_says)
-        # How many there are at once is decided here, by their bytes: not by who sends them.
-        limits = msgspec.structs.replace(project.settings.collect, max_events=1 << 31)
-        collector = EventCollector(self._outlet, clock, limits)
-        self.gate = Gate(definition, collector, clock, hash_key(project, definition))
-        self.gate.patient = True
+        self.gate = self._gate(self._outlet)
         if counters is not None:
             self.gate.counters = counters
         self.counters = self.gate.counters
         self._thread = ThreadPoolExecutor(1, f"collector-{definition.name}")
         self._before = self.counters.state, self.counters.detail
+
+    def _gate(self, to: Destination) -> Gate:
+        # How many there are at once is decided here, by their bytes: not by who sends them.
+        limits = msgspec.structs.replace(self.project.settings.collect, max_events=1 << 31)
+        collector = EventCollector(to, self.clock, limits)
+        gate = Gate(self.definition, collector, self.clock, hash_key(self.project, self.definition))
+        gate.patient = True
+        return gate
 
     def settings(self, type_: type[S]) -> S:
         return self.definition.settings_as(type_)
@@ -135,6 +145,47 @@ class Feed:
         return outcome
 
     def _take(self, events: Sent | Columns, arrived: Arrival, topic: str | None = None) -> Outcome:
+        before = self._outlet.written
+        try:
+            return self._take_patiently(events, arrived, topic)
+        except Exception as error:
+            if isinstance(error, Stopped) or not is_poison(error):
+                raise
+            logger.exception("collector `%s` breaks at its events", self.gate.name)
+            self.counters.failed(f"breaks at its events: {described(error)}")
+            if self._outlet.written > before:
+                # They are in the log: what broke came after it.
+                return NOTHING
+            return self._take_apart(events, arrived, topic)
+
+    def _take_apart(self, events: Sent | Columns, arrived: Arrival, topic: str | None) -> Outcome:
+        """All but those that break it; they are dead letters, and so are all where none of them is it alone."""
+        sent = events if isinstance(events, Sent) else sent_objects(events.objects(), events.originals)
+        trial = self._gate(Nowhere(self._outlet))
+        attempt = replace(arrived, position=None)
+        poison = find_poison(
+            len(sent.events), lambda rows: trial.take(only_rows(sent, rows), attempt, topic=topic).result()
+        )
+        try:
+            return self._take_patiently(replaced(sent, poison), arrived, topic)
+        except Exception as error:
+            if isinstance(error, Stopped) or not is_poison(error):
+                raise
+            return self._bury(sent, arrived, topic, described(error))
+
+    def _bury(self, sent: Sent, arrived: Arrival, topic: str | None, why: str) -> Outcome:
+        name, reason = topic or self.gate.topic, f"the event breaks the collector: {why}"
+        source = f"{self.definition.kind.name} {self.gate.name}"
+        # Nobody can say what is in them.
+        hidden = self.gate.settings.privacy.any
+        rows = range(len(sent.events))
+        letters = [DeadLetter(name, reason, source, None, b"" if hidden else text_of(sent, row)) for row in rows]
+        self._outlet.append([bury(letters)])
+        outcome = Outcome(0, rejected=tuple(Rejection(row, reason, None) for row in rows))
+        self.counters.took(outcome, len(rows), arrived.size)
+        return outcome
+
+    def _take_patiently(self, events: Sent | Columns, arrived: Arrival, topic: str | None) -> Outcome:
         while True:
             try:
                 if isinstance(events, Columns):

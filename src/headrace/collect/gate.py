@@ -3,6 +3,7 @@ what became of them is counted."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
@@ -37,6 +38,8 @@ class Arrival:
     """Gives event *i* the id `KEY/i`, unless it brings its own."""
     told: bool = False
     """The address is what may be written down of it (`[enrich] address_as`), as where it was kept for a while."""
+    position: Callable[[int], str] | None = None
+    """Where event *i* was in its source, for the dead letters."""
     visitor: str = ""
     session: str = ""
     """The visit it belongs to (`visits`), as far as it is known."""
@@ -88,6 +91,7 @@ class Gate:
             size=arrived.size,
             idempotency_key=arrived.idempotency_key,
             acks=acks,
+            position=arrived.position,
         )
         return self.collect(raw, arrived)
 
@@ -96,7 +100,7 @@ class Gate:
         if self.has_rules or self._quota is not None or self._shedding is not None:
             return self.take(sent_objects(columns.objects(), columns.originals), arrived)
         try:
-            future = self._collector.collect_columns(self.topic, columns, self._source(arrived))
+            future = self._collector.collect_columns(self.topic, columns, self._source(arrived), arrived.position)
         except HeadraceError as error:
             self._refused(error, columns.rows)
             raise

@@ -23,6 +23,8 @@ class Kind:
     start: str = ""
     """`module:function` for `listen` and `pull`: `async def start(feed)` works until it is cancelled. When it raises,
     the collector has failed, and is started again after a pause."""
+    place: str = ""
+    """`module:function` for `headrace collector reset`: `def place(settings, to) -> cursor`."""
     sample: str = ""
     """`module:function` for "send a test event": `def sample(definition) -> Sent`, as this protocol makes them. Without
     it an event is made of the topic's columns."""
@@ -201,6 +203,7 @@ _KINDS = (
         where="pull",
         settings="headrace.collect.pull.files:FileSettings",
         start="headrace.collect.pull.files:start",
+        place="headrace.collect.pull.files:place",
         example='path = "logs/*.log"',
         keyed=False,
         page="pull",
@@ -211,6 +214,7 @@ _KINDS = (
         where="pull",
         settings="headrace.collect.pull.sse:SseSettings",
         start="headrace.collect.pull.sse:start",
+        place="headrace.collect.pull.sse:place",
         example='url = "https://source.example/events"',
         keyed=False,
         page="pull",
@@ -221,6 +225,7 @@ _KINDS = (
         where="pull",
         settings="headrace.collect.pull.websocket:WebSocketSettings",
         start="headrace.collect.pull.websocket:start",
+        place="headrace.collect.pull.websocket:place",
         example='url = "wss://source.example/feed"',
         keyed=False,
         page="pull",
@@ -231,6 +236,7 @@ _KINDS = (
         where="pull",
         settings="headrace.collect.pull.poll:PollSettings",
         start="headrace.collect.pull.poll:start",
+        place="headrace.collect.pull.poll:place",
         example='url = "https://source.example/items"',
         keyed=False,
         page="pull",
@@ -241,6 +247,7 @@ _KINDS = (
         where="pull",
         settings="headrace.collect.pull.headrace:HeadraceSettings",
         start="headrace.collect.pull.headrace:start",
+        place="headrace.collect.pull.headrace:place",
         example='url = "http://other.example:8080"',
         keyed=False,
         page="pull",
@@ -251,6 +258,7 @@ _KINDS = (
         where="pull",
         settings="headrace.collect.pull.kafka:KafkaSettings",
         start="headrace.collect.pull.kafka:start",
+        place="headrace.collect.pull.kafka:place",
         example='bootstrap = "broker-1:9092"',
         keyed=False,
         page="pull",

@@ -48,10 +48,14 @@ class Outlet:
     def __init__(self, log: Log, name: str, stopping: threading.Event, say: Callable[[str | None], None]) -> None:
         self.name = name
         self.schemas = log.schemas
+        self.written = 0
+        """Appends, so far."""
         self._log, self._stopping, self._say = log, stopping, say
         self._producer: Producer | None = None
         self._cursor: Any = None
         self._pending = False
+        self._last = ""
+        """The append that the log knew of last."""
 
     def topic(self, name: str) -> Topic:
         return self._log.topic(name)
@@ -68,6 +72,7 @@ class Outlet:
                 self._pause(0, error)
             else:
                 self._say(None)
+                self._last = "" if mark is None else mark.write
                 return None if mark is None else mark.cursor
 
     def advance(self, cursor: Any) -> None:
@@ -84,7 +89,8 @@ class Outlet:
         mark = _Mark(uuid.uuid4().hex, self._cursor)
         done: Future[list[Appended]] = Future()
         done.set_result(self._write_once(list(appends), mark))
-        self._pending = False
+        self._pending, self._last = False, mark.write
+        self.written += 1
         return done
 
     def close(self) -> None:
@@ -102,6 +108,7 @@ class Outlet:
                     known = self._take_over()
                     if known is not None and known.write == mark.write:
                         return [Appended(()) for _ in appends]
+                    self._check_last(known)
                 assert self._producer is not None
                 results = self._write(self._producer, appends, mark)
             except Fenced as error:
@@ -116,7 +123,7 @@ class Outlet:
                 self.close()
                 self._pause(tries, error)
                 tries += 1
-            except HeadraceError:
+            except Exception:
                 # It does not fit, and will not: nothing of it was taken.
                 self.close()
                 raise
@@ -124,6 +131,12 @@ class Outlet:
                 if tries:
                     self._say(None)
                 return results
+
+    def _check_last(self, known: _Mark | None) -> None:
+        """While we were away, somebody else may have been us, and may have set the cursor: it is not set back."""
+        if known is not None and known.write != self._last:
+            self._last, self._cursor = known.write, known.cursor
+            raise Conflict(f"the collector `{self.name}` was reset, or run by another process", hint="it starts again")
 
     def _write(self, producer: Producer, appends: list[Append], mark: _Mark) -> list[Appended]:
         producer.begin()

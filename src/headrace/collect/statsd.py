@@ -26,6 +26,8 @@ KINDS = {"c": "counter", "g": "gauge", "ms": "timer", "h": "histogram", "d": "di
 # Where DogStatsD's clients say they run, and how much of that they want to tell apart.
 _ORIGIN = {"c": "container", "e": "external", "card": "cardinality"}
 _SHOWN = 60
+_MOST_REPEATED = 1024 * 1024
+"""Characters of name and tags, which every value of a line has again: 64 KiB of a datagram could become half a GiB."""
 
 
 class StatsdSettings(ListenSettings, frozen=True, kw_only=True):
@@ -78,6 +80,8 @@ def read_line(line: bytes) -> list[dict[str, Any]]:
     kind = KINDS.get(code)
     if kind is None:
         raise ValueError(f"has a type that is none of {', '.join(KINDS)}: `{code[:_SHOWN]}`")
+    if values.count(":") * (len(text) - len(values)) > _MOST_REPEATED:
+        raise ValueError(f"has {values.count(':') + 1} values with so many tags that they do not fit into memory")
     name, *influx = name.split(",")
     common: dict[str, Any] = {"metric": name, "kind": kind}
     tags = dict(_tag(one, "=") for one in influx if one)

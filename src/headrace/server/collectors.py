@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -16,9 +18,12 @@ from headrace.collect.gaps import privacy_gaps
 from headrace.collect.gate import Arrival
 from headrace.collect.gates import all_statuses
 from headrace.collect.kinds import KINDS
+from headrace.collect.reset import RESETS_FILE
+from headrace.collect.reset import reset_collector as reset_cursor
 from headrace.collect.rules.fitting import misfit_of
 from headrace.collect.samples import example_text, trial_events
 from headrace.collect.status import CollectorStatus, waiting_for_topic
+from headrace.coordinate.reports import write_report
 from headrace.errors import Conflict, NotFound, UsageError
 from headrace.log.base import Topic
 from headrace.secrecy import shown_settings
@@ -29,6 +34,8 @@ from headrace.server.models.collect import (
     CollectorModel,
     Collectors,
     KindModel,
+    ResetAnswer,
+    ResetWanted,
     TrialAnswer,
     TrialEvent,
 )
@@ -102,6 +109,31 @@ async def try_collector(request: Request, services: Services) -> Response:
     )
 
 
+async def reset_collector(request: Request, services: Services) -> Response:
+    """Its cursor is another one, also while it runs."""
+    wanted = await body_of(request, services, ResetWanted)
+    name = request.path_params["collector"]
+
+    def run() -> ResetAnswer:
+        definition = _definition(name, services)
+        if definition is None:
+            raise NotFound(f"collector `{name}` does not exist", hint="GET /v1/collectors lists those that do")
+        cursor = reset_cursor(services.log, definition, wanted.to)
+        _start_again(services.project.data / RESETS_FILE, name)
+        return ResetAnswer(name, wanted.to, cursor)
+
+    return json_response(await services.run(run))
+
+
+def _start_again(file: Path, name: str) -> None:
+    """The process that runs it looks at this file."""
+    try:
+        known = msgspec.json.decode(file.read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError):
+        known = {}
+    write_report(file, known | {name: uuid.uuid4().hex})
+
+
 def _became(outcome: Outcome) -> Literal["accepted", "duplicate", "rejected", "shed"]:
     if outcome.accepted:
         return "accepted"
@@ -170,5 +202,14 @@ ENDPOINTS = (
         role="write",
         body=TrialEvent,
         answers={200: TrialAnswer},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/collectors/{collector}/reset",
+        handler=reset_collector,
+        summary="Let a collector that pulls begin elsewhere, also while it runs",
+        role="admin",
+        body=ResetWanted,
+        answers={200: ResetAnswer},
     ),
 )

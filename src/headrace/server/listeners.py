@@ -25,6 +25,7 @@ from headrace.collect.feed import Feed
 from headrace.collect.gates import stamp_of
 from headrace.collect.kinds import load
 from headrace.collect.outlet import Stopped
+from headrace.collect.reset import RESETS_FILE
 from headrace.collect.status import COLLECTORS_REPORT_FILE, COLLECTORS_STATUS, CollectorStatus, Counters, Report
 from headrace.config import Project, load_project
 from headrace.coordinate.reports import write_report
@@ -100,6 +101,7 @@ class Listeners:
         self._project, self._log, self._clock = project, log, clock
         self._runners: dict[str, Runner] = {}
         self._stamp: object = None
+        self._resets = self._read_resets()
 
     async def run(self, stop: asyncio.Event) -> None:
         reporting = asyncio.create_task(self._report())
@@ -109,6 +111,7 @@ class Listeners:
                 if stamp != self._stamp:
                     self._stamp = stamp
                     await self._apply()
+                await self._apply_resets()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), LOOK_S)
         finally:
@@ -130,6 +133,21 @@ class Listeners:
         for name, definition in wanted.items():
             if name not in self._runners:
                 self._start(definition, None)
+
+    async def _apply_resets(self) -> None:
+        """What was reset begins anew, whatever it waits for."""
+        resets = self._read_resets()
+        changed = [name for name, reset in resets.items() if reset != self._resets.get(name)]
+        self._resets = resets
+        for runner in [self._runners[name] for name in changed if name in self._runners]:
+            await runner.stop()
+            self._start(runner.definition, runner.counters)
+
+    def _read_resets(self) -> dict[str, str]:
+        try:
+            return msgspec.json.decode((self._project.data / RESETS_FILE).read_bytes(), type=dict[str, str])
+        except (OSError, msgspec.DecodeError):
+            return {}
 
     def _start(self, definition: Definition, counters: Counters | None) -> None:
         logger.info("starting the collector `%s`", definition.name)

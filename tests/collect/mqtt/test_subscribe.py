@@ -27,6 +27,9 @@ def test_what_is_published_meanwhile_is_kept_and_retained_messages_come_once(tmp
             publisher.publish(range(1, 50), device="d2")
             rows = running.wait_rows("readings", 50)
             assert {(row["DEVICE"], row["N"]) for row in rows} == {("d1", 0), *(("d2", n) for n in range(1, 50))}
+            publisher._client.publish("plant/d3/n", b"nonsense", qos=1)
+            wait_for(lambda: len(running.letters()) == 1, 10, "a dead letter")
+            assert running.letters()[0]["SOURCE"] == "mqtt plant plant/d3/n"
         publisher.publish(range(50, 100))
         with listening(tmp_path, {"plant": collector(port)}, [READINGS]) as running:
             assert sorted(row["N"] for row in running.wait_rows("readings", 100)) == list(range(100))

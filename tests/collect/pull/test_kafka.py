@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from pathlib import Path
@@ -48,6 +49,9 @@ def test_every_record_comes_once_with_key_time_and_headers(kafka: str, tmp_path:
             assert sorted(row["N"] for row in rows) == list(range(upper))
             assert len(running.wait_rows("bytes", upper + upper // 40)) == upper + upper // 40
             wait_for(lambda count=upper // 40: len(running.letters()) == count, 10, "the letters")  # type: ignore[misc]
+            for letter in running.letters():
+                # Where it is there: topic, partition, offset.
+                assert re.fullmatch(rf"kafka pull {topic}:[01]:\d+", letter["SOURCE"])
     known = {row["N"]: row for row in rows}
     assert (known[7]["USERID"], known[7]["$time"], known[7]["$headers"]) == (
         "u2",

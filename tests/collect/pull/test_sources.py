@@ -92,7 +92,7 @@ def test_server_sent_events_are_parsed_as_the_standard_says() -> None:
     stream = b"\xef\xbb\xbfdata: a\r\ndata:b\r\rid: 1\ndata: c\n\n:x\ndata\n\nid: 2\n\nevent: e\ndata: d\n\n"
     expected = [("message", "a\nb", ""), ("message", "c", "1"), ("message", "", "1"), ("e", "d", "2")]
     for step in (1, 2, 3, len(stream)):
-        parser = Parser()
+        parser = Parser(1000)
         found = [event for at in range(0, len(stream), step) for event in parser.feed(stream[at : at + step])]
         assert [(event.type, event.data, event.id) for event in found] == expected
 
@@ -253,6 +253,9 @@ def test_files_in_every_format(tmp_path: Path) -> None:
             assert [(row["N"], row["NAME"]) for row in rows][:2] == [(3, "x, y"), (4, "z")]
             assert [row["SC_STATUS"] for row in running.wait_rows("web", 1 + again)] == [200, 404][: again + 1]
             wait_for(lambda: len(running.letters()) == 3, 10, "three dead letters")
+            # Each says where its line begins.
+            places = [f"file text {logs}/a.txt:8", f"file json {logs}/a.json:9", f"file csv {logs}/a.csv:20"]
+            assert sorted(letter["SOURCE"] for letter in running.letters()) == sorted(places)
         if not again:
             with (logs / "a.csv").open("a") as file:
                 file.write("6,six\n")

@@ -8,18 +8,30 @@ import tempfile
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.collect.pull.files import FileSettings, read_piece
-from headrace.collect.pull.tail import Place, Tail
+from headrace.collect.pull import tail as tails
+from headrace.collect.pull.files import FileSettings, first_state, read_piece
+from headrace.collect.pull.tail import IDLE_S, Place, Tail
 from headrace.log.codecs.json_codec import Unreadable
 
 MOST = 100
 
 
-def tail(folder: Path, places: list[Place] | None = None, pattern: str = "*.log") -> Tail:
-    return Tail(folder, [pattern], MOST, places or [])
+class Now:
+    """A clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def tail(folder: Path, places: list[Place] | None = None, pattern: str = "*.log", now: Now | None = None) -> Tail:
+    return Tail(folder, [pattern], MOST, places or [], now or Now())
 
 
 def lines(reading: Tail) -> list[str]:
@@ -135,3 +147,130 @@ def test_whatever_happens_every_line_comes_once(happens: list[str]) -> None:
         assert found == written
     finally:
         shutil.rmtree(folder)
+
+
+def test_from_now_on_in_a_file_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file above 2 GiB is not read at once: whoever tries has its first 2 GiB, and takes old lines for new ones."""
+    file = tmp_path / "a.log"
+    with file.open("wb") as stream:
+        stream.truncate(3 << 30)
+        stream.seek(0, os.SEEK_END)
+        stream.write(b"\nold\nhal")
+    sizes: list[int] = []
+    pread = os.pread
+
+    def seen(file: int, size: int, at: int) -> bytes:
+        sizes.append(size)
+        return pread(file, size, at)
+
+    monkeypatch.setattr(os, "pread", seen)
+    reading = tail(tmp_path)
+    reading.begin_at_end()
+    assert max(sizes) <= tails.CHUNK_BYTES
+    append(file, "f", "new")
+    assert lines(reading) == ["half", "new"]
+    reading.close()
+
+
+def test_from_now_on_the_first_line_names_the_columns_still(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("n,name\n1,one\n")
+    reading, csv = tail(tmp_path), FileSettings(type="file", path="x", format="csv")
+    reading.begin_at_end(lambda head: first_state(head, csv))
+    append(tmp_path / "a.log", "2,two")
+    piece = next(reading.new())
+    events, _ = read_piece(piece, csv)
+    assert events.events == [{"n": "2", "name": "two"}]  # type: ignore[union-attr]
+    reading.close()
+
+
+def test_one_that_cannot_be_read_is_said_and_the_others_are_read(tmp_path: Path) -> None:
+    (tmp_path / "loop.log").symlink_to(tmp_path / "loop.log")
+    (tmp_path / "folder.log").mkdir()
+    append(tmp_path / "a.log", "1")
+    reading = tail(tmp_path)
+    assert lines(reading) == ["1"]
+    [why] = reading.told()
+    assert why.endswith("loop.log cannot be read: Too many levels of symbolic links")
+    # Said once, and known for as long as it is so.
+    append(tmp_path / "a.log", "2")
+    assert lines(reading) == ["2"]
+    assert reading.told() == []
+    assert list(reading.unreadable) == [str(tmp_path / "loop.log")]
+    (tmp_path / "loop.log").unlink()
+    assert lines(reading) == []
+    assert not reading.unreadable
+    reading.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_file_of_another_owner_is_said_and_read_from_where_it_was_when_it_can_be(tmp_path: Path) -> None:
+    for folder in [tmp_path, *tmp_path.parents[:2]]:
+        folder.chmod(0o755)
+    file = tmp_path / "secret.log"
+    append(file, "1")
+    append(tmp_path / "z.log", "open")
+    file.chmod(0o644)
+    reading = tail(tmp_path)
+    os.seteuid(65_534)
+    try:
+        assert sorted(lines(reading)) == ["1", "open"]
+        os.seteuid(0)
+        append(file, "2")
+        file.chmod(0o600)
+        os.seteuid(65_534)
+        assert lines(reading) == []
+        assert reading.unreadable == {str(file): "Permission denied"}
+        os.seteuid(0)
+        assert lines(reading) == ["2"]
+    finally:
+        os.seteuid(0)
+        reading.close()
+
+
+def test_one_that_was_deleted_or_moved_away_is_read_to_its_end(tmp_path: Path) -> None:
+    logs, elsewhere = tmp_path / "logs", tmp_path / "elsewhere"
+    logs.mkdir()
+    elsewhere.mkdir()
+    now = Now()
+    reading = tail(logs, now=now)
+    append(logs / "a.log", "1")
+    append(logs / "b.log", "2")
+    assert sorted(lines(reading)) == ["1", "2"]
+    append(logs / "a.log", "3")
+    append(logs / "b.log", "4")
+    (logs / "a.log").unlink()
+    (logs / "b.log").rename(elsewhere / "b.log")
+    append(logs / "a.log", "new")
+    assert sorted(lines(reading)) == ["3", "4", "new"]
+    # Whoever writes it has not noticed yet.
+    append(elsewhere / "b.log", "5")
+    assert lines(reading) == ["5"]
+    now.seconds += IDLE_S + 1
+    assert lines(reading) == []
+    assert [place.path for place in reading.places] == [str(logs / "a.log")]
+    assert reading.told() == []
+    reading.close()
+
+
+def test_what_is_lost_with_a_file_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    file.write_text("1\n" + "x" * 50)
+    reading = tail(tmp_path)
+    assert lines(reading) == ["1"]
+    after = resumed(reading, tmp_path)
+    file.unlink()
+    append(file, "2")
+    # The process that had it open is gone.
+    reading.close()
+    assert lines(after) == ["2"]
+    [why] = after.told()
+    assert why == f"{file} is gone before it was read to its end: 50 bytes of it are lost"
+    after.close()
+
+
+def test_a_line_of_any_length_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tails, "CHUNK_BYTES", 128)
+    (tmp_path / "a.log").write_text("x" * 300_000 + "\nshort\n")
+    reading = tail(tmp_path)
+    assert [len(line) for line in lines(reading)] == [MOST + 1, len("short")]
+    reading.close()

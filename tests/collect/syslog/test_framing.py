@@ -68,3 +68,21 @@ def test_the_last_line_needs_no_end() -> None:
 def test_a_count_that_is_none_ends_the_connection() -> None:
     with pytest.raises(OutOfStep):
         framed([b"4 <1>axyz <1>b"])
+
+
+def test_line_ends_for_ever_after_a_counted_message_take_no_memory() -> None:
+    async def feed() -> tuple[int, list[bytes]]:
+        pool, framer = Pool(1 << 20), SyslogFramer(MOST)
+        framer.feed(b"4 <1>a", pool, "here")
+        for _ in range(50):
+            framer.feed(b"\n" * 65_536, pool, "here")
+        held = len(framer._rest)
+        framer.feed(b"4 <1>b", pool, "here")
+        return held, [message for one in pool.take_rest() for message in one.messages]
+
+    assert asyncio.run(feed()) == (0, [b"<1>a", b"<1>b"])
+
+
+@given(st.lists(whole, min_size=1), st.lists(st.integers(0, 10_000)))
+def test_counted_octets_with_line_ends_as_well(messages: list[bytes], cuts: list[int]) -> None:
+    assert framed(cut(b"".join(b"%d %s\n\n" % (len(one), one) for one in messages), cuts)) == messages

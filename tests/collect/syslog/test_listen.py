@@ -42,6 +42,18 @@ def test_lines_counts_and_datagrams_become_rows_and_bad_ones_letters(tmp_path: P
         assert (status.received, status.accepted, status.rejected, status.shed) == (6, 4, 2, 0)
 
 
+def test_empty_datagrams_are_counted_however_many_come_at_once(tmp_path: Path) -> None:
+    port = free_port()
+    with listening(tmp_path, {"devices": collector(port)}, [SYSLOG]) as running:
+        running.wait_until("devices")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            for datagram in (b"", b"", b"<14>one", b""):
+                sender.sendto(datagram, ("127.0.0.1", port))
+        running.wait_rows("logs", 1)
+        wait_for(lambda: running.status("devices").received == 4, 10, "all of them to be counted")
+        assert running.status("devices").rejected == 3
+
+
 def test_real_clients(tmp_path: Path) -> None:
     """Python's SysLogHandler and util-linux's logger."""
     port = free_port()

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headrace.collect.base import Sent
+from headrace.collect.base import Sent, sent_objects
 from headrace.collect.columns import Columns
 from headrace.collect.feed import Feed
 from headrace.collect.gate import Arrival
@@ -15,7 +15,9 @@ from headrace.collect.listening.datagrams import Datagrams
 from headrace.collect.listening.pool import Gathered, Pool
 from headrace.collect.listening.streams import Streams
 from headrace.collect.outlet import Stopped
+from headrace.collect.poison import find_poison, is_poison
 from headrace.errors import HeadraceError
+from headrace.log.codecs.json_codec import Unreadable
 
 STOP_S = 3.0
 COUNT_S = 1.0
@@ -104,25 +106,51 @@ async def _write(feed: Feed, taken: _Taken) -> None:
             await _write(feed, _Taken.begin([one], taken.read))
         return
     arrived = Arrival(address=addresses.pop() if len(addresses) == 1 else "", size=sum(one.size for one in gathered))
-    events = await taken.events
+    for events in await _events(feed, taken):
+        await _put(feed, events, arrived, gathered)
+    for one in gathered:
+        for done in one.done:
+            done()
+
+
+async def _events(feed: Feed, taken: _Taken) -> list[Events]:
+    """What was read, and apart from it what cannot be."""
+    try:
+        return [await taken.events]
+    except Exception as error:
+        logger.exception("reading what arrived breaks")
+        if not is_poison(error):
+            _lost(feed, taken.gathered)
+            raise
+        return await asyncio.to_thread(_read_apart, taken.gathered, taken.read)
+
+
+def _read_apart(gathered: Sequence[Gathered], read: Read) -> list[Events]:
+    singles = [one for several in gathered for one in several.apart()]
+    poison = find_poison(len(singles), lambda rows: read([singles[row] for row in rows]))
+    good = [one for row, one in enumerate(singles) if row not in poison]
+    originals = [singles[row].messages[0] for row in poison]
+    letters = [Unreadable(f"breaks the collector: {why}") for why in poison.values()]
+    found: list[Events] = [sent_objects(letters, originals.__getitem__)] if letters else []
+    return [read(good), *found] if good else found
+
+
+async def _put(feed: Feed, events: Events, arrived: Arrival, gathered: Sequence[Gathered]) -> None:
     while True:
         try:
             await feed.put(events, arrived)
+            return
         except Stopped:
             _lost(feed, gathered)
             raise
-        except HeadraceError as error:
-            logger.warning("collector `%s` cannot write: %s", feed.gate.name, error)
-            feed.waiting(error.message)
+        except Exception as error:
+            why = error.message if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
+            logger.warning("collector `%s` cannot write: %s", feed.gate.name, why)
+            feed.waiting(why)
             await asyncio.sleep(_PAUSE_S)
             if feed.stopping:
                 _lost(feed, gathered)
                 raise Stopped from error
-        else:
-            for one in gathered:
-                for done in one.done:
-                    done()
-            return
 
 
 def _lost(feed: Feed, gathered: Sequence[Gathered]) -> None:

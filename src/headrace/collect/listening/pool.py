@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 
 LINGER_S = 0.005
 PIECE_BYTES = 2 * 1024 * 1024
+MESSAGE_BYTES, SENDER_BYTES = 64, 384
+"""What a message takes in memory besides its bytes, and what the first of another sender takes more: an empty datagram
+is not for free."""
 
 
 @dataclass(slots=True)
@@ -25,8 +28,16 @@ class Gathered:
     """Each whole, or, with `lines`, each any number of lines with their ends."""
     lines: bool = False
     size: int = 0
+    """Bytes of the messages."""
+    weight: int = SENDER_BYTES
+    """Bytes in memory."""
     done: list[Callable[[], None]] = field(default_factory=list)
     """To be called when all of them are in the log."""
+
+    def apart(self) -> list[Gathered]:
+        """One for each message, which is whole."""
+        whole = b"".join(self.messages).split(b"\n") if self.lines else self.messages
+        return [Gathered(self.address, [message]) for message in whole if message or not self.lines]
 
 
 class Pool:
@@ -50,14 +61,16 @@ class Pool:
     def add(self, address: str, message: bytes, *, lines: bool = False, done: Callable[[], None] | None = None) -> None:
         """Whether there is room is for the caller to ask: one who cannot wait loses it, one who can stops reading."""
         last = self._waiting[-1] if self._waiting else None
-        if last is None or last.address != address or last.lines != lines or last.size >= PIECE_BYTES:
+        if last is None or last.address != address or last.lines != lines or last.weight >= PIECE_BYTES:
             last = Gathered(address, lines=lines)
             self._waiting.append(last)
+            self.bytes += last.weight
         last.messages.append(message)
         last.size += len(message)
+        last.weight += len(message) + MESSAGE_BYTES
         if done is not None:
             last.done.append(done)
-        self.bytes += len(message)
+        self.bytes += len(message) + MESSAGE_BYTES
         self._some.set()
         if self.bytes >= PIECE_BYTES:
             self._much.set()
@@ -78,7 +91,7 @@ class Pool:
         size = 0
         while self._waiting and size < PIECE_BYTES:
             taken.append(self._waiting.popleft())
-            size += taken[-1].size
+            size += taken[-1].weight
         self.bytes -= size
         if not self._waiting:
             self._some.clear()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
+import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -12,6 +15,10 @@ from headrace.collect.listening.settings import Address, Admission
 from headrace.collect.status import Counters
 
 MOST_CONNECTIONS = 10_000
+IDLE_S = 60.0
+"""When there are so many, one that has said nothing for so long makes room for the next."""
+KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+"""After a minute of silence the kernel asks whether the other end is there; after two, it is not."""
 
 
 class OutOfStep(Exception):
@@ -35,20 +42,30 @@ class Connection(asyncio.Protocol):
         self._streams = streams
         self._framer = streams.framer(self)
         self._transport: asyncio.Transport | None = None
+        self._paused = False
+        self._heard = 0.0
         self.address = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         peer = transport.get_extra_info("peername")
         self._transport, self.address = transport, str(peer[0]) if peer else ""
+        self._heard = asyncio.get_running_loop().time()
         if not self._streams.welcome(self):
             self._transport = None
             transport.abort()
+            return
+        keep_alive(transport.get_extra_info("socket"))
+
+    @property
+    def heard(self) -> float:
+        """When it said something last. One that is not read cannot have."""
+        return math.inf if self._paused else self._heard
 
     def data_received(self, data: bytes) -> None:
         if self._transport is None:
             return
-        pool = self._streams.pool
+        pool, self._heard = self._streams.pool, asyncio.get_running_loop().time()
         try:
             answer = self._framer.feed(data, pool, self.address)
         except OutOfStep as error:
@@ -60,6 +77,7 @@ class Connection(asyncio.Protocol):
             self.answer(answer)
         if pool.full:
             self._transport.pause_reading()
+            self._paused = True
             pool.when_room(self._resume)
 
     def answer(self, data: bytes) -> None:
@@ -67,6 +85,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def _resume(self) -> None:
+        self._paused, self._heard = False, asyncio.get_running_loop().time()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -84,9 +103,16 @@ class Streams:
     """One listening socket and its connections."""
 
     def __init__(
-        self, pool: Pool, counters: Counters, admits: Admission, framer: Callable[[Connection], Framer]
+        self,
+        pool: Pool,
+        counters: Counters,
+        admits: Admission,
+        framer: Callable[[Connection], Framer],
+        most: int = MOST_CONNECTIONS,
+        idle_s: float = IDLE_S,
     ) -> None:
         self.pool, self.counters, self.framer = pool, counters, framer
+        self._most, self._idle_s = most, idle_s
         self._admits = admits
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
@@ -99,11 +125,22 @@ class Streams:
         return Address(address.transport, address.host, self._server.sockets[0].getsockname()[1])
 
     def welcome(self, connection: Connection) -> bool:
-        if len(self._connections) >= MOST_CONNECTIONS or not self._admits(connection.address):
+        if not self._admits(connection.address) or not self._has_room():
             self.counters.failed(f"a connection from `{connection.address}` was refused")
             return False
         self._connections.add(connection)
         self.counters.connections += 1
+        return True
+
+    def _has_room(self) -> bool:
+        if len(self._connections) < self._most:
+            return True
+        idle = min(self._connections, key=lambda one: one.heard)
+        if asyncio.get_running_loop().time() - idle.heard < self._idle_s:
+            return False
+        self.counters.failed(f"{idle.address}: the connection was closed, as there are {self._most} and it is idle")
+        idle.close()
+        self.goodbye(idle)
         return True
 
     def goodbye(self, connection: Connection) -> None:
@@ -120,3 +157,15 @@ class Streams:
         for connection in list(self._connections):
             connection.close()
         await asyncio.sleep(0)
+
+
+def keep_alive(of: socket.socket | None) -> None:
+    """Whoever vanished without a word is noticed."""
+    if of is None or of.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    # Not every system has them all, and the other end may be gone already.
+    with contextlib.suppress(OSError):
+        of.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE:
+            if hasattr(socket, name):
+                of.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -27,7 +27,8 @@ from headrace.collect.gate import Arrival
 from headrace.collect.mqtt import packets
 from headrace.collect.mqtt.packets import Decoder, Malformed, Message, Packet
 from headrace.collect.mqtt.topics import Pattern, read_pattern
-from headrace.collect.pull.base import Backoff, Broken, source_name
+from headrace.collect.poison import guarded
+from headrace.collect.pull.base import MOST_BYTES, Backoff, Broken, source_name
 from headrace.errors import ConfigError
 from headrace.log.codecs.json_codec import Unreadable
 from headrace.secrecy import Address, Secret, shown_address
@@ -136,6 +137,9 @@ class Connection:
         self._patterns = [read_pattern(text) for text in settings.topics]
         self._decoder = Decoder(feed.project.settings.collect.max_event_bytes)
         self._arrived: asyncio.Queue[Message | Literal["subscribed"] | None] = asyncio.Queue(BATCH)
+        self._waiting = 0
+        """Bytes of the messages that are not written yet."""
+        self._room = asyncio.Event()
 
     async def run(self) -> None:
         parts = urlsplit(self._settings.url)
@@ -229,7 +233,13 @@ class Connection:
 
     async def _handle(self, packet: Packet) -> None:
         if packet.type == packets.PUBLISH:
-            await self._arrived.put(packets.read_message(packet))
+            message = packets.read_message(packet)
+            self._waiting += len(message.payload)
+            await self._arrived.put(message)
+            # They may be large: then it is not many that wait.
+            while self._waiting >= MOST_BYTES:
+                self._room.clear()
+                await self._room.wait()
         elif packet.type == packets.PUBREL:
             self._writer.write(packets.answer(packets.PUBCOMP, packets.read_number(packet)))
         elif packet.type == packets.SUBACK:
@@ -246,13 +256,16 @@ class Connection:
         while True:
             message = await self._arrived.get()
             batch: list[Message] = []
-            subscribed = False
+            subscribed, size = False, 0
             while message is not None:
                 if isinstance(message, Message):
                     batch.append(message)
+                    self._waiting -= len(message.payload)
+                    size += len(message.payload)
+                    self._room.set()
                 else:
                     subscribed = True
-                if self._arrived.empty() or len(batch) >= BATCH:
+                if self._arrived.empty() or len(batch) >= BATCH or size >= MOST_BYTES:
                     break
                 message = self._arrived.get_nowait()
             if batch or subscribed:
@@ -267,7 +280,10 @@ class Connection:
             self._feed.counters.took(Outcome(0, duplicates=again), again, 0)
         self._session.recent.extend((one.number, _digest(one)) for one in fresh if one.qos)
         events = [self._event(message) for message in fresh]
-        arrived = Arrival(size=sum(message.size for message in fresh))
+        arrived = Arrival(
+            size=sum(message.size for message in fresh),
+            position=lambda row: fresh[row].topic.decode(errors="backslashreplace"),
+        )
         sent = sent_objects(events, lambda row: fresh[row].payload)
         await self._feed.put(sent, arrived, self._session.cursor())
         for message in batch:
@@ -280,7 +296,7 @@ class Connection:
     def _event(self, message: Message) -> Any:
         if message.size > len(message.payload):
             return Unreadable(f"is {message.size} bytes, more than the {len(message.payload)} that are taken")
-        return read_event(message, self._settings, self._patterns)
+        return guarded(lambda: read_event(message, self._settings, self._patterns))
 
 
 def read_event(message: Message, settings: MqttSettings, patterns: list[Pattern]) -> Any:

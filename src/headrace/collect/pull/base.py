@@ -1,10 +1,12 @@
-"""What all pullers share: back-off, resuming, and from a stream of items to writes."""
+"""What all pullers share: back-off, resuming, and from a stream of messages to writes."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import random
+import zlib
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +26,12 @@ from headrace.toml_files import secret
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 30.0
 MOST_ITEMS, MOST_BYTES = 1000, 4 * 1024 * 1024
-"""Of one write; and what may wait for it."""
+"""Of one write, and what may wait for it: a message more than these at most."""
+MOST_MESSAGE_BYTES = 16 * 1024 * 1024
+"""Of what a source sends at once."""
+PIECE_BYTES = 1024 * 1024
+"""Of what is decompressed at once."""
+ENCODINGS = "gzip, deflate"
 _MISSING = object()
 
 
@@ -58,6 +65,11 @@ class Backoff:
         self._tries += 1
         self._feed.waiting(f"{why}; tried again in {seconds:.1f} s")
         await asyncio.sleep(seconds)
+
+
+def how_to_go_on(name: str) -> str:
+    """Where what comes next in a source is not there any more: somebody must say that it may be left out."""
+    return f"`headrace collector reset {name} --to beginning` goes on with the oldest that is there"
 
 
 class PullSettings(CollectorSettings, frozen=True, kw_only=True):
@@ -100,12 +112,22 @@ class Item:
     event: Any
     original: bytes
     cursor: Any = None
+    position: str = ""
+    """Where it was in its source, for the dead letters."""
 
 
 async def resumed(feed: Feed, source: str) -> Any:
     """The cursor of this source; None at its beginning, and where the file names another source than it did."""
+    at, _ = await resumed_or_started(feed, source, "")
+    return at
+
+
+async def resumed_or_started(feed: Feed, source: str, start: str) -> tuple[Any, str]:
+    """The same, and where to begin without one: as the file says, or as it was told last."""
     known = await feed.cursor()
-    return known.get("at") if isinstance(known, dict) and is_of(known, source) else None
+    if not isinstance(known, dict) or not is_of(known, source):
+        return None, start
+    return known.get("at"), known.get("start") or start
 
 
 def source_name(source: str) -> str:
@@ -134,7 +156,9 @@ class Writer:
         events = [self._with_id(item.event) for item in items]
         size = sum(map(len, originals))
         cursor = {"of": self._source, "at": at}
-        await self._feed.put(sent_objects(events, originals.__getitem__), Arrival(size=size), cursor)
+        position = (lambda row: items[row].position) if any(item.position for item in items) else None
+        arrived = Arrival(size=size, position=position)
+        await self._feed.put(sent_objects(events, originals.__getitem__), arrived, cursor)
 
     def _with_id(self, event: Any) -> Any:
         if not self._id_path or not isinstance(event, dict) or ID in event:
@@ -143,37 +167,73 @@ class Writer:
         return event if found is None else event | {ID: found if isinstance(found, str) else str(found)}
 
 
-async def pump(writer: Writer, items: AsyncIterator[Item], at: Any, wrote: Callable[[Any], None]) -> None:
+Message = list[Item]
+"""What came as one: its events are written together, so that the cursor never stands within it."""
+
+
+class _Arrived:
+    """Messages that wait to be written: bounded, by their number and by their bytes."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Message] = deque()
+        self._items = self._bytes = 0
+        self._ended = False
+        self._changed = asyncio.Condition()
+
+    async def put(self, message: Message) -> None:
+        """Waits for room. One message always finds some."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._items < MOST_ITEMS and self._bytes < MOST_BYTES)
+            self._waiting.append(message)
+            self._items += len(message)
+            self._bytes += size_of(message)
+            self._changed.notify_all()
+
+    async def end(self) -> None:
+        async with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    async def take(self) -> Message:
+        """As much as has come and one write should have; nothing at the end."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: bool(self._waiting) or self._ended)
+            taken: Message = []
+            size = 0
+            while self._waiting and len(taken) < MOST_ITEMS and size < MOST_BYTES:
+                message = self._waiting.popleft()
+                size += size_of(message)
+                taken += message
+            self._items -= len(taken)
+            self._bytes -= size
+            self._changed.notify_all()
+            return taken
+
+
+def size_of(message: Message) -> int:
+    return sum(len(item.original) for item in message)
+
+
+async def pump(writer: Writer, messages: AsyncIterator[Message], at: Any, wrote: Callable[[Any], None]) -> None:
     """Write what a stream brings, as much at once as has come while the last was written, until it ends. Bounded: what
     is not taken is not read. `wrote` is told each cursor that is in the log."""
-    queue: asyncio.Queue[Item | None] = asyncio.Queue(MOST_ITEMS)
+    arrived = _Arrived()
 
     async def read() -> None:
         try:
-            async for item in items:
-                await queue.put(item)
+            async for message in messages:
+                if message:
+                    await arrived.put(message)
         finally:
             # Also when it fails: what came before is written first.
-            await queue.put(None)
+            await arrived.end()
 
     reading = asyncio.create_task(read())
     try:
-        ended = False
-        while not ended:
-            batch: list[Item] = []
-            size = 0
-            item = await queue.get()
-            while item is not None:
-                batch.append(item)
-                size += len(item.original)
-                if queue.empty() or len(batch) >= MOST_ITEMS or size >= MOST_BYTES:
-                    break
-                item = queue.get_nowait()
-            ended = item is None
-            if batch:
-                at = next((one.cursor for one in reversed(batch) if one.cursor is not None), at)
-                await writer.write(batch, at)
-                wrote(at)
+        while batch := await arrived.take():
+            at = next((one.cursor for one in reversed(batch) if one.cursor is not None), at)
+            await writer.write(batch, at)
+            wrote(at)
         await reading
     finally:
         reading.cancel()
@@ -219,7 +279,7 @@ def client(settings: UrlSettings, timeout: httpx.Timeout) -> httpx.AsyncClient:
                 request.headers.pop(name, None)
 
     return httpx.AsyncClient(
-        headers=settings.sent_headers(),
+        headers={"accept-encoding": ENCODINGS} | settings.sent_headers(),
         timeout=timeout,
         trust_env=False,
         follow_redirects=True,
@@ -229,6 +289,40 @@ def client(settings: UrlSettings, timeout: httpx.Timeout) -> httpx.AsyncClient:
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
+
+
+async def decoded(answer: httpx.Response, piece: int = PIECE_BYTES) -> AsyncIterator[bytes]:
+    """An answer's bytes as they come, decompressed, a piece at a time: a small answer may become a very large one."""
+    encoding = answer.headers.get("content-encoding", "identity").strip().lower()
+    if encoding == "identity":
+        async for data in answer.aiter_raw():
+            yield data
+        return
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise Broken(f"the answer is encoded as `{encoding[:40]}`, which was not asked for")
+    # 32: whatever its header says it is.
+    inflate = zlib.decompressobj(zlib.MAX_WBITS + 32)
+    try:
+        async for data in answer.aiter_raw():
+            while data:
+                if inflate.eof:
+                    inflate = zlib.decompressobj(zlib.MAX_WBITS + 32)
+                yield inflate.decompress(data, piece)
+                data = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
+    except zlib.error as error:
+        raise Broken(f"the answer is not compressed as it says: {error}") from None
+
+
+async def read_answer(http: httpx.AsyncClient, url: httpx.URL | str, most: int, **given: Any) -> httpx.Response:
+    """The answer to a question, with all of its content: `Broken` if that is more than `most` bytes."""
+    async with http.stream("GET", url, **given) as answer:
+        content = bytearray()
+        async for data in decoded(answer):
+            content += data
+            if len(content) > most:
+                raise Broken(f"the answer has more than {most} bytes: let it hold less, as its address may say")
+        headers = [(name, value) for name, value in answer.headers.multi_items() if name != "content-encoding"]
+        return httpx.Response(answer.status_code, headers=headers, content=bytes(content), request=answer.request)
 
 
 def check_answer(answer: httpx.Response) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -14,7 +16,9 @@ from headrace.collect.columns import Columns
 from headrace.collect.definitions import CollectorSettings
 from headrace.collect.feed import Feed
 from headrace.collect.gate import Arrival
+from headrace.collect.poison import guarded, is_poison, text_of
 from headrace.collect.pull.tail import Piece, Place, Tail
+from headrace.collect.reset import BEGINNING, END, no_such_place
 from headrace.collect.weblogs import WebLog
 from headrace.errors import ConfigError
 from headrace.log.codecs.json_codec import Unreadable
@@ -55,27 +59,108 @@ async def start(feed: Feed) -> None:
     settings = feed.settings(FileSettings)
     known = await feed.cursor()
     places = msgspec.convert(known["files"], list[Place]) if isinstance(known, dict) and "files" in known else []
-    tail = Tail(feed.project.folder, settings.patterns, settings.max_line_bytes, places)
-    if known is None and settings.start == "latest":
-        await asyncio.to_thread(tail.begin_at_end)
-        await _write(feed, sent_objects([], _nothing), 0, tail)
-    while True:
-        pieces = tail.new()
-        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
-            # The place moves on only together with its lines.
-            events, following = await asyncio.to_thread(read_piece, piece, settings)
-            tail.advance(following)
-            await _write(feed, events, len(piece.data), tail)
-        feed.running(f"following {len(tail.places)} files of {', '.join(settings.patterns)}")
-        await asyncio.sleep(settings.every_seconds)
+    tail = Tail(feed.project.folder, settings.patterns, settings.max_line_bytes, places, feed.clock.monotonic)
+    try:
+        begin = known.get("start") if isinstance(known, dict) else settings.start
+        if begin == "latest":
+            await asyncio.to_thread(tail.begin_at_end, lambda head: first_state(head, settings))
+            await _write(feed, sent_objects([], _nothing), Arrival(), tail)
+        while True:
+            await _take_new(feed, tail, settings)
+            await asyncio.sleep(settings.every_seconds)
+    finally:
+        tail.close()
 
 
-async def _write(feed: Feed, events: Sent | Columns, size: int, tail: Tail) -> None:
-    await feed.put(events, Arrival(size=size), {"files": msgspec.to_builtins(tail.places)})
+def place(settings: FileSettings, to: str) -> Any:
+    """The cursor that begins there: what files hold is read again, or left out."""
+    if to not in (BEGINNING, END):
+        raise no_such_place(to, BEGINNING, END)
+    return {"files": []} if to == BEGINNING else {"start": "latest"}
+
+
+async def _take_new(feed: Feed, tail: Tail, settings: FileSettings) -> None:
+    pieces = tail.new()
+
+    def following_piece() -> Piece | None:
+        with tail.lock:
+            return next(pieces, None)
+
+    while (piece := await asyncio.to_thread(following_piece)) is not None:
+        # The place moves on only together with its lines.
+        events, following = await asyncio.to_thread(read_any, piece, settings)
+        tail.advance(following)
+        await _write(feed, events, Arrival(size=len(piece.data), position=positions(piece, settings)), tail)
+    for why in tail.told():
+        feed.counters.failed(why)
+    feed.running(f"following {len(tail.places)} files of {', '.join(settings.patterns)}{_left_out(tail.unreadable)}")
+
+
+def _left_out(unreadable: dict[str, str]) -> str:
+    shown = [f"{path} ({why})" for path, why in sorted(unreadable.items())[:3]]
+    more = [f"{len(unreadable) - 3} more"] if len(unreadable) > 3 else []
+    return f"; cannot read {', '.join(shown + more)}" if unreadable else ""
+
+
+def first_state(head: bytes, settings: FileSettings) -> dict[str, Any]:
+    """What a file's beginning says about all of its lines."""
+    lines = head[: head.find(b"\n") + 1] if settings.format == "csv" else head
+    return read_piece(Piece(Place("", 0), lines), settings)[1].state
+
+
+async def _write(feed: Feed, events: Sent | Columns, arrived: Arrival, tail: Tail) -> None:
+    await feed.put(events, arrived, {"files": msgspec.to_builtins(tail.places)})
 
 
 def _nothing(row: int) -> bytes:
     raise IndexError(row)
+
+
+def positions(piece: Piece, settings: FileSettings) -> Callable[[int], str]:
+    """Where the line of event *i* begins: the file and its byte. Counted when somebody asks."""
+    starts: list[int] = []
+
+    def position(row: int) -> str:
+        if not starts:
+            starts.extend(_starts(piece, settings))
+        return f"{piece.place.path}:{starts[row] if row < len(starts) else piece.place.offset}"
+
+    return position
+
+
+def _starts(piece: Piece, settings: FileSettings) -> Iterator[int]:
+    """Of the lines that are events."""
+    at, format_ = piece.place.offset, settings.format
+    header = format_ == "csv" and not settings.columns and not piece.place.state.get("columns")
+    for line in piece.data.split(b"\n"):
+        text = line.removesuffix(b"\r")
+        empty = not text if format_ in ("lines", "csv") else not text or text.isspace()
+        if not empty and not header and not (format_ == "w3c" and text.startswith(b"#")):
+            yield at
+        header = header and empty
+        at += len(line) + 1
+
+
+def read_any(piece: Piece, settings: FileSettings) -> tuple[Sent | Columns, Place]:
+    """As `read_piece`; where a line breaks that, only this line is a dead letter."""
+    try:
+        return read_piece(piece, settings)
+    except Exception as error:
+        if not is_poison(error):
+            raise
+    events: list[Any] = []
+    texts: list[bytes] = []
+    place = piece.place
+    for line in piece.data.split(b"\n")[:-1]:
+        found = guarded(partial(read_piece, Piece(place, line + b"\n"), settings))
+        if isinstance(found, Unreadable):
+            events, texts = [*events, found], [*texts, line]
+            continue
+        read, place = found
+        sent = read if isinstance(read, Sent) else sent_objects(read.objects(), read.originals)
+        events += sent.events
+        texts += [text_of(sent, row) for row in range(len(sent.events))]
+    return Sent(events, texts.__getitem__), msgspec.structs.replace(piece.following, state=place.state)
 
 
 def read_piece(piece: Piece, settings: FileSettings) -> tuple[Sent | Columns, Place]:

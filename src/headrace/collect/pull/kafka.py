@@ -7,12 +7,25 @@ import base64
 import contextlib
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.collect import debezium
 from headrace.collect.definitions import CollectorSettings
 from headrace.collect.feed import Feed
-from headrace.collect.pull.base import Backoff, Broken, Item, Writer, read_item, resumed
+from headrace.collect.poison import guarded
+from headrace.collect.pull.base import (
+    MOST_BYTES,
+    Backoff,
+    Broken,
+    Item,
+    Writer,
+    how_to_go_on,
+    read_item,
+    resumed_or_started,
+    source_name,
+)
+from headrace.collect.reset import place_in_offsets
 from headrace.errors import ConfigError
 from headrace.log.base import HEADERS, TIME, TOMBSTONE
 from headrace.secrecy import Secret
@@ -25,6 +38,7 @@ POLL_S = 0.5
 LOOK_AGAIN = 100
 """Polls between two looks at the topic's partitions."""
 REQUEST_S = 10.0
+STEP = 100
 
 Offsets = dict[str, int]
 """By partition, as text: that is what a JSON object has."""
@@ -58,9 +72,9 @@ class KafkaSettings(CollectorSettings, frozen=True, kw_only=True):
 
 async def start(feed: Feed) -> None:
     settings = feed.settings(KafkaSettings)
-    topic = settings.source or settings.topic
-    source = f"{settings.bootstrap}/{topic}"
-    offsets: Offsets = await resumed(feed, source) or {}
+    topic, source = settings.source or settings.topic, _source(settings)
+    known, begin = await resumed_or_started(feed, source, settings.start)
+    offsets: Offsets = known or {}
     backoff, writer = Backoff(feed), Writer(feed, source)
     key_column = feed.key_column() if settings.format == "json" else None
     changes = Changes() if settings.format == "debezium" else None
@@ -71,7 +85,7 @@ async def start(feed: Feed) -> None:
             try:
                 partitions = await asyncio.to_thread(_partitions, consumer, topic)
                 if partitions != assigned:
-                    places = await asyncio.to_thread(_places, consumer, topic, partitions, offsets, settings.start)
+                    places = await asyncio.to_thread(_places, consumer, topic, partitions, offsets, begin)
                     if places != offsets:
                         # What is the latest now is where it goes on after a crash, too.
                         await writer.write([], places)
@@ -80,7 +94,7 @@ async def start(feed: Feed) -> None:
                     assigned = partitions
                 feed.running(f"following {source}, {len(assigned)} partitions")
                 for _ in range(LOOK_AGAIN):
-                    messages = await asyncio.to_thread(_poll, consumer, settings.batch)
+                    messages = await asyncio.to_thread(_poll, consumer, settings.batch, feed.gate.name)
                     if messages:
                         if changes is not None:
                             items, read = changes.read(messages)
@@ -96,6 +110,18 @@ async def start(feed: Feed) -> None:
     finally:
         with contextlib.suppress(RuntimeError):
             await asyncio.to_thread(consumer.close)
+
+
+def _source(settings: KafkaSettings) -> str:
+    return f"{settings.bootstrap}/{settings.source or settings.topic}"
+
+
+def place(settings: KafkaSettings, to: str) -> Any:
+    """The cursor that begins there."""
+    cursor = place_in_offsets(source_name(_source(settings)), to)
+    if cursor["at"] is not None:
+        cursor["at"] = {partition: int(offset) for partition, offset in cursor["at"].items()}
+    return cursor
 
 
 def _connect(settings: KafkaSettings) -> Consumer:
@@ -154,11 +180,20 @@ def _assign(consumer: Consumer, topic: str, places: Offsets) -> None:
     consumer.assign([TopicPartition(topic, int(partition), offset) for partition, offset in places.items()])
 
 
-def _poll(consumer: Consumer, most: int) -> Sequence[Message]:
+def _poll(consumer: Consumer, most: int, name: str) -> Sequence[Message]:
     from confluent_kafka import KafkaError, KafkaException
 
+    messages: list[Message]
     try:
-        messages: list[Message] = consumer.consume(most, POLL_S)
+        messages = consumer.consume(min(most, STEP), POLL_S)
+        size = sum(map(len, messages))
+        # Step by step, so that large records do not come by thousands.
+        while messages and len(messages) < most and size < MOST_BYTES:
+            more = consumer.consume(min(most - len(messages), STEP), 0)
+            if not more:
+                break
+            messages += more
+            size += sum(map(len, more))
     except KafkaException as error:
         raise Broken(error.args[0].str()) from error
     good: list[Message] = []
@@ -167,7 +202,7 @@ def _poll(consumer: Consumer, most: int) -> Sequence[Message]:
         if wrong is None:
             good.append(message)
         elif wrong.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            raise Broken(f"records were deleted there before they were read: {wrong.str()}")
+            raise Broken(f"records were deleted there before they were read: {wrong.str()}; {how_to_go_on(name)}")
         elif not wrong.retriable() and wrong.code() != KafkaError._ALL_BROKERS_DOWN:
             raise Broken(wrong.str())
     return good
@@ -186,17 +221,26 @@ class Changes:
         offsets: Offsets = {}
         for message in messages:
             key, value, partition = message.key(), message.value(), message.partition()
-            made = debezium.row_of(key, value)
+            made = guarded(partial(debezium.row_of, key, value))
             deletes = isinstance(made, dict) and TOMBSTONE in made
             repeated = self._deletions.repeated(partition, key, deletes=deletes, tombstone=value is None)
             if made is not None and not repeated:
-                items.append(Item(made, value or b""))
+                items.append(Item(made, value or b"", position=_position(message)))
             held = deletes and value is not None
             offsets[str(partition)] = message.offset() + (not held)
         return items, offsets
 
 
 def _item(message: Message, format: str, key_column: str | None) -> Item:
+    event = guarded(lambda: _event(message, format, key_column))
+    return Item(event, message.value() or b"", position=_position(message))
+
+
+def _position(message: Message) -> str:
+    return f"{message.topic()}:{message.partition()}:{message.offset()}"
+
+
+def _event(message: Message, format: str, key_column: str | None) -> Any:
     key, value = message.key(), message.value()
     event: Any
     if format == "bytes":
@@ -214,7 +258,7 @@ def _item(message: Message, format: str, key_column: str | None) -> Item:
             event[TIME] = message.timestamp()[1]
         if headers := message.headers():
             event[HEADERS] = {name: None if body is None else {"base64": _base64(body)} for name, body in headers}
-    return Item(event, value or b"")
+    return event
 
 
 def _base64(data: bytes | None) -> str | None:

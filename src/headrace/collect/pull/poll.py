@@ -19,9 +19,12 @@ from headrace.collect.pull.base import (
     check_answer,
     client,
     look_up,
+    read_answer,
     read_item,
     resumed,
+    source_name,
 )
+from headrace.collect.reset import place_of_cursor
 from headrace.errors import ConfigError
 from headrace.secrecy import shown_address
 
@@ -40,6 +43,8 @@ class PollSettings(UrlSettings, frozen=True, kw_only=True):
     """How long to wait after an answer with nothing new. One with events is followed by the next question at once."""
     wait_seconds: float = 60.0
     """How long a source that holds the question until there is something (long poll) may take."""
+    max_answer_bytes: int = 16 * 1024 * 1024
+    """An answer with more, decompressed, is not taken: the collector waits, and says so."""
 
     def check(self) -> None:
         super().check()
@@ -54,6 +59,11 @@ class PollSettings(UrlSettings, frozen=True, kw_only=True):
                 hint='say how the source goes on (cursor = "next"), or where its events have ids (id = "id")',
                 path=("cursor",),
             )
+
+
+def place(settings: PollSettings, to: str) -> Any:
+    """The cursor that begins there."""
+    return place_of_cursor(source_name(settings.url), to)
 
 
 async def start(feed: Feed) -> None:
@@ -90,7 +100,7 @@ async def _ask(http: httpx.AsyncClient, settings: PollSettings, at: Any) -> http
                 raise Broken(f"the source's next address is of another host, `{url.host}`")
         else:
             url = url.copy_merge_params({settings.parameter: at if isinstance(at, str | int) else str(at)})
-    answer = await http.get(url, headers=headers)
+    answer = await read_answer(http, url, settings.max_answer_bytes, headers=headers)
     if answer.status_code not in (204, 304):
         check_answer(answer)
     return answer

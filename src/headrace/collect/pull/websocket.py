@@ -12,17 +12,21 @@ from websockets.exceptions import WebSocketException
 
 from headrace.collect.feed import Feed
 from headrace.collect.pull.base import (
+    MOST_MESSAGE_BYTES,
     PASSING,
     Backoff,
     Broken,
     Item,
+    Message,
     UrlSettings,
     Writer,
     look_up,
     pump,
     read_item,
     resumed,
+    source_name,
 )
+from headrace.collect.reset import place_of_cursor
 from headrace.secrecy import Secret, shown_address
 
 PLACE = "{cursor}"
@@ -45,6 +49,11 @@ class WebSocketSettings(UrlSettings, frozen=True, kw_only=True):
         return ("ws://", "wss://")
 
 
+def place(settings: WebSocketSettings, to: str) -> Any:
+    """The cursor that begins there."""
+    return place_of_cursor(source_name(settings.url), to)
+
+
 async def start(feed: Feed) -> None:
     settings = feed.settings(WebSocketSettings)
     at = await resumed(feed, settings.url)
@@ -63,28 +72,29 @@ async def start(feed: Feed) -> None:
                 additional_headers=settings.sent_headers(),
                 ping_interval=settings.ping_seconds,
                 ping_timeout=settings.ping_seconds,
-                max_size=feed.project.settings.collect.max_event_bytes,
+                # One event may have less: then it is a dead letter.
+                max_size=max(MOST_MESSAGE_BYTES, feed.project.settings.collect.max_event_bytes),
+                max_queue=2,
                 proxy=None,
             ) as connection:
                 for message in settings.subscribe:
                     await connection.send(message.replace(PLACE, _json(known)))
                 feed.running(f"following {shown_address(settings.url)}")
-                await pump(writer, _items(connection, settings), at, wrote)
+                await pump(writer, _messages(connection, settings), at, wrote)
             raise Broken("the source closed the connection")
         except (*PASSING, WebSocketException) as error:
             await backoff.pause(error)
 
 
-async def _items(connection: ClientConnection, settings: WebSocketSettings) -> AsyncIterator[Item]:
+async def _messages(connection: ClientConnection, settings: WebSocketSettings) -> AsyncIterator[Message]:
     async for message in connection:
         data = message.encode() if isinstance(message, str) else message
         event = read_item(data, settings.format)
         # An array is several events, which one cursor stands for.
         events = event if isinstance(event, list) else [event]
         cursor = look_up(events[-1], settings.cursor) if settings.cursor and events else None
-        for number, one in enumerate(events):
-            original = data if len(events) == 1 else msgspec.json.encode(one)
-            yield Item(one, original, cursor if number == len(events) - 1 else None)
+        originals = [data] if len(events) == 1 else [msgspec.json.encode(one) for one in events]
+        yield [Item(one, original, cursor) for one, original in zip(events, originals, strict=True)]
 
 
 def _text(cursor: Any) -> str:

@@ -6,10 +6,13 @@ SysLogHandler sends no other end.
 
 from __future__ import annotations
 
+import re
+
 from headrace.collect.listening.pool import Pool
 from headrace.collect.listening.streams import Framer, OutOfStep
 
 _DIGITS = b"0123456789"
+_LINE_ENDS = re.compile(rb"\n+")
 _LONGEST_COUNT = 9
 
 
@@ -70,8 +73,12 @@ class SyslogFramer(Framer):
                 self._skipping -= step
                 at += step
                 continue
+            if between := _LINE_ENDS.match(data, at):
+                # Some end a counted message with one as well. They are nothing, so nothing of them is kept.
+                at = between.end()
+                continue
             space = data.find(b" ", at, at + _LONGEST_COUNT + 1)
-            count = data[at : space if space >= 0 else end].lstrip(b"\n")
+            count = data[at : space if space >= 0 else at + _LONGEST_COUNT + 1]
             if space < 0 and len(count) <= _LONGEST_COUNT and not count.strip(_DIGITS):
                 break
             if not count.isdigit():

@@ -133,7 +133,8 @@ def _lines(gathered: Gathered) -> bytes | None:
 def _messages(gathered: Gathered, lines: bytes | None) -> list[bytes]:
     if lines is not None:
         return lines.split(b"\n")[:-1]
-    return [whole for message in gathered.messages if (whole := message.rstrip(b"\r\n\0"))]
+    # An empty one is a dead letter as any other without a priority: it was sent, so it counts.
+    return [message.rstrip(b"\r\n\0") for message in gathered.messages]
 
 
 def _longest(lines: bytes) -> int:

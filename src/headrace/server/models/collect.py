@@ -82,6 +82,20 @@ class TrialAnswer(Model, frozen=True):
     rejected: list[Rejected]
 
 
+class ResetWanted(Model, frozen=True):
+    """Where a collector is to begin."""
+
+    to: str = "beginning"
+    """`beginning`, `end`, `PARTITION:OFFSET,…` or `cursor:VALUE`, as its type has them."""
+
+
+class ResetAnswer(Model, frozen=True):
+    name: str
+    to: str
+    cursor: Any
+    """As it is kept."""
+
+
 class VisitModel(Model, frozen=True):
     visitor: str
     session: str
