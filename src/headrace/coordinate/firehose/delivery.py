@@ -15,12 +15,12 @@ import msgspec
 from headrace.clock import Clock
 from headrace.coordinate.attached_worker import State, letter_of
 from headrace.coordinate.firehose.definition import DeliveryNote, Files, Plan
+from headrace.coordinate.firehose.parquet import parquet_file
 from headrace.coordinate.firehose.writing import (
     Position,
     Positions,
     finish,
     join_records,
-    parquet_file,
     sweep,
     write_temporary,
 )
