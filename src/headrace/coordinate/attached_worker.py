@@ -17,13 +17,14 @@ import msgspec
 import pyarrow as pa
 
 from headrace.clock import Clock
+from headrace.collect.split import read_one
 from headrace.errors import Conflict, HeadraceError, NotFound, OffsetOutOfRange, Refused
 from headrace.functions.attach import Attached
 from headrace.functions.batches import Caller, Made, Sent, Stopped, Worked, Works, sent_records
 from headrace.functions.compiled import Limits
 from headrace.functions.files import FunctionFile
 from headrace.log.base import Consumer, Log, Producer, Topic, TopicPartition
-from headrace.log.codecs.json_codec import JsonCodec, Unreadable
+from headrace.log.codecs.json_codec import JsonCodec
 from headrace.log.dead_letters import DeadLetter, bury
 
 POLL_S = 0.5
@@ -257,18 +258,10 @@ def output_batch(
         }
         return pa.record_batch(columns), []
     codec = JsonCodec(topic)
-    events = [_event(codec, value or b"") for value in values]
+    events = [read_one(value or b"", codec.decoder) for value in values]
     decoded = codec.decode(events, lambda row: values[row] or b"", now_ms, 1 << 60)
     letters = [
         DeadLetter(topic.name, reason, f"function {source}", decoded.ids.get(row), values[row] or b"")
         for row, reason in decoded.rejected.items()
     ]
     return decoded.batch, letters
-
-
-def _event(codec: JsonCodec, value: bytes) -> object:
-    try:
-        found: object = codec.decoder.decode(value)
-        return found
-    except msgspec.DecodeError as error:
-        return Unreadable(f"is not valid JSON: {error}")
