@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -84,6 +84,8 @@ class Worker:
     limits: Limits
     instead: Works | None = None
     """What works on the records, if it is not the function of the file."""
+    told: Callable[[Mapping[int, int]], None] | None = None
+    """Told how far it is, by partition, when that is written."""
     stop: threading.Event = field(default_factory=threading.Event)
     counts: _Counts = field(default_factory=_Counts)
     caller: Works | None = None
@@ -91,7 +93,7 @@ class Worker:
 
     @property
     def group(self) -> str:
-        return f"function-{self.attached.name}"
+        return group_of(self.attached.name)
 
     def run(self) -> None:
         """Until told to stop."""
@@ -194,6 +196,8 @@ class Worker:
         except BaseException:
             producer.abort()
             raise
+        if self.told is not None:
+            self.told({at.partition: offset for at, offset in offsets.items()})
         self.counts.written += 0 if batch is None else batch.num_rows
         self.counts.rejected += len(letters) + len(misfits)
         if letters:
@@ -220,6 +224,10 @@ class Worker:
             error=counts.error,
             error_ms=counts.error_ms,
         )
+
+
+def group_of(name: str) -> str:
+    return f"function-{name}"
 
 
 def check_target(topic: Topic) -> None:

@@ -131,6 +131,8 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         buckets = project.data / settings.kinesis.buckets
         deliveries = Deliveries(log, clock, project.data, buckets, attached.find, limits)
         closing.callback(deliveries.close)
+        if isinstance(log, LocalLog):
+            log.hold(partial(needed_offsets, log, catalog, beside=deliveries.needed))
         jobs = JobRunner(project, log, clock)
         closing.callback(jobs.close)
         deployments = Deployments(statements, log, catalog, clock)

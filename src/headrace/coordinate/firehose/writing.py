@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.errors import LogError
 from headrace.log.local.files import make_folder, replace_file, sync_file, sync_folder
 
 TEMPORARY = ".headrace-"
@@ -23,6 +24,8 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     """How far a delivery stream is, by partition; and the file that is to get its name."""
 
     made: int
+    topic_id: int | None = None
+    """Whose offsets they are. None: an older version did not say."""
     offsets: dict[int, int] = {}
     temporary: str | None = None
     final: str | None = None
@@ -40,14 +43,19 @@ class Positions:
     def __init__(self, path: Path, made: int) -> None:
         self._path, self._made = path, made
 
-    def load(self) -> Position:
-        """As it was left, with the last rename done. One of an earlier stream of that name says nothing."""
+    def read(self) -> Position:
+        """As it was left. One of an earlier stream of that name says nothing."""
         try:
             found = msgspec.json.decode(self._path.read_bytes(), type=Position)
         except FileNotFoundError:
             return Position(made=self._made)
-        if found.made != self._made:
-            return Position(made=self._made)
+        except msgspec.DecodeError as error:
+            raise LogError(f"`{self._path}` cannot be read: {error}") from error
+        return found if found.made == self._made else Position(made=self._made)
+
+    def load(self) -> Position:
+        """The same, with the last rename done."""
+        found = self.read()
         if found.temporary is not None and found.final is not None:
             finish(Path(found.temporary), Path(found.final))
         return found
@@ -61,10 +69,11 @@ class Positions:
 
 
 def finish(temporary: Path, final: Path) -> None:
-    """The rename, if it is not done yet."""
+    """The rename, if it is not done yet. Somebody may have taken file and folder away since."""
     with contextlib.suppress(FileNotFoundError):
         os.rename(temporary, final)
-    sync_folder(final.parent)
+    with contextlib.suppress(FileNotFoundError):
+        sync_folder(final.parent)
 
 
 def write_temporary(final: Path, made: int, content: bytes) -> Path:
