@@ -23,7 +23,7 @@ from headrace.functions.attach import Attached
 from headrace.functions.batches import Caller, Made, Sent, Stopped, Worked, Works, sent_records
 from headrace.functions.compiled import Limits
 from headrace.functions.files import FunctionFile
-from headrace.log.base import Consumer, Log, Producer, Topic, TopicPartition
+from headrace.log.base import ID, Consumer, Log, Producer, Topic, TopicPartition
 from headrace.log.codecs.json_codec import JsonCodec
 from headrace.log.dead_letters import DeadLetter, bury
 
@@ -180,10 +180,8 @@ class Worker:
         """All of it, at once, or nothing."""
         letters = [letter_of(self.attached, topic.name, *rejected) for rejected in worked.rejected]
         batch, misfits = None, list[DeadLetter]()
-        if worked.made:
-            batch, misfits = output_batch(
-                self.log.topic(self.attached.to), worked.made, self.clock.now_ms(), self.group
-            )
+        if made := [one for one in worked.made if one[1] is not None]:
+            batch, misfits = output_batch(self.log.topic(self.attached.to), made, self.clock.now_ms(), self.group)
         producer.begin()
         try:
             if batch is not None:
@@ -255,19 +253,22 @@ def letter_of(attached: Attached, topic: str, sent: Sent, reason: str, attempts:
 
 
 def output_batch(
-    topic: Topic, made: Sequence[Made], now_ms: int, source: str
+    topic: Topic, made: Sequence[Made], now_ms: int, source: str, default_id: Callable[[int], str] | None = None
 ) -> tuple[pa.RecordBatch | None, list[DeadLetter]]:
-    """What a function made, as rows of a topic; and what does not fit there."""
+    """What a function made, as rows of a topic; and what does not fit there. `default_id` names those that have no id
+    of their own."""
     values = [value for _, value, _ in made]
     if topic.spec.kind == "raw":
         columns = {
             "KEY": pa.array([key for key, _, _ in made], pa.binary()),
             "VALUE": pa.array(values, pa.binary()),
         }
+        if default_id is not None:
+            columns[ID] = pa.array([default_id(row) for row in range(len(made))], pa.string())
         return pa.record_batch(columns), []
     codec = JsonCodec(topic)
     events = [read_one(value or b"", codec.decoder) for value in values]
-    decoded = codec.decode(events, lambda row: values[row] or b"", now_ms, 1 << 60)
+    decoded = codec.decode(events, lambda row: values[row] or b"", now_ms, 1 << 60, default_id)
     letters = [
         DeadLetter(topic.name, reason, f"function {source}", decoded.ids.get(row), values[row] or b"")
         for row, reason in decoded.rejected.items()

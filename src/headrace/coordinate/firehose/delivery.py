@@ -200,7 +200,7 @@ class FileDelivery:
 
     def _flush(self, topic: Topic, gathered: Gathered) -> None:
         kept, rejected = transformed(self.transforming, gathered.records, self.stop)
-        content, misfits = self._content([value for _, value in kept])
+        content, misfits = content_of(self.log, self.files, [value for _, value in kept])
         rejected += [Rejected(kept[number][0], reason) for number, reason in misfits.items()]
         attached = Attached(attached_name(self.note.name), "")
         # The same letters, if this has to be done again, are there once.
@@ -229,14 +229,6 @@ class FileDelivery:
         elif AGAIN in gathered.offsets:
             self._trim({0: gathered.offsets[AGAIN]})
 
-    def _content(self, values: Sequence[bytes]) -> tuple[bytes | None, dict[int, str]]:
-        if not values:
-            return None, {}
-        if not self.files.parquet:
-            return join_records(values, self.files.delimiter, self.files.gzip), {}
-        schema = self.log.topic(self.files.schema_topic) if self.files.schema_topic else None
-        return parquet_file(values, schema)
-
     def _write(self, content: bytes, gathered: Gathered, following: Position) -> Position:
         places = ",".join(f"{number}:{offset}" for number, offset in sorted(gathered.offsets.items()))
         unique = blake2b(f"{self.note.made}/{places}".encode(), digest_size=8).hexdigest()
@@ -253,6 +245,16 @@ class FileDelivery:
         self.positions.save(following)
         finish(temporary, final)
         return following
+
+
+def content_of(log: Log, files: Files, values: Sequence[bytes]) -> tuple[bytes | None, dict[int, str]]:
+    """Of a file, and the records that do not fit it: number → reason."""
+    if not values:
+        return None, {}
+    if not files.parquet:
+        return join_records(values, files.delimiter, files.gzip), {}
+    schema = log.topic(files.schema_topic) if files.schema_topic else None
+    return parquet_file(values, schema)
 
 
 def _parts(letters: Iterator[DeadLetter]) -> Iterator[list[DeadLetter]]:

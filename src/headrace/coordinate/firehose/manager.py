@@ -30,7 +30,7 @@ from headrace.errors import NotFound
 from headrace.functions.attach import Attached
 from headrace.functions.compiled import Limits
 from headrace.functions.files import FunctionFile
-from headrace.log.base import Log, Start, TopicConfig, TopicSpec
+from headrace.log.base import Log, Start, Topic, TopicConfig, TopicSpec
 
 PREFIX = "delivery/"
 END_S = 15.0
@@ -132,9 +132,7 @@ class Deliveries:
                 # One of a stream that was killed while it was made or deleted: what is in it was forgotten.
                 with contextlib.suppress(NotFound):
                     self._log.delete_topic(buffer_topic(note.name))
-                config = TopicConfig(retention_ms=FOR_EVER_MS)
-                made = self._log.create_topic(TopicSpec(buffer_topic(note.name), kind="raw", config=config))
-                note = msgspec.structs.replace(note, made=made.id)
+                note = msgspec.structs.replace(note, made=self.make_buffer(note).id)
             else:
                 # As Firehose does: what is put from now on.
                 ends = self._log.snapshot().ends[note.source]
@@ -142,6 +140,22 @@ class Deliveries:
                 note = msgspec.structs.replace(note, starts=starts)
             self.write(note)
             self._begin(note)
+
+    def make_buffer(self, note: DeliveryNote) -> Topic:
+        """Its own topic, if it is not there: one that reads a stream needs it for what is delivered again."""
+        config = TopicConfig(retention_ms=FOR_EVER_MS)
+        return self._log.create_topic(TopicSpec(buffer_topic(note.name), kind="raw", config=config))
+
+    def named(self, attached: str, topic: str) -> tuple[DeliveryNote, Plan] | None:
+        """The one that has this name as the source of dead letters, and such a topic."""
+        name = attached.removeprefix(attached_name(""))
+        note = self.notes.get(f"{PREFIX}{name}", DeliveryNote) if name != attached else None
+        if note is None or note.topic != topic:
+            return None
+        return note, plan_of(note.destination, note.configuration)
+
+    def transforming(self, note: DeliveryNote, plan: Plan, retries: int | None = None) -> Transforming:
+        return Transforming(plan.transform, self._find, self._limits, lambda: self._raw(note), retries)
 
     def _check(self, note: DeliveryNote) -> Plan:
         """What it needs has to be there when it is made, not only when the first file is due."""
@@ -193,7 +207,7 @@ class Deliveries:
 
     def _worker(self, note: DeliveryNote) -> FileDelivery | Worker:
         plan = plan_of(note.destination, note.configuration)
-        transforming = Transforming(plan.transform, self._find, self._limits, lambda: self._raw(note))
+        transforming = self.transforming(note, plan)
         if plan.files is not None:
             return FileDelivery(self._log, self._clock, note, plan, self._positions(note), self.buckets, transforming)
         name = attached_name(note.name)

@@ -21,9 +21,12 @@ Find = Callable[[str], tuple[FunctionFile, Attached]]
 class Transforming:
     """Calls the project's function of a name, as it is now; without one, records stay as they are."""
 
-    def __init__(self, name: str, find: Find, limits: Limits, raw: Callable[[], bool]) -> None:
-        """`raw`: whether the records are, asked when the first is there. Their topic may be gone before."""
-        self.name, self._find, self._limits, self._raw = name, find, limits, raw
+    def __init__(
+        self, name: str, find: Find, limits: Limits, raw: Callable[[], bool], retries: int | None = None
+    ) -> None:
+        """`raw`: whether the records are, asked when the first is there. Their topic may be gone before. `retries`: not
+        as often as the function says."""
+        self.name, self._find, self._limits, self._raw, self._retries = name, find, limits, raw, retries
         self._caller: Caller | None = None
         self._loaded: tuple[FunctionFile, Attached] | None = None
         self.counts = Counts()
@@ -35,7 +38,8 @@ class Transforming:
         if self._caller is None or found != self._loaded:
             self.close()
             # A transform has as many results as records, whatever its decorator says of topics.
-            attached = msgspec.structs.replace(found[1], topic="")
+            retries = found[1].retries if self._retries is None else self._retries
+            attached = msgspec.structs.replace(found[1], topic="", retries=retries)
             self._caller = Caller(found[0], attached, self._raw(), self._limits, lambda: None)
             self._caller.counts, self._loaded = self.counts, found
         return self._caller.work(records, stop)
