@@ -154,6 +154,12 @@ def test_a_transform_changes_and_drops_records(firehose: Any, server: Running) -
     letters = server.http.get("/v1/topics/_firehose.loud/dead-letters").json()["dead_letters"]
     assert [letter["bytes"] for letter in letters] == ["/w=="]
     assert (shown(server, "loud")["transform"], shown(server, "loud")["rejected"]) == ("shout", 1)
+    # Mended, it is delivered, once.
+    for accepted in (1, 0):
+        mended = {"set": {"payload": "'mended'"}}
+        done = server.http.post("/v1/topics/_firehose.loud/dead-letters/redrive", json=mended).json()
+        assert (done["matched"], done["accepted"]) == (accepted, accepted)
+    wait_for(lambda: any(b"MENDED" in file.read_bytes() for file in files(server, "loud")), 60, "the file")
 
 
 def test_json_becomes_parquet(firehose: Any, server: Running) -> None:

@@ -141,6 +141,8 @@ class _Work:
     report: Report = field(default_factory=Report)
     pending: list[_Ready] = field(default_factory=list)
     refused: list[Letter] = field(default_factory=list)
+    failures: bool = False
+    """Whether there are letters of functions or delivery streams, sent again or not."""
 
     def refuse(self, letter: Letter, event: bytes | None, reason: str | None) -> None:
         self.report.take(Sample(letter, event, "rejected", reason))
@@ -180,7 +182,7 @@ class Redriver:
                 if len(work.pending) + len(work.refused) >= AT_ONCE:
                     self._send(work)
             self._send(work)
-        if not work.report.matched:
+        if not work.failures:
             check_takes_events(topic)  # what else would be sent again
         return work.report
 
@@ -191,7 +193,9 @@ class Redriver:
         for letter in letters_of(self._log, work.topic.name, redriven):
             if found == work.order.limit:
                 return
-            sendable = _sendable(letter, work.topic, work.rerun is not None)
+            failed = failure_of(letter.source) is not None
+            work.failures |= failed
+            sendable = work.rerun is not None if failed else _sendable(letter, work.topic)
             if letter.offset not in redriven.sent and sendable and work.mending.picks(letter):
                 found += 1
                 yield letter
@@ -292,9 +296,7 @@ def check_takes_events(topic: Topic) -> None:
         raise Conflict(f"topic `{topic.name}` is written by a query", hint="redrive the letters of the query's inputs")
 
 
-def _sendable(letter: Letter, topic: Topic, again: bool) -> bool:
-    if failure_of(letter.source) is not None:
-        return again
+def _sendable(letter: Letter, topic: Topic) -> bool:
     takes_events = not topic.internal and topic.spec.role == "events"
     return takes_events and (not letter.source.startswith(ELSEWHERE) or _MADE.fullmatch(letter.source) is not None)
 
