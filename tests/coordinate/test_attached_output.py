@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.coordinate.attached_worker import letter_of, output_batch
 from headrace.functions.attach import Attached
-from headrace.functions.batches import Caller
+from headrace.functions.batches import Caller, Rejected
 from headrace.functions.compiled import Limits
 from headrace.functions.describe import describe
 from headrace.functions.files import FunctionFile
@@ -78,7 +78,7 @@ def test_an_error_may_quote_what_is_no_text() -> None:
 
 
 def test_two_functions_that_fail_for_one_record_have_a_letter_each() -> None:
-    rejected = ((0, 7, 1000, "id", None, b"value", {}), "no", 1)
+    rejected = Rejected((0, 7, 1000, "id", None, b"value", {}), "no")
     letters = [letter_of(Attached(name, name), "clicks", *rejected) for name in ("one", "other", "one")]
     first, second, again = map(letter_id, letters)
     assert first == again != second
