@@ -8,6 +8,8 @@ from decimal import Decimal
 import pytest
 
 from headrace.functions.direct import take_failures
+from headrace.functions.letters import letter_of
+from headrace.log.dead_letters import bury
 from tests.functions.support import call, described, function_file, problems, steps
 
 
@@ -174,6 +176,18 @@ def test_a_result_of_another_type_is_a_failure(returns: str, given: str, error: 
     assert call(text, "F()") is None
     [failure] = take_failures()
     assert failure.error == error
+
+
+def test_an_exception_may_quote_what_is_no_text() -> None:
+    text = """
+    @function
+    def quotes(x: int) -> int:
+        raise ValueError(chr(0xDC00 + x))
+    """
+    assert call(text, "QUOTES(255)") is None
+    [failure] = take_failures()
+    assert failure.error == "ValueError: ?"
+    assert bury([letter_of(failure, "t", "q")]).batch.num_rows == 1
 
 
 def test_a_call_that_hangs_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:

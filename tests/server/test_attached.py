@@ -128,3 +128,22 @@ def test_a_changed_function_takes_over_when_it_is_deployed(tmp_path: Path) -> No
         server.send("users", [{"id": "b", "name": "b", "age": 30}])
         wait_for(lambda: len(server.events("adults")) == 2, 30, "its output")
         assert [event["value"]["name"] for event in server.events("adults")] == ["A", "B!"]
+
+
+def test_letters_go_through_a_function_that_was_mended(tmp_path: Path) -> None:
+    """Over HTTP, as the console and `headrace dlq redrive` ask for it."""
+    write_functions(tmp_path)
+    with running_server(tmp_path, sql=TOPICS) as server:
+        server.send("users", [{"id": "a", "name": None, "age": 30}])
+        wait_for(lambda: statuses(server)["adults"]["rejected"] == 1, 30, "the letter")
+        path, order = "/v1/topics/users/dead-letters/redrive", {"where": "source LIKE 'function adults %'"}
+        [sample] = server.http.post(path, json=order | {"preview": True}).json()["samples"]
+        assert (sample["outcome"], "AttributeError" in sample["reason"]) == ("rejected", True)
+        text = FUNCTIONS.replace('record.value["name"].upper()', '(record.value["name"] or "?").upper()')
+        (tmp_path / "functions" / "people.py").write_text(text)
+        services = server.services
+        deploy_functions(services.project.folder, services.catalog, services.statements.describe)
+        done = server.http.post(path, json=order).json()
+        assert (done["accepted"], done["rejected"]) == (1, 0)
+        assert [event["value"]["name"] for event in server.events("adults")] == ["?"]
+        assert server.http.post(path, json=order).json()["matched"] == 0

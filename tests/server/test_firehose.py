@@ -154,6 +154,12 @@ def test_a_transform_changes_and_drops_records(firehose: Any, server: Running) -
     letters = server.http.get("/v1/topics/_firehose.loud/dead-letters").json()["dead_letters"]
     assert [letter["bytes"] for letter in letters] == ["/w=="]
     assert (shown(server, "loud")["transform"], shown(server, "loud")["rejected"]) == ("shout", 1)
+    # Mended, it is delivered, once.
+    for accepted in (1, 0):
+        mended = {"set": {"payload": "'mended'"}}
+        done = server.http.post("/v1/topics/_firehose.loud/dead-letters/redrive", json=mended).json()
+        assert (done["matched"], done["accepted"]) == (accepted, accepted)
+    wait_for(lambda: any(b"MENDED" in file.read_bytes() for file in files(server, "loud")), 60, "the file")
 
 
 def test_json_becomes_parquet(firehose: Any, server: Running) -> None:
@@ -170,6 +176,27 @@ def test_json_becomes_parquet(firehose: Any, server: Running) -> None:
     tables = [row for file in files(server, "rows") for row in pq.read_table(file).to_pylist()]
     assert tables == [{"id": "a", "age": 3, "name": None}, {"id": "b", "age": 4, "name": "bea"}]
     assert pq.read_table(files(server, "typed")[0]).schema.field("AGE").type == "int32"
+
+
+def test_no_record_keeps_the_others_from_their_file(firehose: Any, server: Running) -> None:
+    """What Parquet has no type for is text; what cannot be read at all is a dead letter."""
+    parquet = {"Enabled": True, "OutputFormatConfiguration": {"Serializer": {"ParquetSerDe": {}}}}
+    create(firehose, "odd", seconds=1, DataFormatConversionConfiguration=parquet)
+    odd = [b'{"n": 1, "a": {}}', b'{"n": 2, "b": 99999999999999999999}', b'{"n": "\xff"}', b"[" * 5000, b'{"n": 3}']
+    put(firehose, "odd", odd)
+    wait_for(lambda: shown(server, "odd")["records"] == 3, 30, "the file")
+    found = [row for file in files(server, "odd") for row in pq.read_table(file).to_pylist()]
+    assert sorted((row["n"], row.get("a"), row.get("b")) for row in found) == [
+        (1, "{}", None),
+        (2, None, "99999999999999999999"),
+        (3, None, None),
+    ]
+    letters = server.http.get("/v1/topics/_firehose.odd/dead-letters").json()["dead_letters"]
+    assert sorted(letter["reason"].partition("failed: ")[2] for letter in letters) == [
+        "the record is nested too deeply",
+        "the record is not UTF-8",
+    ]
+    assert (shown(server, "odd")["state"], shown(server, "odd")["rejected"]) == ("running", 2)
 
 
 def test_a_topic_can_be_the_destination(firehose: Any, server: Running) -> None:

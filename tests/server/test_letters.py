@@ -87,6 +87,28 @@ def test_a_time_can_be_put_right(server: Running, topic: str) -> None:
     assert at is not None
 
 
+def test_a_letter_that_is_no_text_keeps_nobody_from_mending_others(server: Running, topic: str) -> None:
+    body = b'[{"who": "\xff", "n": 1}, {"who": "ann", "n": "7"}]'
+    assert len(server.http.post(f"/v1/topics/{topic}/events", content=body).json()["rejected"]) == 2
+    assert counts(redrive(server, topic, set={"n": "CAST(n AS INT)"})) == (2, 1, 0, 1)
+    assert [who for who, _, _ in values(server, topic)] == ["ann"]
+
+
+def test_letters_of_a_raw_topic_are_sent_again_as_they_are_or_mended(server: Running) -> None:
+    """Bytes are a record's value; an event that says `key` or `value` is one."""
+    assert server.http.post("/v1/topics", json={"name": "letters_raw", "kind": "raw"}).status_code == 201
+    assert send(server, "letters_raw", {"value": "no base64!"}, {"oops": 1}, {"oops": "\u00e9"})["accepted"] == 0
+    assert counts(redrive(server, "letters_raw", preview=True)) == (3, 2, 0, 1)
+    assert counts(redrive(server, "letters_raw", where="payload LIKE '%1%'")) == (1, 1, 0, 0)
+    shout = {"where": "payload LIKE '%oops%'", "set": {"payload": "UCASE(payload)"}}
+    assert counts(redrive(server, "letters_raw", **shout)) == (1, 1, 0, 0)
+    assert counts(redrive(server, "letters_raw", set={"value": "'aGk='"})) == (1, 1, 0, 0)
+    assert counts(redrive(server, "letters_raw")) == (0, 0, 0, 0)
+    records = server.services.log.read("letters_raw", 0, 0)
+    found = [value for part in records for value in part.batch.column("VALUE").to_pylist()]
+    assert found == [b'{"oops":1}', '{"OOPS":"\u00c9"}'.encode(), b"hi"]
+
+
 def test_orders_that_cannot_be(server: Running, topic: str) -> None:
     path = f"/v1/topics/{topic}/dead-letters/redrive"
 

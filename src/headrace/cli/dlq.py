@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.api import Api
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, TopicArgument, UrlOption, open_api
 from headrace.cli.output import local_time, print_json, print_rows, print_table
 from headrace.errors import UsageError
@@ -29,7 +30,7 @@ def list_dead_letters(
 ) -> None:
     """The newest dead letters."""
     with open_api(project, url, key) as api:
-        names = [topic] if topic else [t["name"] for t in api.get("/v1/topics")["topics"] if t["dead_letters"]]
+        names = [topic] if topic else _with_letters(api)
         answers = [api.get(f"/v1/topics/{name}/dead-letters", limit=limit) for name in names]
     letters: list[dict[str, Any]] = [letter for answer in answers for letter in answer["dead_letters"]]
     letters.sort(key=lambda letter: letter["offset"], reverse=True)
@@ -120,6 +121,9 @@ def redrive(
 ) -> None:
     """Send dead letters again, mended, each once and under its own id. What does not fit again stays a letter.
 
+    A record that a function or a delivery stream failed for goes through it again, as it is now; with --preview it is
+    called, and nothing is written. The letters of a delivery stream NAME are those of the topic _firehose.NAME.
+
     Conditions and values see the letter (reason, source, event_id, payload, attempts, ROWTIME) and each column of the
     topic, as the text that its field had."""
     order = {"where": where, "set": _assignments(values or []), "preview": preview, "limit": limit}
@@ -131,6 +135,11 @@ def redrive(
         _print_redriven(body, preview)
     if body["rejected"]:
         raise typer.Exit(1)
+
+
+def _with_letters(api: Api) -> list[str]:
+    """Headrace's own topics too: a delivery stream's letters are those of its buffer."""
+    return [topic["name"] for topic in api.get("/v1/topics", internal=True)["topics"] if topic["dead_letters"]]
 
 
 def _assignments(texts: list[str]) -> dict[str, str]:

@@ -146,4 +146,7 @@ def _text(value: bytes) -> str | None:
     """Of a string what it says, of anything else its JSON."""
     if value == b"null":
         return None
-    return msgspec.json.decode(value, type=str) if value.startswith(b'"') else value.decode()
+    try:
+        return msgspec.json.decode(value, type=str) if value.startswith(b'"') else value.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return value.decode("utf-8", "replace")

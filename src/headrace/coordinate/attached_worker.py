@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,13 +17,14 @@ import msgspec
 import pyarrow as pa
 
 from headrace.clock import Clock
+from headrace.collect.split import read_one
 from headrace.errors import Conflict, HeadraceError, NotFound, OffsetOutOfRange, Refused
 from headrace.functions.attach import Attached
 from headrace.functions.batches import Caller, Made, Sent, Stopped, Worked, Works, sent_records
 from headrace.functions.compiled import Limits
 from headrace.functions.files import FunctionFile
-from headrace.log.base import Consumer, Log, Producer, Topic, TopicPartition
-from headrace.log.codecs.json_codec import JsonCodec, Unreadable
+from headrace.log.base import ID, Consumer, Log, Producer, Topic, TopicPartition
+from headrace.log.codecs.json_codec import JsonCodec
 from headrace.log.dead_letters import DeadLetter, bury
 
 POLL_S = 0.5
@@ -83,6 +84,8 @@ class Worker:
     limits: Limits
     instead: Works | None = None
     """What works on the records, if it is not the function of the file."""
+    told: Callable[[Mapping[int, int]], None] | None = None
+    """Told how far it is, by partition, when that is written."""
     stop: threading.Event = field(default_factory=threading.Event)
     counts: _Counts = field(default_factory=_Counts)
     caller: Works | None = None
@@ -90,7 +93,7 @@ class Worker:
 
     @property
     def group(self) -> str:
-        return f"function-{self.attached.name}"
+        return group_of(self.attached.name)
 
     def run(self) -> None:
         """Until told to stop."""
@@ -177,10 +180,8 @@ class Worker:
         """All of it, at once, or nothing."""
         letters = [letter_of(self.attached, topic.name, *rejected) for rejected in worked.rejected]
         batch, misfits = None, list[DeadLetter]()
-        if worked.made:
-            batch, misfits = output_batch(
-                self.log.topic(self.attached.to), worked.made, self.clock.now_ms(), self.group
-            )
+        if made := [one for one in worked.made if one[1] is not None]:
+            batch, misfits = output_batch(self.log.topic(self.attached.to), made, self.clock.now_ms(), self.group)
         producer.begin()
         try:
             if batch is not None:
@@ -193,6 +194,8 @@ class Worker:
         except BaseException:
             producer.abort()
             raise
+        if self.told is not None:
+            self.told({at.partition: offset for at, offset in offsets.items()})
         self.counts.written += 0 if batch is None else batch.num_rows
         self.counts.rejected += len(letters) + len(misfits)
         if letters:
@@ -221,6 +224,10 @@ class Worker:
         )
 
 
+def group_of(name: str) -> str:
+    return f"function-{name}"
+
+
 def check_target(topic: Topic) -> None:
     """A function writes events, as anybody else may, and nothing that is Headrace's own or a query's."""
     if topic.internal:
@@ -246,29 +253,24 @@ def letter_of(attached: Attached, topic: str, sent: Sent, reason: str, attempts:
 
 
 def output_batch(
-    topic: Topic, made: Sequence[Made], now_ms: int, source: str
+    topic: Topic, made: Sequence[Made], now_ms: int, source: str, default_id: Callable[[int], str] | None = None
 ) -> tuple[pa.RecordBatch | None, list[DeadLetter]]:
-    """What a function made, as rows of a topic; and what does not fit there."""
+    """What a function made, as rows of a topic; and what does not fit there. `default_id` names those that have no id
+    of their own."""
     values = [value for _, value, _ in made]
     if topic.spec.kind == "raw":
         columns = {
             "KEY": pa.array([key for key, _, _ in made], pa.binary()),
             "VALUE": pa.array(values, pa.binary()),
         }
+        if default_id is not None:
+            columns[ID] = pa.array([default_id(row) for row in range(len(made))], pa.string())
         return pa.record_batch(columns), []
     codec = JsonCodec(topic)
-    events = [_event(codec, value or b"") for value in values]
-    decoded = codec.decode(events, lambda row: values[row] or b"", now_ms, 1 << 60)
+    events = [read_one(value or b"", codec.decoder) for value in values]
+    decoded = codec.decode(events, lambda row: values[row] or b"", now_ms, 1 << 60, default_id)
     letters = [
         DeadLetter(topic.name, reason, f"function {source}", decoded.ids.get(row), values[row] or b"")
         for row, reason in decoded.rejected.items()
     ]
     return decoded.batch, letters
-
-
-def _event(codec: JsonCodec, value: bytes) -> object:
-    try:
-        found: object = codec.decoder.decode(value)
-        return found
-    except msgspec.DecodeError as error:
-        return Unreadable(f"is not valid JSON: {error}")

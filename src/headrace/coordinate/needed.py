@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from headrace.coordinate.base import QueryDefinition, is_question
 from headrace.coordinate.catalog import Catalog
@@ -11,11 +11,14 @@ from headrace.errors import Conflict
 from headrace.log.base import Log
 from headrace.views.versions import Deployment, query_ids
 
+Beside = Callable[[str], Mapping[int, int]]
+"""Topic → partition → offset."""
 
-def needed_offsets(log: Log, catalog: Catalog, topic: str) -> dict[int, int]:
+
+def needed_offsets(log: Log, catalog: Catalog, topic: str, beside: Beside = lambda topic: {}) -> dict[int, int]:
     """By partition: the first record that somebody has yet to read of those who run, and of those who are being built,
-    paused or not. A query that somebody has stopped holds nothing: it may never go on."""
-    found: dict[int, int] = {}
+    paused or not. A query that somebody has stopped holds nothing: it may never go on. `beside`: for whom else."""
+    found = dict(beside(topic))
     building = {query.id for _, query in _builds(catalog)}
     for query in catalog.queries():
         reads = topic in query.reads.values() and not query.transient and not is_question(query.id)

@@ -35,6 +35,10 @@ Made = tuple[bytes | None, bytes | None, bool]
 class Failed(Exception):
     """A call that raised, hung, or ended its process."""
 
+    def __init__(self, reason: str) -> None:
+        # What it quotes may be no text (surrogates), and a dead letter's reason has to be.
+        super().__init__(reason.encode("utf-8", "replace").decode())
+
 
 class Stopped(Exception):
     """Told to stop while a call was to be tried again."""

@@ -103,7 +103,7 @@ class Compiled:
     def failed(self, error: Exception, values: Sequence[Any]) -> FunctionFailed:
         described, file = self.function.described, self.function.file
         return FunctionFailed(
-            Failure(described.name, file.version, _said(error), _shown(values), _trace(error, file.file))
+            Failure(described.name, file.version, _text(_said(error)), _shown(values), _text(_trace(error, file.file)))
         )
 
 
@@ -134,6 +134,11 @@ def time_limit(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def _text(quoted: str) -> str:
+    """What an error quotes may be half a character, which no dead letter can hold."""
+    return quoted.encode("utf-8", "replace").decode()
 
 
 def _said(error: BaseException) -> str:

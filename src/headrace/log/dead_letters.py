@@ -125,9 +125,10 @@ def bury_spent(messages: Sequence[Spent]) -> Append:
 def letter_id(letter: DeadLetter) -> str | None:
     """The same for the same event, however often it is sent. Not the event's own: that stays free for the mended. An
     event without an id may well have been sent twice on purpose: each is a letter."""
-    known = letter.event_id or letter.written_once
-    if known is None:
+    if letter.event_id is None and letter.written_once is None:
         return None
+    # Two functions may fail for the same event: each has its letter.
+    known = "\0".join(one for one in (letter.written_once, letter.event_id) if one is not None)
     digest = hashlib.blake2b(digest_size=16)
     for part in (letter.topic.encode(), known.encode(), letter.payload):
         digest.update(len(part).to_bytes(8, "little"))

@@ -20,6 +20,7 @@ from headrace.collect.status import COLLECTORS_REPORT_FILE, COLLECTORS_STATUS, B
 from headrace.collect.tickets.records import Wanted
 from headrace.collect.tickets.tickets import Tickets
 from headrace.config import Project
+from headrace.coordinate.again import Reruns
 from headrace.coordinate.attached import AttachedFunctions
 from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog, create_internal_topics
@@ -133,6 +134,9 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         buckets = project.data / settings.kinesis.buckets
         deliveries = Deliveries(log, clock, project.data, buckets, attached.find, limits)
         closing.callback(deliveries.close)
+        if isinstance(log, LocalLog):
+            log.hold(partial(needed_offsets, log, catalog, beside=deliveries.needed))
+        reruns = Reruns(log, clock, attached.find, deliveries, limits)
         jobs = JobRunner(project, log, clock)
         closing.callback(jobs.close)
         deployments = Deployments(statements, log, catalog, clock)
@@ -183,7 +187,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             board=board,
             counts=counts,
             dead_letters=letters,
-            redriver=Redriver(log, clock, settings.collect, gates.again),
+            redriver=Redriver(log, clock, settings.collect, gates.again, reruns.begin),
             budget=BodyBudget(max(settings.log.max_pending_bytes, settings.server.max_body_bytes)),
             answers=BodyBudget(max(settings.log.max_pending_bytes, 4 * MAX_PAGE_BYTES)),
             queues=Queues(log, clock, bury_spent),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.coordinate.firehose.delivery import DeliveryStatus
+from headrace.coordinate.firehose.status import DeliveryStatus
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import json_response
 from headrace.server.models.base import Model

@@ -25,6 +25,8 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _EXPRESSION = re.compile(r"!\{(\w[\w-]*):([^}]*)\}")
 # Java's letters for a moment, as far as folders need them.
 _LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
+# A record's time may be anything from 1970 on; a folder's name ends with the year 9987, whatever the zone.
+_LAST_MS = 253_000_000_000_000
 _TOPIC = re.compile(r"(?:topic:|https?://[^/]+/v1/topics/)([^/]+)(?:/events)?")
 
 
@@ -57,6 +59,11 @@ def buffer_topic(name: str) -> str:
     return f"_firehose.{name}"
 
 
+def attached_name(name: str) -> str:
+    """By which it is a reader of its topic, and the source of its dead letters."""
+    return f"delivery-{name}"
+
+
 @dataclass(frozen=True, slots=True)
 class Files:
     """Where files go, and what they are like."""
@@ -76,16 +83,19 @@ class Files:
 
     def folder(self, moment_ms: int, unique: str) -> str:
         """With `YYYY/MM/dd/HH/` behind it, unless the prefix says where its dates are."""
-        moment = datetime.fromtimestamp(moment_ms / 1000, self.zone)
+        moment = self._moment(moment_ms)
         named = _EXPRESSION.sub(
             lambda found: _moment(found[2], moment) if found[1] == "timestamp" else unique[-11:], self.prefix
         )
         return named if "!{timestamp:" in self.prefix else named + moment.strftime("%Y/%m/%d/%H/")
 
     def file(self, name: str, version: int, moment_ms: int, unique: str) -> str:
-        stamp = datetime.fromtimestamp(moment_ms / 1000, self.zone).strftime("%Y-%m-%d-%H-%M-%S")
+        stamp = self._moment(moment_ms).strftime("%Y-%m-%d-%H-%M-%S")
         ending = self.extension or (".parquet" if self.parquet else ".gz" if self.gzip else "")
         return f"{self.folder(moment_ms, unique)}{name}-{version}-{stamp}-{unique}{ending}"
+
+    def _moment(self, moment_ms: int) -> datetime:
+        return datetime.fromtimestamp(min(moment_ms, _LAST_MS) / 1000, self.zone)
 
 
 @dataclass(frozen=True, slots=True)

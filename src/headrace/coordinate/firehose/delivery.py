@@ -4,112 +4,40 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from headrace.clock import Clock
-from headrace.coordinate.attached_worker import State, letter_of
-from headrace.coordinate.firehose.definition import DeliveryNote, Files, Plan
+from headrace.coordinate.attached_worker import letter_of
+from headrace.coordinate.firehose.definition import DeliveryNote, Files, Plan, attached_name, buffer_topic
+from headrace.coordinate.firehose.gathering import AGAIN, Gathered, Place, Trimming, places_of
+from headrace.coordinate.firehose.parquet import parquet_file
+from headrace.coordinate.firehose.status import DeliveryStatus
+from headrace.coordinate.firehose.transforming import transformed
 from headrace.coordinate.firehose.writing import (
     Position,
     Positions,
     finish,
     join_records,
-    parquet_file,
     sweep,
     write_temporary,
 )
-from headrace.errors import HeadraceError, NotFound, OffsetOutOfRange
+from headrace.errors import HeadraceError, OffsetOutOfRange
 from headrace.functions.attach import Attached
-from headrace.functions.batches import Caller, Counts, Rejected, Sent, Stopped, Worked, Works, sent_records
-from headrace.functions.compiled import Limits
-from headrace.functions.files import FunctionFile
+from headrace.functions.batches import Rejected, Stopped, Works, sent_records
 from headrace.log.base import Log, Topic
-from headrace.log.dead_letters import bury
+from headrace.log.dead_letters import DeadLetter, bury
 
 LOOK_S = 0.25
 PAUSE_S = 2.0
-RETRIED_MS = 3_600_000
-"""How long a client may try a put again."""
-AT_A_TIME = 500
-"""Records of one call of a transform."""
+LETTER_BYTES = 8 * 1024 * 1024
+"""Of dead letters in one write, with one more."""
 
 logger = logging.getLogger("headrace.firehose")
-
-Find = Callable[[str], tuple[FunctionFile, Attached]]
-
-
-class Transforming:
-    """Calls the project's function of a name, as it is now; without one, records stay as they are."""
-
-    def __init__(self, name: str, find: Find, limits: Limits, raw: bool) -> None:
-        self.name, self._find, self._limits, self._raw = name, find, limits, raw
-        self._caller: Caller | None = None
-        self._loaded: tuple[FunctionFile, Attached] | None = None
-        self.counts = Counts()
-
-    def work(self, records: Sequence[Sent], stop: threading.Event) -> Worked:
-        if not self.name:
-            return Worked([(sent[4], sent[5], False) for sent in records])
-        found = self._find(self.name)
-        if self._caller is None or found != self._loaded:
-            self.close()
-            # A transform has as many results as records, whatever its decorator says of topics.
-            attached = msgspec.structs.replace(found[1], topic="")
-            self._caller = Caller(found[0], attached, self._raw, self._limits, lambda: None)
-            self._caller.counts, self._loaded = self.counts, found
-        return self._caller.work(records, stop)
-
-    def close(self) -> None:
-        caller, self._caller = self._caller, None
-        if caller is not None:
-            caller.close()
-
-
-@dataclass(slots=True)
-class Gathered:
-    """What waits for its file."""
-
-    records: list[Sent] = field(default_factory=list)
-    size: int = 0
-    oldest_ms: int = 0
-    offsets: dict[int, int] = field(default_factory=dict)
-
-
-class DeliveryStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a delivery stream is. What is about files is nothing for one that writes to a topic."""
-
-    name: str
-    source: str
-    """The stream it reads; empty where records are put into it."""
-    topic: str
-    """Where its records wait."""
-    to: str
-    """A bucket's folder, or a topic."""
-    format: Literal["plain", "gzip", "parquet", "topic"]
-    transform: str
-    state: State
-    records: int
-    """Delivered: in files ever, into a topic since the server started."""
-    rejected: int
-    """Dead letters."""
-    files: int = 0
-    buffered: int = 0
-    """Records that wait for their file."""
-    buffered_bytes: int = 0
-    buffered_since_ms: int | None = None
-    file_bytes: int = 0
-    file_seconds: float = 0.0
-    """A file is written when so much is there, or so old."""
-    last_file: str | None = None
-    last_file_ms: int | None = None
-    error: str | None = None
-    error_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -129,6 +57,10 @@ class FileDelivery:
     error_ms: int | None = None
     _position: Position | None = None
     _gathered: Gathered = field(default_factory=Gathered)
+    _trim: Trimming = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._trim = Trimming(self.log, self.clock, buffer_topic(self.note.name))
 
     def run(self) -> None:
         while not self.stop.is_set():
@@ -169,7 +101,7 @@ class FileDelivery:
             files=position.files,
             buffered=len(gathered.records),
             buffered_bytes=gathered.size,
-            buffered_since_ms=gathered.oldest_ms or None,
+            buffered_since_ms=gathered.since_ms or None,
             file_bytes=self.files.size,
             file_seconds=self.files.seconds,
             last_file=position.last_file or position.final,
@@ -180,11 +112,23 @@ class FileDelivery:
 
     def lag(self) -> int:
         """Records that are in no file yet."""
-        offsets = self.note.starts | (self._position.offsets if self._position is not None else {})
+        offsets = self._offsets(self._position or Position(made=self.note.made))
         if not self._gathered.records:
             offsets |= self._gathered.offsets
-        ends = self.log.snapshot().ends.get(self.note.topic, ())
-        return sum(max(0, end.end - max(end.start, offsets.get(number, 0))) for number, end in enumerate(ends))
+        ends = [(place.ends, offsets.get(place.number, 0)) for place in places_of(self.log, self.note)]
+        return sum(max(0, one.end - max(one.start, offset)) for one, offset in ends)
+
+    def needed(self) -> Mapping[int, int]:
+        """By partition of the stream that it reads, what is in no file yet."""
+        offsets = self._offsets(self._position or self.positions.read())
+        return {
+            place.number: offsets.get(place.number, 0)
+            for place in places_of(self.log, self.note)
+            if place.number != AGAIN
+        }
+
+    def _offsets(self, position: Position) -> dict[int, int]:
+        return self.note.starts | position.offsets
 
     @property
     def files(self) -> Files:
@@ -192,13 +136,16 @@ class FileDelivery:
         return self.plan.files
 
     def _deliver(self) -> None:
-        self._position = position = self.positions.load()
+        topic = self.log.topic(self.note.topic)
+        self._position = position = self._begin(topic)
         sweep(self.buckets / self.files.bucket, self.note.made)
-        gathered = self._gathered = Gathered(offsets=self.note.starts | position.offsets)
+        gathered = self._gathered = Gathered(offsets=self._offsets(position))
         while not self.stop.is_set():
-            topic = self.log.topic(self.note.topic)
             arrival = self.log.snapshot().arrival
-            self._gather(topic, gathered)
+            places = places_of(self.log, self.note)
+            if places[0].topic.id != topic.id:
+                return  # another stream by that name
+            self._gather(places, gathered)
             if self._due(gathered):
                 self._flush(topic, gathered)
                 gathered = self._gathered = Gathered(offsets=dict(gathered.offsets))
@@ -208,30 +155,43 @@ class FileDelivery:
                 self.log.wait(arrival, LOOK_S)
                 self.stop.wait(0.01)
 
+    def _begin(self, topic: Topic) -> Position:
+        """Where it goes on. Offsets are one topic's: of a stream that was deleted and made again, all is read."""
+        position = self.positions.load()
+        if position.topic_id == topic.id:
+            return position
+        if position.topic_id is not None:
+            offsets = dict.fromkeys(self.note.starts, 0)
+            offsets |= {number: offset for number, offset in position.offsets.items() if number == AGAIN}
+            position = msgspec.structs.replace(position, offsets=offsets)
+        position = msgspec.structs.replace(position, topic_id=topic.id)
+        self.positions.save(position)
+        return position
+
     def _due(self, gathered: Gathered) -> bool:
         if not gathered.records:
             return False
-        return gathered.size >= self.files.size or self.clock.now_ms() - gathered.oldest_ms >= self.files.seconds * 1000
+        old = self.clock.now_ms() - gathered.since_ms >= self.files.seconds * 1000
+        return old or gathered.full(self.files.size)
 
-    def _gather(self, topic: Topic, gathered: Gathered) -> None:
+    def _gather(self, places: Sequence[Place], gathered: Gathered) -> None:
         """What is new, until a file's worth is there."""
-        for number, ends in enumerate(self.log.snapshot().ends[topic.name]):
+        now = self.clock.now_ms()
+        for number, topic, partition, ends in places:
             first = max(gathered.offsets.get(number, 0), ends.start)
             missed = first - gathered.offsets.get(number, first)
             if missed > 0:
                 logger.warning(
                     "delivery stream `%s`: %d records were gone before a file was due", self.note.name, missed
                 )
-            if first >= ends.end or gathered.size >= self.files.size:
+            if first >= ends.end or gathered.full(self.files.size):
                 continue
             try:
-                for records in self.log.read(topic.name, number, first, ends.end):
+                for records in self.log.read(topic.name, partition, first, ends.end):
                     for sent in sent_records(records, topic):
-                        gathered.oldest_ms = min(gathered.oldest_ms, sent[2]) if gathered.records else sent[2]
-                        gathered.records.append(sent)
-                        gathered.size += len(sent[5] or b"")
-                        gathered.offsets[number] = sent[1] + 1
-                        if gathered.size >= self.files.size:
+                        # In its own topic a record's time is when it was put; elsewhere it may be any.
+                        gathered.take(number, sent, now if self.note.source else min(now, sent[2]))
+                        if gathered.full(self.files.size):
                             return
                 # Past what is no record: marks of transactions, and what compaction took.
                 gathered.offsets[number] = ends.end
@@ -239,13 +199,12 @@ class FileDelivery:
                 continue  # retention was faster; the next look begins where it left off
 
     def _flush(self, topic: Topic, gathered: Gathered) -> None:
-        kept, rejected = self._transformed(gathered.records)
-        content, misfits = self._content([value for _, value in kept])
+        kept, rejected = transformed(self.transforming, gathered.records, self.stop)
+        content, misfits = content_of(self.log, self.files, [value for _, value in kept])
         rejected += [Rejected(kept[number][0], reason) for number, reason in misfits.items()]
-        if rejected:
-            attached = Attached(f"delivery-{self.note.name}", "")
-            letters = [letter_of(attached, topic.name, *one) for one in rejected]
-            # The same letters, if this has to be done again, are there once.
+        attached = Attached(attached_name(self.note.name), "")
+        # The same letters, if this has to be done again, are there once.
+        for letters in _parts(letter_of(attached, topic.name, *one) for one in rejected):
             self.log.append([bury(letters)]).result()
         position = self._position
         assert position is not None
@@ -265,27 +224,10 @@ class FileDelivery:
             self.positions.save(following)
         self._position = following
         self.error = self.error_ms = None
-        self._trim(gathered)
-
-    def _transformed(self, records: Sequence[Sent]) -> tuple[list[tuple[Sent, bytes]], list[Rejected]]:
-        kept: list[tuple[Sent, bytes]] = []
-        rejected: list[Rejected] = []
-        for first in range(0, len(records), AT_A_TIME):
-            part = records[first : first + AT_A_TIME]
-            worked = self.transforming.work(part, self.stop)
-            failed = {one.sent[:2] for one in worked.rejected}
-            survivors = [sent for sent in part if sent[:2] not in failed]
-            rejected += worked.rejected
-            kept += [(sent, made[1]) for sent, made in zip(survivors, worked.made, strict=True) if made[1] is not None]
-        return kept, rejected
-
-    def _content(self, values: Sequence[bytes]) -> tuple[bytes | None, dict[int, str]]:
-        if not values:
-            return None, {}
-        if not self.files.parquet:
-            return join_records(values, self.files.delimiter, self.files.gzip), {}
-        schema = self.log.topic(self.files.schema_topic) if self.files.schema_topic else None
-        return parquet_file(values, schema)
+        if not self.note.source:
+            self._trim(gathered.offsets)
+        elif AGAIN in gathered.offsets:
+            self._trim({0: gathered.offsets[AGAIN]})
 
     def _write(self, content: bytes, gathered: Gathered, following: Position) -> Position:
         places = ",".join(f"{number}:{offset}" for number, offset in sorted(gathered.offsets.items()))
@@ -304,15 +246,25 @@ class FileDelivery:
         finish(temporary, final)
         return following
 
-    def _trim(self, gathered: Gathered) -> None:
-        """What is in a file need not wait any longer, but for a while: a put that is tried again is known by the ids
-        that are still there. A stream that others read keeps its records."""
-        if self.note.source:
-            return
-        long_ago = self.clock.now_ms() - RETRIED_MS
-        for number, offset in gathered.offsets.items():
-            try:
-                before = min(offset, self.log.offset_at_time(self.note.topic, number, max(0, long_ago)))
-                self.log.delete_records(self.note.topic, number, before)
-            except (NotFound, OffsetOutOfRange):
-                continue
+
+def content_of(log: Log, files: Files, values: Sequence[bytes]) -> tuple[bytes | None, dict[int, str]]:
+    """Of a file, and the records that do not fit it: number → reason."""
+    if not values:
+        return None, {}
+    if not files.parquet:
+        return join_records(values, files.delimiter, files.gzip), {}
+    schema = log.topic(files.schema_topic) if files.schema_topic else None
+    return parquet_file(values, schema)
+
+
+def _parts(letters: Iterator[DeadLetter]) -> Iterator[list[DeadLetter]]:
+    part: list[DeadLetter] = []
+    size = 0
+    for letter in letters:
+        part.append(letter)
+        size += len(letter.payload) + len(letter.reason)
+        if size >= LETTER_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -10,15 +12,25 @@ import msgspec
 from headrace.clock import Clock
 from headrace.collect.kinesis.errors import IN_USE, INVALID, NOT_FOUND, ApiError
 from headrace.collect.kinesis.notes import Notes
-from headrace.coordinate.attached_worker import Worker, check_target
-from headrace.coordinate.firehose.definition import DeliveryNote, Plan, buffer_topic, check_wanted, plan_of
-from headrace.coordinate.firehose.delivery import DeliveryStatus, FileDelivery, Find, Transforming
+from headrace.coordinate.attached_worker import Worker, check_target, group_of
+from headrace.coordinate.firehose.definition import (
+    DeliveryNote,
+    Plan,
+    attached_name,
+    buffer_topic,
+    check_wanted,
+    plan_of,
+)
+from headrace.coordinate.firehose.delivery import FileDelivery
+from headrace.coordinate.firehose.gathering import Trimming
+from headrace.coordinate.firehose.status import DeliveryStatus
+from headrace.coordinate.firehose.transforming import Find, Transforming
 from headrace.coordinate.firehose.writing import Positions
 from headrace.errors import NotFound
 from headrace.functions.attach import Attached
 from headrace.functions.compiled import Limits
 from headrace.functions.files import FunctionFile
-from headrace.log.base import Log, Start, TopicConfig, TopicSpec
+from headrace.log.base import Log, Start, Topic, TopicConfig, TopicSpec
 
 PREFIX = "delivery/"
 END_S = 15.0
@@ -87,6 +99,26 @@ class Deliveries:
         except NotFound:
             return 0
 
+    def needed(self, topic: str) -> dict[int, int]:
+        """By partition, from which offset on a delivery stream that reads this topic has yet to deliver."""
+        found: dict[int, int] = {}
+        for note in self.all():
+            for partition, offset in (self._needed(note) if note.source == topic else {}).items():
+                found[partition] = min(offset, found.get(partition, offset))
+        return found
+
+    def _needed(self, note: DeliveryNote) -> Mapping[int, int]:
+        worker = self._workers().get(note.name)
+        if worker is None:
+            worker = self._worker(note)  # not at work yet: the server is starting
+        if isinstance(worker, FileDelivery):
+            return worker.needed()
+        try:
+            offsets = self._log.group(worker.group).offsets
+        except NotFound:
+            return {}
+        return {one.at.partition: one.committed for one in offsets if one.committed is not None}
+
     def _workers(self) -> dict[str, FileDelivery | Worker]:
         with self._lock:
             return dict(self._working)
@@ -97,9 +129,10 @@ class Deliveries:
                 raise ApiError(IN_USE, f"Firehose {note.name} under account already exists")
             self._check(note)
             if not note.source:
-                config = TopicConfig(retention_ms=FOR_EVER_MS)
-                made = self._log.create_topic(TopicSpec(buffer_topic(note.name), kind="raw", config=config))
-                note = msgspec.structs.replace(note, made=made.id)
+                # One of a stream that was killed while it was made or deleted: what is in it was forgotten.
+                with contextlib.suppress(NotFound):
+                    self._log.delete_topic(buffer_topic(note.name))
+                note = msgspec.structs.replace(note, made=self.make_buffer(note).id)
             else:
                 # As Firehose does: what is put from now on.
                 ends = self._log.snapshot().ends[note.source]
@@ -107,6 +140,22 @@ class Deliveries:
                 note = msgspec.structs.replace(note, starts=starts)
             self.write(note)
             self._begin(note)
+
+    def make_buffer(self, note: DeliveryNote) -> Topic:
+        """Its own topic, if it is not there: one that reads a stream needs it for what is delivered again."""
+        config = TopicConfig(retention_ms=FOR_EVER_MS)
+        return self._log.create_topic(TopicSpec(buffer_topic(note.name), kind="raw", config=config))
+
+    def named(self, attached: str, topic: str) -> tuple[DeliveryNote, Plan] | None:
+        """The one that has this name as the source of dead letters, and such a topic."""
+        name = attached.removeprefix(attached_name(""))
+        note = self.notes.get(f"{PREFIX}{name}", DeliveryNote) if name != attached else None
+        if note is None or note.topic != topic:
+            return None
+        return note, plan_of(note.destination, note.configuration)
+
+    def transforming(self, note: DeliveryNote, plan: Plan, retries: int | None = None) -> Transforming:
+        return Transforming(plan.transform, self._find, self._limits, lambda: self._raw(note), retries)
 
     def _check(self, note: DeliveryNote) -> Plan:
         """What it needs has to be there when it is made, not only when the first file is due."""
@@ -142,27 +191,35 @@ class Deliveries:
             self._end(name)
             self.notes.put(f"{PREFIX}{name}", None)
             self._positions(note).forget()
-            if not note.source:
-                self._log.delete_topic(note.topic)
+            with contextlib.suppress(NotFound):  # or one that was deleted and made again would go on where it was
+                self._log.delete_group(group_of(attached_name(name)))
+            with contextlib.suppress(NotFound):
+                self._log.delete_topic(buffer_topic(name))
 
     def _positions(self, note: DeliveryNote) -> Positions:
         return Positions(self._state / f"{note.name}.json", note.made)
 
     def _begin(self, note: DeliveryNote) -> None:
-        plan = plan_of(note.destination, note.configuration)
-        raw = not note.source or self._log.topic(note.source).spec.kind == "raw"
-        transforming = Transforming(plan.transform, self._find, self._limits, raw)
-        worker: FileDelivery | Worker
-        if plan.files is not None:
-            worker = FileDelivery(self._log, self._clock, note, plan, self._positions(note), self.buckets, transforming)
-        else:
-            name = f"delivery-{note.name}"
-            start: Start = "latest" if note.source else "earliest"
-            attached = Attached(name, "", topic=note.topic, to=plan.to, batch=1000, start=start)
-            worker = Worker(self._log, self._clock, FunctionFile(name, ""), attached, self._limits, transforming)
+        worker = self._worker(note)
         worker.thread = threading.Thread(target=worker.run, name=f"headrace-delivery-{note.name}", daemon=True)
         worker.thread.start()
         self._working[note.name] = worker
+
+    def _worker(self, note: DeliveryNote) -> FileDelivery | Worker:
+        plan = plan_of(note.destination, note.configuration)
+        transforming = self.transforming(note, plan)
+        if plan.files is not None:
+            return FileDelivery(self._log, self._clock, note, plan, self._positions(note), self.buckets, transforming)
+        name = attached_name(note.name)
+        start: Start = "latest" if note.source else "earliest"
+        attached = Attached(name, "", topic=note.topic, to=plan.to, batch=1000, start=start)
+        worker = Worker(self._log, self._clock, FunctionFile(name, ""), attached, self._limits, transforming)
+        if not note.source:
+            worker.told = Trimming(self._log, self._clock, note.topic)
+        return worker
+
+    def _raw(self, note: DeliveryNote) -> bool:
+        return not note.source or self._log.topic(note.source).spec.kind == "raw"
 
     def _end(self, name: str) -> None:
         worker = self._working.pop(name, None)

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from headrace.log.base import Topic
-from headrace.log.codecs.json_codec import JsonCodec, Unreadable
+from headrace.errors import LogError
 from headrace.log.local.files import make_folder, replace_file, sync_file, sync_folder
 
 TEMPORARY = ".headrace-"
@@ -28,6 +24,8 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     """How far a delivery stream is, by partition; and the file that is to get its name."""
 
     made: int
+    topic_id: int | None = None
+    """Whose offsets they are. None: an older version did not say."""
     offsets: dict[int, int] = {}
     temporary: str | None = None
     final: str | None = None
@@ -45,14 +43,19 @@ class Positions:
     def __init__(self, path: Path, made: int) -> None:
         self._path, self._made = path, made
 
-    def load(self) -> Position:
-        """As it was left, with the last rename done. One of an earlier stream of that name says nothing."""
+    def read(self) -> Position:
+        """As it was left. One of an earlier stream of that name says nothing."""
         try:
             found = msgspec.json.decode(self._path.read_bytes(), type=Position)
         except FileNotFoundError:
             return Position(made=self._made)
-        if found.made != self._made:
-            return Position(made=self._made)
+        except msgspec.DecodeError as error:
+            raise LogError(f"`{self._path}` cannot be read: {error}") from error
+        return found if found.made == self._made else Position(made=self._made)
+
+    def load(self) -> Position:
+        """The same, with the last rename done."""
+        found = self.read()
         if found.temporary is not None and found.final is not None:
             finish(Path(found.temporary), Path(found.final))
         return found
@@ -66,10 +69,11 @@ class Positions:
 
 
 def finish(temporary: Path, final: Path) -> None:
-    """The rename, if it is not done yet."""
+    """The rename, if it is not done yet. Somebody may have taken file and folder away since."""
     with contextlib.suppress(FileNotFoundError):
         os.rename(temporary, final)
-    sync_folder(final.parent)
+    with contextlib.suppress(FileNotFoundError):
+        sync_folder(final.parent)
 
 
 def write_temporary(final: Path, made: int, content: bytes) -> Path:
@@ -91,59 +95,3 @@ def join_records(values: Sequence[bytes], delimiter: bytes, compress: bool) -> b
     """Records one after the other, as Firehose writes them."""
     whole = b"".join(value + delimiter for value in values) if delimiter else b"".join(values)
     return gzip.compress(whole, compresslevel=6, mtime=0) if compress else whole
-
-
-def parquet_file(values: Sequence[bytes], schema: Topic | None) -> tuple[bytes | None, dict[int, str]]:
-    """JSON records as a Parquet file, and those that do not fit: number → reason."""
-    table, rejected = _typed(values, schema) if schema is not None else _as_they_are(values)
-    if table is None or not table.num_rows:
-        return None, rejected
-    sink = io.BytesIO()
-    pq.write_table(table, sink, compression="snappy")
-    return sink.getvalue(), rejected
-
-
-def _typed(values: Sequence[bytes], schema: Topic) -> tuple[pa.Table | None, dict[int, str]]:
-    codec = JsonCodec(schema)
-    decoded = codec.decode([_event(value) for value in values], values.__getitem__, 0, 1 << 60)
-    if decoded.batch is None:
-        return None, decoded.rejected
-    named = [column.name for column in (*schema.spec.key, *schema.spec.value)]
-    names = [name for name in named if name in decoded.batch.schema.names]
-    return pa.Table.from_batches([decoded.batch]).select(names), decoded.rejected
-
-
-def _as_they_are(values: Sequence[bytes]) -> tuple[pa.Table | None, dict[int, str]]:
-    rows, rejected = [], {}
-    for number, value in enumerate(values):
-        event = _event(value)
-        if isinstance(event, dict) and event:
-            rows.append(event)
-        else:
-            rejected[number] = f"the record {event.reason}" if isinstance(event, Unreadable) else "is no JSON object"
-    if not rows:
-        return None, rejected
-    try:
-        return pa.Table.from_pylist(rows, schema=_common_schema(rows)), rejected
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        # Records of one field disagree about its type: then it is text.
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        texts = [{name: _text(row.get(name)) for name in names} for row in rows]
-        return pa.Table.from_pylist(texts, schema=pa.schema([(name, pa.string()) for name in names])), rejected
-
-
-def _common_schema(rows: Sequence[dict[str, object]]) -> pa.Schema:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return pa.schema([(name, pa.array([row.get(name) for row in rows]).type) for name in names])
-
-
-def _text(value: object) -> str | None:
-    return value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _event(value: bytes) -> object:
-    try:
-        found: object = msgspec.json.decode(value)
-        return found
-    except msgspec.DecodeError as error:
-        return Unreadable(f"is not valid JSON: {error}")

@@ -44,7 +44,16 @@ MAX_ID_BYTES = 1024
 _MAX_LAYOUTS = 1024
 _fields_as_sent = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _plain_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
-_exact_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=decimal.Decimal)
+
+
+def _exact(text: str) -> decimal.Decimal:
+    try:
+        return decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        raise ValueError("Number out of range") from None  # as without digits; the decoder says where
+
+
+_exact_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=_exact)
 
 
 @dataclass(frozen=True, slots=True)

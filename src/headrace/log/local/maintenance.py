@@ -130,7 +130,7 @@ class Maintenance:
         if (topic.name, number) not in self._holding:
             self._holding.add((topic.name, number))
             place = f"`{topic.name}`, partition {number}"
-            logger.warning("retention of %s waits: a query has yet to read from offset %d on", place, needed)
+            logger.warning("retention of %s waits: somebody has yet to read from offset %d on", place, needed)
         return max((base for base in files.bases(again=True) if base <= needed), default=None)
 
     def _delete_below_start(self, topic: OwnedTopic, number: int, files: PartitionFiles) -> bool:
