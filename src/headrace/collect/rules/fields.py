@@ -51,8 +51,11 @@ class Path:
         self.is_plain = len(self._parts) == 1
         """A field of the event itself."""
 
-    def found(self, event: Event, spelled: Spelled | None = None) -> list[Any]:
-        """The values there are at this path; null is one. `spelled` is of the event, where somebody has it already."""
+    def found(self, event: Any, spelled: Spelled | None = None) -> list[Any]:
+        """The values there are at this path; null is one. What is no object has none. `spelled` is of the event, where
+        somebody has it already."""
+        if type(event) is not dict:
+            return []
         if spelled is None:
             spelled = self._spellings.of(event)
         if self.is_plain:
