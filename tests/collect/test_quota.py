@@ -63,6 +63,16 @@ def test_without_a_key_the_address_is_the_tenant(project: Gated) -> None:
         project.take("web", *users("a"), address="10.0.0.1", size=10)
 
 
+def test_behind_a_proxy_of_ours_the_address_is_the_one_it_tells(project: Gated) -> None:
+    enrich = '[enrich]\nproxies = ["10.0.0.0/8"]\n'
+    project.write("web", f"{WEB}{enrich}[quota]\ntenant_events_per_second = 1\nburst_seconds = 1")
+    project.take("web", *users("a"), address="10.0.0.1", forwarded="192.0.2.1")
+    project.take("web", *users("a"), address="10.0.0.1", forwarded="192.0.2.2")
+    with pytest.raises(Overloaded):
+        project.take("web", *users("a"), address="10.0.0.1", forwarded="9.9.9.9, 192.0.2.1")
+    project.take("web", *users("a"), address="11.0.0.1", forwarded="192.0.2.1")
+
+
 def test_a_key_over_its_quota_names_itself_and_uses_nothing_of_the_others(project: Gated, clock: ManualClock) -> None:
     project.write("web", WEB + '[quota]\nkey_field = "userid"\nkey_events_per_second = 1\nburst_seconds = 3')
     project.take("web", *users("hot", "hot", "hot", "cold"))
