@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 import pyarrow as pa
 
 from headrace.clock import Clock
-from headrace.collect.base import Collector, Destination, Outcome, RawEvents, Rejection, Sent
+from headrace.collect.base import Buffer, Collector, Destination, Outcome, RawEvents, Rejection, Sent
 from headrace.collect.columns import Columns
 from headrace.collect.envelopes import read_records
 from headrace.collect.split import BYTE_ORDER_MARK, Limits, limited, read_json, read_lines
@@ -73,7 +73,9 @@ class EventCollector(Collector):
         appends = [*events, bury(letters)] if letters else events
         if not appends:
             return _done(Outcome(0))
-        return then(self._log.append(appends, raw.acks), lambda appended: _outcome(decoded, events, appended))
+        log = self._log
+        append = log.append_placed if raw.placed and isinstance(log, Buffer) else log.append
+        return then(append(appends, raw.acks), lambda appended: _outcome(decoded, events, appended))
 
     def _writable_topic(self, raw: RawEvents) -> Topic:
         topic = self._log.topic(raw.topic)

@@ -194,4 +194,5 @@ def only(raw: RawEvents, rows: Sequence[int]) -> RawEvents:
 def numbered(outcome: Outcome, rows: Sequence[int], sent: int) -> Outcome:
     """The outcome by the numbers the events were sent with."""
     rejected = tuple(replace(one, index=rows[one.index]) for one in outcome.rejected)
-    return replace(outcome, rejected=rejected, shed=outcome.shed + sent - len(rows))
+    left_out = tuple(sorted(set(range(sent)).difference(rows)))
+    return replace(outcome, rejected=rejected, shed=len(left_out), left_out=left_out)
