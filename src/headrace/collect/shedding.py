@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from headrace.clock import Clock
 from headrace.collect.base import Outcome, RawEvents, Sent
@@ -118,7 +118,8 @@ class Shedding:
         return zlib.crc32(key_text(value).encode("utf-8", "surrogatepass")) / (1 << 32)
 
     def _declared(self, value: Any) -> float:
-        return self._ranks.get(value, self._last) if isinstance(value, str | int | float | Decimal) else self._last
+        known = isinstance(value, str | int | float | Decimal)
+        return self._ranks.get(cast(Any, value), self._last) if known else self._last
 
 
 Key = tuple[int, Any]
