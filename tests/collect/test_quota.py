@@ -265,6 +265,18 @@ def test_what_is_kept_has_its_own_number_and_id(project: Gated, clock: ManualClo
     assert next(row["$id"] for row in project.rows() if row["N"] == 2) == "k/2"
 
 
+def test_shedding_and_rules_together_keep_what_was_sent(project: Gated) -> None:
+    """The id is no field of the event's text: a rule that rewrote the text looked for it there."""
+    shed = '[shed]\npolicy = "oldest"\nevents_per_second = 1\nburst_seconds = 1\nfield = "n"\n'
+    project.write("web", f'{WEB}{shed}[enrich]\ncollector = "by"')
+    text = b'{"n": 2, "extra": 1.50}'
+    sent = Sent([{"n": 1}, {"n": 2, "extra": 1.5}], lambda row: text if row else b'{"n": 1}')
+    outcome = project.gates.named("web").take(sent, Arrival(idempotency_key="k")).result(30)
+    assert (outcome.accepted, outcome.shed, outcome.left_out) == (1, 1, (0,))
+    [row] = project.rows()
+    assert (row["$id"], row["$rest"]) == ("k/1", '{"extra":1.50,"by":"web"}')
+
+
 def test_within_its_rate_nothing_is_shed(project: Gated, clock: ManualClock) -> None:
     project.write("web", WEB + '[shed]\npolicy = "sample"\nevents_per_second = 2\nburst_seconds = 1')
     for _ in range(5):

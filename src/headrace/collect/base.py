@@ -92,6 +92,8 @@ class RawEvents:
     """Instead of `body` and `form`."""
     partitions: Sequence[int | None] | None = None
     """What each event of `sent` asks for, where they can ask."""
+    numbers: Sequence[int] | None = None
+    """Those that events of `sent` were sent with, where some were left out: their ids are made of these."""
     placed: bool = False
     """Whoever sent it must be told where it is: it is not buffered while the log is away."""
     size: int = 0

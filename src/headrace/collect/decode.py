@@ -93,13 +93,13 @@ class EventCollector(Collector):
         if raw.form == "bytes" and raw.sent is None:
             return *self._decode_bytes(raw, topic), None
         sent, partitions = self._read(raw, topic) if raw.sent is None else (raw.sent, raw.partitions)
-        key = raw.idempotency_key
+        key, numbers = raw.idempotency_key, raw.numbers or range(len(sent.events))
         decoded = self._codec(topic).decode(
             sent.events,
             sent.slices,
             self._clock.now_ms(),
             self._max_future_ms,
-            None if key is None else lambda row: f"{key}/{row}",
+            None if key is None else lambda row: f"{key}/{numbers[row]}",
             sent.refused,
         )
         return decoded, sent, partitions

@@ -176,20 +176,12 @@ def _is_number(value: Any) -> bool:
 def only(raw: RawEvents, rows: Sequence[int]) -> RawEvents:
     """The same with these events alone. Their ids are those they would have had among all."""
     assert raw.sent is not None
-    sent, key = raw.sent, raw.idempotency_key
-
-    def with_id(row: int) -> Any:
-        event = sent.events[row]
-        return (
-            {**event, ID: f"{key}/{row}"} if key is not None and isinstance(event, dict) and ID not in event else event
-        )
-
+    sent = raw.sent
     numbers = {row: number for number, row in enumerate(rows)}
     refused = {numbers[row]: reason for row, reason in sent.refused.items() if row in numbers}
     partitions = None if raw.partitions is None else [raw.partitions[row] for row in rows]
-    slices = [*rows]
-    kept = Sent([with_id(row) for row in rows], lambda number: sent.slices(slices[number]), refused)
-    return replace(raw, sent=kept, partitions=partitions)
+    kept = Sent([sent.events[row] for row in rows], lambda number: sent.slices(rows[number]), refused)
+    return replace(raw, sent=kept, partitions=partitions, numbers=rows)
 
 
 def numbered(outcome: Outcome, rows: Sequence[int], sent: int) -> Outcome:
