@@ -1,0 +1,72 @@
+"""The WebSocket: every message is answered, whatever is in it, and what was acknowledged is stored."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from typing import Any
+
+import msgspec
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from tests.chaos.hostile.cases import ATTACKS, ORDER, Case, bytes_of
+
+TOPICS = ("socket", "http-ruled")
+ANSWERS = {"ack", "error", "subscribed", "unsubscribed"}
+
+
+class _Topic(msgspec.Struct):
+    topic: str
+
+
+def message(seed: int) -> bytes:
+    chance = random.Random(f"talk {seed}")
+    topic = chance.choice(TOPICS)
+    publish: dict[str, Any] = {"publish": "p", "topic": topic}
+    said = chance.choice(
+        (
+            publish | {"event": ORDER},
+            publish | {"events": [ORDER, ORDER], "key": str(chance.random())},
+            publish | {"events": [ORDER, 7, None, []]},
+            {"subscribe": str(chance.randint(0, 3)), "topics": [topic], "from": "latest"},
+            {"unsubscribe": str(chance.randint(0, 3))},
+        )
+    )
+    attack = ATTACKS[chance.choice(list(ATTACKS))]
+    return attack(Case("socket", "", "", "", bytes_of(said)), chance).body
+
+
+def talk(port: int, seed: int, cases: int, wrong: list[str]) -> int:
+    """How many events were acknowledged as stored in the topic without rules."""
+    acknowledged: Counter[str] = Counter()
+    connection = _connect(port)
+    for number in range(cases):
+        body = message(seed * 1_000_003 + number)
+        try:
+            connection.send(body)
+            answer = _answer(connection)
+        except ConnectionClosed:
+            connection = _connect(port)
+            continue
+        except TimeoutError:
+            wrong.append(f"message {number} over the WebSocket was not answered: {body[:200]!r}")
+            return acknowledged["socket"]
+        if answer.get("error", {}).get("code") == "internal":
+            wrong.append(f"message {number} over the WebSocket failed: {body[:200]!r}")
+        if "ack" in answer:
+            acknowledged[msgspec.json.decode(body, type=_Topic).topic] += answer["accepted"]
+    connection.close()
+    return acknowledged["socket"]
+
+
+def _connect(port: int) -> ClientConnection:
+    return connect(f"ws://127.0.0.1:{port}/v1/socket", proxy=None, max_size=None)
+
+
+def _answer(connection: ClientConnection) -> dict[str, Any]:
+    while True:
+        said: dict[str, Any] = json.loads(connection.recv(30))
+        if ANSWERS & said.keys():
+            return said
