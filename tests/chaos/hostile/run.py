@@ -20,8 +20,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ COLUMNS = "id VARCHAR, total INT, moment TIMESTAMP, price DECIMAL(9, 2), tags AR
 ROLE, BUCKET = "arn:aws:iam::000000000000:role/any", "arn:aws:s3:::lake"
 SHARE = 10
 """One in so many cases is sent over the WebSocket, and twice as many at the ports of listeners."""
-QUIET_S = 2.5
+QUIET_S = 1.2
 """Listeners tell every second what they have: after so long without news there are none."""
 RAW = (
     b"POST /v1/topics/http/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n[1,",
@@ -107,19 +109,22 @@ def _amazon(server: Server, target: str, body: dict[str, Any]) -> Any:
 def run(folder: Path, cases: int, seed: int) -> Outcome:
     ports = write(folder)
     outcome = Outcome(cases)
-    with server_of(folder) as server:
+    # Both at once: it takes them a while to start.
+    with listeners_of(folder) as listeners, server_of(folder) as server:
         prepare(server)
-        with listeners_of(folder, server) as listeners:
-            processes = (server.process, listeners)
-            with healthy_client(server, outcome), half_open(server), beside(server, ports, seed, cases, outcome):
-                first = cases // 10
-                send(server, seed, range(first), outcome)
-                settled = _megabytes(processes)
-                send(server, seed, range(first, cases), outcome)
-            outcome.wrong += [f"{port}: {wrong}" for port in ports if (wrong := is_well(port))]
-            wait_for(_Quiet(server), 60, "the listeners to have written everything")
-            outcome.megabytes = (settled, _megabytes(processes))
-            check(server, outcome)
+        processes = (server.process, listeners)
+        for name in listener_names():
+            wait_for(partial(_is_running, server, name), 60, f"`{name}`")
+        with healthy_client(server, outcome), half_open(server), beside(server, ports, seed, cases, outcome):
+            first = cases // 10
+            send(server, seed, range(first), outcome)
+            settled = _megabytes(processes)
+            send(server, seed, range(first, cases), outcome)
+        outcome.wrong += [f"{port}: {wrong}" for port in ports if (wrong := is_well(port))]
+        with suppress(TimeoutError):
+            wait_for(_Quiet(server), 20, "the listeners to have written everything")
+        outcome.megabytes = (settled, _megabytes(processes))
+        check(server, outcome)
     for name in ("server.log", "listeners.log"):
         outcome.wrong += [f"{name}: {text}" for text in tracebacks((folder / name).read_text(errors="replace"))]
     return outcome
@@ -137,32 +142,28 @@ def tracebacks(log: str) -> Iterator[str]:
 def beside(server: Server, ports: list[Port], seed: int, cases: int, outcome: Outcome) -> Iterator[None]:
     """The WebSocket and the listeners, attacked at the same time."""
 
-    def over_socket() -> None:
-        outcome.acknowledged = talk.talk(server.port, seed, cases // SHARE, outcome.wrong)
-
-    def at_ports() -> None:
-        outcome.datagrams = attack_ports(ports, seed, 2 * cases // SHARE)
-
-    threads = [threading.Thread(target=work) for work in (over_socket, at_ports)]
-    for thread in threads:
-        thread.start()
-    yield
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        over_socket = pool.submit(talk.talk, server.port, seed, cases // SHARE, outcome.wrong)
+        at_ports = pool.submit(attack_ports, ports, seed, 2 * cases // SHARE, outcome.wrong)
+        yield
+        outcome.acknowledged, outcome.datagrams = over_socket.result(), at_ports.result()
 
 
 @contextmanager
-def listeners_of(folder: Path, server: Server) -> Iterator[subprocess.Popen[bytes]]:
+def listeners_of(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """They wait for the server."""
     command = [sys.executable, "-m", "headrace.server.listeners", "--project", str(folder)]
     with (folder / "listeners.log").open("ab") as log:
         process = subprocess.Popen(command, stderr=log)
     try:
-        for name in listener_names():
-            wait_for(lambda name=name: _collectors(server)[name]["state"] == "running", 60, f"`{name}`")  # type: ignore[misc]
         yield process
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _is_running(server: Server, name: str) -> bool:
+    return bool(_collectors(server)[name]["state"] == "running")
 
 
 def _collectors(server: Server) -> dict[str, Any]:
@@ -170,7 +171,7 @@ def _collectors(server: Server) -> dict[str, Any]:
 
 
 class _Quiet:
-    """Whether nothing has come for a while."""
+    """Whether nothing has come for a while, and all that came is where it belongs."""
 
     def __init__(self, server: Server) -> None:
         self._server, self._since = server, time.monotonic()
@@ -180,7 +181,9 @@ class _Quiet:
         now = {name: one["received"] for name, one in _collectors(self._server).items()}
         if now != self._last:
             self._last, self._since = now, time.monotonic()
-        return time.monotonic() - self._since > QUIET_S
+        return time.monotonic() - self._since > QUIET_S and not any(
+            True for name in listener_names() for _ in mistakes(self._server, name)
+        )
 
 
 @contextmanager
@@ -275,8 +278,7 @@ def half_open(server: Server) -> Iterator[None]:
 def check(server: Server, outcome: Outcome) -> None:
     found = _collectors(server)
     for name in [*http_names(), *listener_names()]:
-        topic = server.http.get(f"/v1/topics/{name}").json()
-        outcome.wrong += [f"{name}: {wrong}" for wrong in _mistakes(found[name], topic)]
+        outcome.wrong += [f"{name}: {wrong}" for wrong in mistakes(server, name)]
     for what in ("shed", "refused", "rejected"):
         if not sum(found[name][what] for name in found if name.endswith(RULED)):
             outcome.wrong.append(f"no collector with rules has {what} anything, so its cases show nothing")
@@ -292,7 +294,10 @@ def check(server: Server, outcome: Outcome) -> None:
         outcome.wrong.append(f"memory grew from {before} to {after} MB")
 
 
-def _mistakes(counted: dict[str, Any], topic: dict[str, Any]) -> Iterator[str]:
+def mistakes(server: Server, name: str) -> Iterator[str]:
+    """In what a collector says of itself."""
+    counted = server.http.get(f"/v1/collectors/{name}").json()
+    topic = server.http.get(f"/v1/topics/{name}").json()
     whole = sum(counted[name] for name in ("accepted", "duplicates", "rejected", "shed", "refused"))
     if counted["received"] != whole:
         yield f"received {counted['received']}, accounted for {whole}: {counted}"

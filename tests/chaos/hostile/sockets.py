@@ -7,6 +7,7 @@ import random
 import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import httpx
 
@@ -63,7 +64,7 @@ def payload(what: str, seed: int) -> bytes:
     return attack(Case(what, "", "", "", SEEDS[what](chance)), chance).body
 
 
-def attack_ports(ports: Sequence[Port], seed: int, cases: int) -> Counter[str]:
+def attack_ports(ports: Sequence[Port], seed: int, cases: int, wrong: list[str]) -> Counter[str]:
     """How many datagrams each collector was sent. Some connections stay open, in the middle of what they say."""
     sent: Counter[str] = Counter()
     left_open: list[socket.socket] = []
@@ -75,10 +76,15 @@ def attack_ports(ports: Sequence[Port], seed: int, cases: int) -> Counter[str]:
             datagrams.sendto(body[:LARGEST], ("127.0.0.1", port.number))
             sent[port.collector] += 1
         else:
-            connection = _say(port, body)
-            if number % 50 < len(ports) // 4:
-                left_open.append(connection)
-            else:
+            connection = socket.socket()
+            left_open.append(connection)
+            try:
+                connection.connect(("127.0.0.1", port.number))
+            except OSError as error:
+                wrong.append(f"{port}, after {number}: {error}")
+                continue
+            _say(connection, body)
+            if number % 50 >= len(ports) // 4:
                 connection.close()
     datagrams.close()
     for connection in left_open:
@@ -86,15 +92,13 @@ def attack_ports(ports: Sequence[Port], seed: int, cases: int) -> Counter[str]:
     return sent
 
 
-def _say(port: Port, body: bytes) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port.number), 10)
-    try:
+def _say(connection: socket.socket, body: bytes) -> None:
+    # It may be cut off, or not answered.
+    with suppress(OSError):
+        connection.settimeout(10)
         connection.sendall(body)
         connection.settimeout(ANSWER_S)
         connection.recv(65536)
-    except OSError:
-        pass  # it may be cut off, or not answered
-    return connection
 
 
 def is_well(port: Port) -> str | None:
