@@ -23,7 +23,7 @@ from headrace.collect.quota import Buckets, key_text
 from headrace.collect.rules.fields import Path, Spellings
 from headrace.config import Settings
 from headrace.errors import ConfigError
-from headrace.log.base import ID, TIME
+from headrace.log.base import TIME
 
 Policy = Literal["none", "oldest", "sample", "priority"]
 
