@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -41,28 +42,28 @@ def message(seed: int) -> bytes:
 def talk(port: int, seed: int, cases: int, wrong: list[str]) -> int:
     """How many events were acknowledged as stored in the topic without rules."""
     acknowledged: Counter[str] = Counter()
-    connection = _connect(port)
-    for number in range(cases):
-        body = message(seed * 1_000_003 + number)
-        try:
-            connection.send(body)
-            answer = _answer(connection)
-        except ConnectionClosed:
-            connection = _connect(port)
-            continue
-        except TimeoutError:
-            wrong.append(f"message {number} over the WebSocket was not answered: {body[:200]!r}")
-            return acknowledged["socket"]
-        if answer.get("error", {}).get("code") == "internal":
-            wrong.append(f"message {number} over the WebSocket failed: {body[:200]!r}")
-        if "ack" in answer:
-            acknowledged[msgspec.json.decode(body, type=_Topic).topic] += answer["accepted"]
-    connection.close()
+    numbers = iter(range(cases))
+    while (number := next(numbers, None)) is not None:
+        # The server may end a connection that talks nonsense; then there is another.
+        url = f"ws://127.0.0.1:{port}/v1/socket"
+        with suppress(ConnectionClosed), connect(url, proxy=None, max_size=None) as connection:
+            while number is not None:
+                _say(connection, message(seed * 1_000_003 + number), acknowledged, wrong)
+                number = next(numbers, None)
     return acknowledged["socket"]
 
 
-def _connect(port: int) -> ClientConnection:
-    return connect(f"ws://127.0.0.1:{port}/v1/socket", proxy=None, max_size=None)
+def _say(connection: ClientConnection, body: bytes, acknowledged: Counter[str], wrong: list[str]) -> None:
+    connection.send(body)
+    try:
+        answer = _answer(connection)
+    except TimeoutError:
+        wrong.append(f"a message over the WebSocket was not answered: {body[:200]!r}")
+        return
+    if answer.get("error", {}).get("code") == "internal":
+        wrong.append(f"a message over the WebSocket failed: {body[:200]!r}")
+    if "ack" in answer:
+        acknowledged[msgspec.json.decode(body, type=_Topic).topic] += answer["accepted"]
 
 
 def _answer(connection: ClientConnection) -> dict[str, Any]:
