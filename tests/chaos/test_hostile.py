@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.chaos.hostile import run
 from tests.chaos.hostile.cases import case
+from tests.chaos.hostile.sockets import SEEDS, payload
 
 
 @pytest.mark.slow
@@ -20,6 +22,23 @@ def test_hostile_requests_harm_nobody(tmp_path: Path) -> None:
 
 
 def test_a_case_is_the_same_for_the_same_number() -> None:
-    assert [case(["http", "segment"], number) for number in range(50)] == [
-        case(["http", "segment"], number) for number in range(50)
-    ]
+    def made() -> list[Any]:
+        cases: list[Any] = [case(["http", "segment-ruled", "kinesis-ruled"], number) for number in range(50)]
+        return cases + [payload(what, number) for what in SEEDS for number in range(20)]
+
+    assert made() == made()
+
+
+def test_a_case_is_aimed_at_the_collector_of_its_name() -> None:
+    found = [case(["segment-ruled", "kinesis-ruled"], number) for number in range(50)]
+    assert {one.path.partition("?")[0] for one in found if one.kind == "segment-ruled"} == {
+        "/v1/collect/segment-ruled/v1/batch"
+    }
+    assert any(b'"StreamName": "kinesis-ruled"' in one.body for one in found)
+
+
+def test_a_client_that_goes_away_is_no_failure() -> None:
+    head, where = "Traceback (most recent call last):\n", '  File "a.py", line 1, in a\n    b()\n'
+    between = "2026-11-17 02:51:18,693 WARNING headrace.agent: another thread's line\n"
+    gone, failed = f"{head}{where}{between}BrokenPipeError: [Errno 32]\n", f"{head}{where}KeyError: 'a'\n"
+    assert [text[-13:] for text in run.tracebacks(gone + between + failed)] == ["KeyError: 'a'"]

@@ -18,12 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.clock import SystemClock
+from headrace.collect.base import RawEvents
+from headrace.collect.decode import EventCollector
 from headrace.collect.redrive import Order, Redriver
 from headrace.collect.split import Limits, read_json
 from headrace.collect.spool.files import decode, encode, frames, open_files
 from headrace.collect.spool.spool import Spool, joined, with_ids
 from headrace.config import CollectSettings
-from headrace.errors import DiskFull, Overloaded
+from headrace.errors import DiskFull, NotRunning, Overloaded
 from headrace.log.base import ID, Append, TopicSpec
 from headrace.log.codecs.json_codec import JsonCodec
 from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, create_dead_letters
@@ -116,6 +118,20 @@ def test_ids_hold_across_the_buffer(stage: Stage) -> None:
     stage.send(2, id_=["b"])
     stage.up()
     assert stage.drained() == [1, 2]
+
+
+def test_what_must_have_a_place_is_refused_while_the_log_is_away(stage: Stage) -> None:
+    """Kinesis answers with a sequence number, and there is none yet."""
+    collector = EventCollector(stage.spool, SystemClock(), CollectSettings())
+    placed = RawEvents("plain", b'{"N": 1}', placed=True)
+    assert collector.collect(placed).result(30).positions == ((0, 0, 0),)
+    stage.down()
+    with pytest.raises(NotRunning, match="is not known yet"):
+        collector.collect(placed)
+    assert collector.collect(RawEvents("plain", b'{"N": 2}')).result(30).buffered
+    stage.up()
+    assert stage.drained() == [1, 2]
+    assert collector.collect(placed).result(30).positions == ((0, 2, 2),)
 
 
 def test_when_it_is_full_senders_are_told_to_come_again(tmp_path: Path) -> None:

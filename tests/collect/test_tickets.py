@@ -7,10 +7,14 @@ import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.clock import SystemClock
 from headrace.collect.base import Outcome, RawEvents
@@ -18,7 +22,8 @@ from headrace.collect.decode import EventCollector
 from headrace.collect.gate import Arrival
 from headrace.collect.tickets import tickets
 from headrace.collect.tickets.callbacks import check_callback
-from headrace.collect.tickets.records import TICKETS_TOPIC, Wanted
+from headrace.collect.tickets.lanes import Lane, Lanes
+from headrace.collect.tickets.records import TICKETS_TOPIC, Wanted, taken
 from headrace.collect.tickets.tickets import Tickets
 from headrace.config import CollectSettings
 from headrace.errors import DiskFull, HeadraceError, NotFound, Overloaded, Refused, UsageError
@@ -127,6 +132,116 @@ def test_what_fails_for_now_is_tried_until_it_works(desk: Desk) -> None:
     desk.before = [DiskFull("full"), Overloaded("busy")]
     state, result = desk.finished(desk.take('{"N": 7}'))
     assert (state, result.accepted) == ("done", 1)
+
+
+def sent_by(sender: str, topic: str, number: int) -> tuple[Wanted, bytes]:
+    return Wanted(RawEvents(topic, source="test"), Arrival(address=sender), ""), f'{{"N": {number}}}'.encode()
+
+
+class Broken(Desk):
+    """Fails for one topic as nobody thought of: at once, and when it is written."""
+
+    def work(self, wanted: Wanted, body: bytes) -> Future[Outcome]:
+        if wanted.events.topic == "at once":
+            raise TypeError("a mistake of ours")
+        if wanted.events.topic == "later":
+            failing: Future[Outcome] = Future()
+            failing.set_exception(KeyError("another"))
+            return failing
+        return super().work(wanted, body)
+
+
+def test_what_fails_as_nobody_thought_of_has_failed_and_holds_up_nothing(tmp_path: Path) -> None:
+    desk = Broken(tmp_path / "log")
+    try:
+        given = [
+            desk.tickets.take(*sent_by("a", topic, 1)).result(20) for topic in ("at once", "plain", "later", "plain")
+        ]
+        found = [desk.finished(ticket) for ticket in given]
+        assert [state for state, _ in found] == ["failed", "done", "failed", "done"]
+        assert found[0][1].error["code"] == found[2][1].error["code"] == "internal"
+        desk.tickets.close()
+        desk.tickets = desk.open()
+        assert desk.tickets.waiting() == 0
+        assert [desk.finished(ticket) for ticket in given] == found
+    finally:
+        desk.close()
+
+
+def test_a_request_that_cannot_be_read_any_more_has_failed_and_holds_up_nothing(desk: Desk) -> None:
+    before = desk.take('{"N": 1}')
+    desk.finished(before)
+    desk.tickets.close()
+    damaged, good = taken("damaged", *events('{"N": 2}')), taken("good", *events('{"N": 3}'))
+    column = damaged.batch.schema.get_field_index("REQUEST")
+    unreadable = damaged.batch.set_column(column, "REQUEST", pa.array(["{"]))
+    desk.log.append([replace(damaged, batch=unreadable), good]).result(20)
+    desk.tickets = desk.open()
+    assert (desk.finished("damaged")[0], desk.finished("good")[0]) == ("failed", "done")
+
+
+class Limited(Desk):
+    """A sender over its quota."""
+
+    over = frozenset({"loud"})
+
+    def work(self, wanted: Wanted, body: bytes) -> Future[Outcome]:
+        if wanted.arrived.address in self.over:
+            raise Overloaded("over the quota", retry_after=0.01)
+        return super().work(wanted, body)
+
+
+def test_a_sender_over_its_quota_holds_up_nobody_else_and_keeps_its_order(tmp_path: Path) -> None:
+    """More of its requests wait than are worked on together, and more come while they do."""
+    desk = Limited(tmp_path / "log")
+    try:
+        loud = [desk.tickets.take(*sent_by("loud", "plain", number)).result(20) for number in range(150)]
+        quiet = [desk.tickets.take(*sent_by("quiet", "plain", 1000 + number)).result(20) for number in range(5)]
+        assert [desk.finished(ticket)[0] for ticket in quiet] == ["done"] * 5
+        wait_for(lambda: desk.tickets.waiting() == 150, 20, "all of the loud one's to wait")
+        desk.over = frozenset()
+        loud += [desk.tickets.take(*sent_by("loud", "plain", number)).result(20) for number in range(150, 160)]
+        assert [desk.finished(ticket)[0] for ticket in loud] == ["done"] * 160
+        assert [number for number in numbers(desk.log, "plain", 0) if number < 1000] == list(range(160))
+        assert desk.tickets.waiting() == 0
+    finally:
+        desk.close()
+
+
+def test_a_sender_over_its_quota_leaves_tickets_for_the_others(tmp_path: Path) -> None:
+    desk = Limited(tmp_path / "log", tickets=10)
+    try:
+        for number in range(5):
+            desk.tickets.take(*sent_by("loud", "plain", number)).result(20)
+        wait_for(lambda: len(desk.tickets._lanes) == 5, 20, "them to wait")
+        with pytest.raises(Overloaded, match="5 tickets are waiting"):
+            desk.tickets.take(*sent_by("loud", "plain", 6))
+        assert desk.finished(desk.tickets.take(*sent_by("quiet", "plain", 7)).result(20))[0] == "done"
+    finally:
+        desk.close()
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=60), st.integers(1, 3))
+def test_a_lane_keeps_its_order_however_often_it_is_held_up(steps: list[tuple[int, bool]], most: int) -> None:
+    lanes, now, came, went = Lanes(), 0.0, dict[Lane, list[str]](), dict[Lane, list[str]]()
+    for number, (name, works) in enumerate(steps):
+        lane, ticket = ("topic", str(name)), str(number)
+        came.setdefault(lane, []).append(ticket)
+        if lane in lanes:
+            lanes.follow(lane, ticket)
+        else:
+            lanes.hold(lane, [ticket], now, 0.0)
+        now += 1.0
+        if (tried := lanes.next(now, most)) is not None:
+            done = len(tried[1]) if works else len(tried[1]) // 2
+            went.setdefault(tried[0], []).extend(tried[1][:done])
+            (lanes.go_on(tried[0], [], now) if works else lanes.hold(tried[0], tried[1][done:], now, 0.0))
+    while (pause := lanes.pause(now)) is not None:
+        now += pause
+        lane, tickets = lanes.next(now, most) or (("", ""), [])
+        went.setdefault(lane, []).extend(tickets)
+        lanes.go_on(lane, [], now)
+    assert (went, len(lanes)) == (came, 0)
 
 
 def test_after_a_crash_what_was_taken_is_done_once(any_desk: Desk) -> None:

@@ -22,11 +22,21 @@ from headrace.clock import SystemClock
 from headrace.log.writing.reshape import MD5_PLACES, md5_place
 from headrace.server.collector import create_app, open_intake
 from headrace.server.services import Intake
-from tests.server.running import Running, running_server
+from tests.server.running import PAGEVIEWS, Running, running_server
 
 QUOTA = 'type = "kinesis"\ntopic = "slow"\nshard_records_per_second = 5\n'
 
 
+SHED = """
+type = "kinesis"
+topic = "scores"
+[shed]
+policy = "priority"
+field = "score"
+events_per_second = 0.001
+burst_seconds = 2000
+"""
+SCORES = "CREATE STREAM scores (score INTEGER) WITH (KAFKA_TOPIC='scores', VALUE_FORMAT='JSON', PARTITIONS=1);"
 NODE = Path(__file__).parents[1] / "clients" / "node"
 LARGE = b"x" * 1024 * 1024
 
@@ -47,7 +57,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("kinesis")
     (folder / "collectors").mkdir()
     (folder / "collectors" / "slow.toml").write_text(QUOTA)
-    with running_server(folder) as running:
+    (folder / "collectors" / "scores.toml").write_text(SHED)
+    with running_server(folder, sql=PAGEVIEWS + SCORES) as running:
         yield running
 
 
@@ -254,7 +265,7 @@ def test_a_topic_with_columns_takes_json_and_keeps_the_rest_as_dead_letters(kine
         assert json.loads(data).items() <= {k.lower(): v for k, v in json.loads(record["Data"]).items()}.items()
 
 
-def test_a_shard_above_its_rate_refuses_single_records(kinesis: Any) -> None:
+def test_a_shard_above_its_rate_refuses_single_records(kinesis: Any, server: Running) -> None:
     kinesis.create_stream(StreamName="slow", ShardCount=1)
     answer = kinesis.put_records(
         StreamName="slow", Records=[{"PartitionKey": "k", "Data": f"{n}".encode()} for n in range(20)]
@@ -265,6 +276,20 @@ def test_a_shard_above_its_rate_refuses_single_records(kinesis: Any) -> None:
     assert {one["ErrorCode"] for one in failed} == {"ProvisionedThroughputExceededException"}
     taken = read_shard(kinesis, "slow", "shardId-000000000000")
     assert len(taken) == 20 - len(failed)
+
+    [counted] = [gate.counters.status() for gate in server.services.gates.all() if gate.name == "slow"]
+    assert (counted.received, counted.accepted, counted.refused) == (20, 20 - len(failed), len(failed))
+
+
+def test_a_record_that_is_shed_is_answered_as_throttled(kinesis: Any, server: Running) -> None:
+    """It may come again under the id it has. That it failed, or was stored, would be a lie."""
+    events = (b'{"score": 1}', b"[", b'{"score": 9}', b'{"score": 5}')
+    answer = kinesis.put_records(StreamName="scores", Records=[{"PartitionKey": "k", "Data": data} for data in events])
+    codes = [one.get("ErrorCode") for one in answer["Records"]]
+    throttled = "ProvisionedThroughputExceededException"
+    assert codes == [throttled, throttled, None, None]
+    assert [event["value"]["score"] for event in server.events("scores")] == [9, 5]
+    assert error_of(kinesis.put_record, StreamName="scores", PartitionKey="k", Data=b'{"score": 99}') == throttled
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,26 @@ def test_what_does_not_fit_is_told_with_its_id_and_ends_nothing(server: Running,
         assert one.hear("ack")["duplicates"] == 2
 
 
+def test_what_is_published_counts_among_the_bodies_that_are_held(server: Running, topic: str) -> None:
+    """Many connections with large messages must not fill the memory: too much is refused, with its id."""
+    budget = server.services.budget
+    room = budget.left
+    with talking(server) as one:
+        budget.take(room - 100)
+        try:
+            one.say(publish="large", topic=topic, event={"n": 1, "who": "x" * 100})
+            refused = one.hear("error")
+            assert (refused["id"], refused["error"]["code"]) == ("large", "overloaded")
+            one.say(publish="small", topic=topic, event={"n": 1})
+            assert one.hear("ack")["ack"] == "small"
+        finally:
+            budget.give_back(room - 100)
+        for message in ({"event": {"n": "no number"}}, {"topic": "nowhere", "event": {}}, {"event": {"n": 2}}):
+            one.say(**{"publish": "p", "topic": topic} | message)
+            one.hear("ack", "error")
+    wait_for(lambda: budget.left == room, 20, "everything to be given back")
+
+
 def test_unsubscribed_it_is_quiet(server: Running, topic: str) -> None:
     with talking(server) as one:
         one.say(subscribe="s", topics=topic)

@@ -25,7 +25,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -92,6 +92,10 @@ class RawEvents:
     """Instead of `body` and `form`."""
     partitions: Sequence[int | None] | None = None
     """What each event of `sent` asks for, where they can ask."""
+    numbers: Sequence[int] | None = None
+    """Those that events of `sent` were sent with, where some were left out: their ids are made of these."""
+    placed: bool = False
+    """Whoever sent it must be told where it is: it is not buffered while the log is away."""
     size: int = 0
     """Bytes of all events of `sent`, where that is known: fewer than one event may have need no closer look."""
     position: Callable[[int], str] | None = None
@@ -115,6 +119,8 @@ class Outcome:
     """(partition, first offset, last offset)"""
     shed: int = 0
     """Left out on purpose, by the collector's `[shed]`."""
+    left_out: tuple[int, ...] = ()
+    """The numbers of those, where the events of one request stayed together."""
     buffered: bool = False
     """The log is away: they are durable here, and will be in it (`spool`). Duplicates are not known yet."""
 
@@ -127,6 +133,14 @@ class Destination(Protocol):
     def topic(self, name: str) -> Topic: ...
 
     def append(self, appends: Sequence[Append], acks: Acks = "all") -> Future[list[Appended]]: ...
+
+
+@runtime_checkable
+class Buffer(Protocol):
+    """A destination that keeps what comes while the log is away."""
+
+    def append_placed(self, appends: Sequence[Append], acks: Acks = "all") -> Future[list[Appended]]:
+        """`NotRunning` instead of keeping it: what is buffered has no place yet."""
 
 
 class Collector(ABC):

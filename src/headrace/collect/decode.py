@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 import pyarrow as pa
 
 from headrace.clock import Clock
-from headrace.collect.base import Collector, Destination, Outcome, RawEvents, Rejection, Sent
+from headrace.collect.base import Buffer, Collector, Destination, Outcome, RawEvents, Rejection, Sent
 from headrace.collect.columns import Columns
 from headrace.collect.envelopes import read_records
 from headrace.collect.split import BYTE_ORDER_MARK, Limits, limited, read_json, read_lines
@@ -75,7 +75,9 @@ class EventCollector(Collector):
         appends = [*events, bury(letters)] if letters else events
         if not appends:
             return _done(Outcome(0))
-        return then(self._log.append(appends, raw.acks), lambda appended: _outcome(decoded, events, appended))
+        log = self._log
+        append = log.append_placed if raw.placed and isinstance(log, Buffer) else log.append
+        return then(append(appends, raw.acks), lambda appended: _outcome(decoded, events, appended))
 
     def _writable_topic(self, raw: RawEvents) -> Topic:
         topic = self._log.topic(raw.topic)
@@ -93,13 +95,13 @@ class EventCollector(Collector):
         if raw.form == "bytes" and raw.sent is None:
             return *self._decode_bytes(raw, topic), None
         sent, partitions = self._read(raw, topic) if raw.sent is None else (raw.sent, raw.partitions)
-        key = raw.idempotency_key
+        key, numbers = raw.idempotency_key, raw.numbers or range(len(sent.events))
         decoded = self._codec(topic).decode(
             sent.events,
             sent.slices,
             self._clock.now_ms(),
             self._max_future_ms,
-            None if key is None else lambda row: f"{key}/{row}",
+            None if key is None else lambda row: f"{key}/{numbers[row]}",
             sent.refused,
         )
         return decoded, sent, partitions

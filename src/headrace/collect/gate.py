@@ -3,6 +3,7 @@ what became of them is counted."""
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from headrace.collect.decode import then
 from headrace.collect.definitions import CollectorSettings, Definition
 from headrace.collect.quota import Quota
 from headrace.collect.rules.base import Rules
+from headrace.collect.rules.enriching import believed
 from headrace.collect.rules.fields import is_within
 from headrace.collect.shedding import Shedding, numbered, only
 from headrace.collect.status import Counters
@@ -31,7 +33,7 @@ class Arrival:
     """The `X-Forwarded-For` it brought, believed only from proxies that `[enrich] proxies` names."""
     user_agent: str = ""
     key: str = ""
-    """The write key it was sent with, for quotas."""
+    """The write key it was sent with, for quotas, if somebody has checked it: one that is only claimed names nobody."""
     size: int = 0
     """Bytes of all the events, decompressed, where that is known."""
     idempotency_key: str | None = None
@@ -64,6 +66,7 @@ class Gate:
         settings = definition.settings
         hidden = settings.hides.names
         self._quota = Quota(settings.quota, clock, share, hidden) if settings.quota.any else None
+        self._proxies = [ipaddress.ip_network(network) for network in settings.enrich.proxies]
         self._shedding = None if settings.shed.policy == "none" else Shedding(settings.shed, clock, share)
 
     @property
@@ -139,7 +142,7 @@ class Gate:
         try:
             self._check_bytes()
             if self._quota is not None:
-                self._quota.take([None] * records, arrived.size, arrived.key or arrived.address)
+                self._quota.take([None] * records, arrived.size, self._tenant(arrived))
         except HeadraceError as error:
             self._refused(error, records)
             raise
@@ -148,7 +151,10 @@ class Gate:
         """`Overloaded` beyond its quotas."""
         if self._quota is not None:
             events = (None,) if raw.sent is None else raw.sent.events
-            self._quota.take(events, arrived.size or len(raw.body), arrived.key or arrived.address)
+            self._quota.take(events, arrived.size or len(raw.body), self._tenant(arrived))
+
+    def _tenant(self, arrived: Arrival) -> str:
+        return arrived.key or believed(arrived.address, arrived.forwarded, self._proxies)
 
     def _ruled(self, raw: RawEvents, arrived: Arrival) -> RawEvents:
         """As its rules want it."""

@@ -6,6 +6,7 @@ taken when the bucket is full, and paid for by those after it.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Sequence
@@ -18,6 +19,8 @@ from headrace.errors import ConfigError, Overloaded
 
 KEPT = 100_000
 """Tenants, and keys, whose buckets are remembered; of more, those longest unheard of start with a full one again."""
+LONG = 64
+"""Longer names are remembered by their digest: whoever makes them up decides how long they are."""
 
 
 class QuotaSettings(Settings, frozen=True):
@@ -28,7 +31,7 @@ class QuotaSettings(Settings, frozen=True):
     bytes_per_second: float = 0
     """The same in bytes, decompressed."""
     tenant_events_per_second: float = 0
-    """Of one tenant: whoever uses one write key or API key, or, where there are none, one address."""
+    """Of one tenant: whoever uses one write key or API key, or, where no keys are checked, one address."""
     tenant_bytes_per_second: float = 0
     """The same in bytes."""
     key_field: str = ""
@@ -70,16 +73,21 @@ class Buckets:
         return short / self.rate if short > 1e-9 else 0.0
 
     def left(self, name: str, now: float) -> float:
-        left, then = self._left.get(name, (self.size, now))
+        left, then = self._left.get(_short(name), (self.size, now))
         return min(self.size, left + (now - then) * self.rate)
 
     def take(self, name: str, wanted: float, now: float) -> None:
         if not self.rate:
             return
+        name = _short(name)
         self._left[name] = (self.left(name, now) - wanted, now)
         self._left.move_to_end(name)
         if len(self._left) > KEPT:
             self._left.popitem(last=False)
+
+    def names(self) -> Iterable[str]:
+        """Those that are remembered."""
+        return self._left.keys()
 
 
 class Quota:
@@ -116,7 +124,19 @@ class Quota:
         yield self._tenant_events, tenant, count, "events per second of one sender"
         yield self._tenant_bytes, tenant, size, "bytes per second of one sender"
         if self._field is not None:
-            keys = Counter(str(value) for event in events for value in self._field.found(event)[:1])
+            keys = Counter(key_text(value) for event in events for value in self._field.found(event)[:1])
             for key, of_key in keys.items():
                 told = f"`{key[:40]}`" if self._tells else "of one value"
                 yield self._key_events, key, of_key, f"events per second with `{self._field.name}` {told}"
+
+
+def key_text(value: Any) -> str:
+    """A field's value as a key. Numbers that Python will not print count as one."""
+    try:
+        return str(value)
+    except (ValueError, RecursionError):
+        return type(value).__name__
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONG else hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()

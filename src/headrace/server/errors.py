@@ -9,12 +9,14 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from headrace.errors import HeadraceError, Overloaded, Unauthenticated
+from headrace.errors import DiskFull, HeadraceError, NotRunning, Overloaded, StoreDamaged, Unauthenticated
 from headrace.log.codecs.json_encode import to_json
 
 logger = logging.getLogger("headrace.server")
 
 JSON = "application/json"
+AGAIN_S: dict[type[HeadraceError], int] = {NotRunning: 1, StoreDamaged: 5, DiskFull: 30}
+"""After how long what is not overloaded, but cannot be done now, may be tried again."""
 
 
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -29,11 +31,21 @@ def error_body(error: Exception) -> dict[str, Any]:
     return {"code": "internal", "message": "something went wrong in the server", "hint": "see headrace logs"}
 
 
+def when_again(error: Exception) -> dict[str, str]:
+    """`Retry-After`, where the same request may do better later. Not where a connection to the log broke off: what was
+    asked may have been done, and whoever cannot tell should not be asked to do it twice."""
+    if isinstance(error, Overloaded):
+        return {"retry-after": str(max(1, math.ceil(error.retry_after)))}
+    for kind, seconds in AGAIN_S.items():
+        if isinstance(error, kind):
+            return {"retry-after": str(seconds)}
+    return {}
+
+
 def error_response(error: Exception) -> Response:
     status = error.status if isinstance(error, HeadraceError) else 500
     headers: dict[str, str] = {}
-    if isinstance(error, Overloaded):
-        headers["retry-after"] = str(max(1, math.ceil(error.retry_after)))
+    headers |= when_again(error)
     if isinstance(error, Unauthenticated):
         headers["www-authenticate"] = "Bearer"
     if status in (408, 413):

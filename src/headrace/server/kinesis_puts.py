@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 
@@ -14,7 +14,6 @@ from headrace.collect.kinesis.account import Account
 from headrace.collect.kinesis.put import (
     Entry,
     Events,
-    Failed,
     PutRecord,
     PutRecords,
     Result,
@@ -23,14 +22,14 @@ from headrace.collect.kinesis.put import (
     plan_events,
     plan_write,
 )
-from headrace.errors import Conflict, UsageError
+from headrace.errors import Conflict, HeadraceError, UsageError
 from headrace.log.base import Appended, Topic
 from headrace.server.events import INLINE_BYTES, arrival
 from headrace.server.services import Intake
 
 TRIES = 8
 """How often records are placed again because the stream was split or merged just then."""
-RESHAPED_S = 0.002
+RESHAPED_S = 0.001
 MAX_INVOCATION = 128
 
 
@@ -68,24 +67,37 @@ async def put_bytes(
     gate = account.gate(name)
     if gate is not None:
         gate.admit_bytes(len(entries), arrival(request, size))
-    for again in range(TRIES):
-        try:
-            write, future = begin() if size <= INLINE_BYTES else await services.run(begin)
-            appended = [] if future is None else await asyncio.wrap_future(future)
-            break
-        except UsageError:
-            # A shard that was chosen is closed, or not quite open yet: the stream is being split or merged.
-            if again == TRIES - 1:
-                raise
-            await asyncio.sleep(RESHAPED_S * 2**again)
-    known = sum(len(one.duplicates) for one in appended)
-    results = await services.run(write.results, account, appended) if known else write.results(account, appended)
-    failed = sum(isinstance(one, Failed) for one in results)
-    outcome = Outcome(len(entries) - failed - known, known)
+    try:
+        write, appended = await _append(services, begin, size)
+    except HeadraceError as error:
+        if gate is not None:
+            gate.counters.refused(len(entries), error.message)
+        raise
+    known, throttled = sum(len(one.duplicates) for one in appended), len(write.failed)
+    outcome = Outcome(len(entries) - throttled - known, known)
     services.metrics.collected(name, outcome)
     if gate is not None:
-        gate.counters.took(outcome, len(entries), size)
+        gate.counters.took(outcome, len(entries) - throttled, size)
+        if throttled:
+            gate.counters.refused(throttled, "try again later: above the rate of a shard")
+    results = await services.run(write.results, account, appended) if known else write.results(account, appended)
     return write.topic, results
+
+
+async def _append(
+    services: Intake, begin: Callable[[], tuple[Write, Future[list[Appended]] | None]], size: int
+) -> tuple[Write, list[Appended]]:
+    tries = 0
+    while True:
+        try:
+            write, future = begin() if size <= INLINE_BYTES else await services.run(begin)
+            return write, [] if future is None else await asyncio.wrap_future(future)
+        except UsageError:
+            # A shard that was chosen is closed, or not quite open yet: the stream is being split or merged.
+            tries += 1
+            if tries == TRIES:
+                raise
+            await asyncio.sleep(RESHAPED_S * 2**tries)
 
 
 async def put_events(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -260,20 +261,27 @@ class Talk:
     async def _publish(self, said: Said) -> None:
         """Handed over in the order they come; acknowledged each by itself."""
         self._check("write")
-        body = said.event if said.event is not msgspec.UNSET else said.events
-        if body is msgspec.UNSET or (said.event is not msgspec.UNSET and said.events is not msgspec.UNSET):
+        given = said.event if said.event is not msgspec.UNSET else said.events
+        if given is msgspec.UNSET or (said.event is not msgspec.UNSET and said.events is not msgspec.UNSET):
             raise UsageError("what is published is an `event`, or several `events`")
-        await self._in_flight.acquire()
-        try:
-            taking = await publish(self._services, self._websocket, said.topic, bytes(body), said.acks, said.key)
-        except BaseException:
-            self._in_flight.release()
-            raise
+        body = bytes(given)
+        with ExitStack() as held:
+            # Until they are written, and no longer: not until a slow client has taken the answer.
+            held.enter_context(self._services.budget.share()).take(len(body))
+            await self._in_flight.acquire()
+            try:
+                publishing = publish(self._services, self._websocket, said.topic, body, said.acks, said.key)
+                taking = asyncio.ensure_future(await publishing)
+            except BaseException:
+                self._in_flight.release()
+                raise
+            done = held.pop_all()
+        taking.add_done_callback(lambda _: done.close())
         task = asyncio.create_task(self._acknowledge(str(said.publish), taking))
         self._acks.add(task)
         task.add_done_callback(self._acks.discard)
 
-    async def _acknowledge(self, name: Name, taking: Awaitable[dict[str, Any]]) -> None:
+    async def _acknowledge(self, name: Name, taking: asyncio.Future[dict[str, Any]]) -> None:
         try:
             await self._tell(ack=name, **await taking)
         except Exception as error:

@@ -150,7 +150,7 @@ def ticket_model(ticket: str, known: Known, result: records.Result | None) -> Ti
         return TicketModel(ticket, "failed", taken_at, None, result.error, callback)
     rejected = [Rejected(one.index, one.reason, one.dead_letter) for one in result.rejected]
     done = TicketResult(
-        result.accepted, result.duplicates, result.rejections, rejected, result.positions, result.repeated
+        result.accepted, result.duplicates, result.rejections, rejected, result.positions, result.repeated, result.shed
     )
     return TicketModel(ticket, "done", taken_at, done, None, callback)
 

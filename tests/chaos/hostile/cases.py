@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.collect.prometheus import write_request
+from tests.chaos.hostile.collectors import RULED
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +31,25 @@ class Case:
 JSON = {"Content-Type": "application/json"}
 AMAZON = {"Content-Type": "application/x-amz-json-1.1", "X-Amz-Target": "Kinesis_20131202.PutRecords"}
 AMAZON_KEY = "AWS4-HMAC-SHA256 Credential=a/20261116/us-east-1/kinesis/aws4_request, SignedHeaders=host, Signature=0"
-_ORDER = {"id": "7", "total": 3, "moment": "2026-11-16T12:00:00Z", "price": 12.5, "tags": ["a", "b"], "who": {"n": 1}}
+ORDER = {"id": "7", "total": 3, "moment": "2026-11-16T12:00:00Z", "price": 12.5, "tags": ["a", "b"], "who": {"n": 1}}
 
 
-def _json(value: Any) -> bytes:
+def bytes_of(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
 def _plain(chance: random.Random) -> Case:
-    events = [_ORDER | {"$id": str(chance.random())} for _ in range(chance.randint(1, 4))]
+    events = [ORDER | {"$id": str(chance.random())} for _ in range(chance.randint(1, 4))]
     if chance.random() < 0.3:
-        lines = b"\n".join(map(_json, events))
+        lines = b"\n".join(map(bytes_of, events))
         return Case("http", "", "POST", "/v1/topics/http/events", lines, {"Content-Type": "application/x-ndjson"})
     if chance.random() < 0.2:
         framed = b"\0" + chance.randbytes(4) + chance.randbytes(20)
         return Case("http", "", "POST", "/v1/topics/http/events", framed, {"Content-Type": "application/avro"})
     if chance.random() < 0.2:
-        records = {"records": [{"key": "k", "value": _ORDER, "headers": {"h": "v"}, "partition": 0}]}
-        return Case("http", "", "POST", "/v1/topics/http/records", _json(records), JSON)
-    return Case("http", "", "POST", "/v1/topics/http/events", _json(events), JSON)
+        records = {"records": [{"key": "k", "value": ORDER, "headers": {"h": "v"}, "partition": 0}]}
+        return Case("http", "", "POST", "/v1/topics/http/records", bytes_of(records), JSON)
+    return Case("http", "", "POST", "/v1/topics/http/events", bytes_of(events), JSON)
 
 
 def _named(kind: str, path: str, make: Callable[[random.Random], bytes], headers: dict[str, str]) -> Any:
@@ -59,12 +60,14 @@ def _named(kind: str, path: str, make: Callable[[random.Random], bytes], headers
 
 
 def _segment(chance: random.Random) -> bytes:
-    message = {"type": "track", "event": "Order", "anonymousId": "a", "properties": _ORDER}
-    return _json({"batch": [message | {"messageId": str(chance.random())} for _ in range(3)], "sentAt": "2026-11-16"})
+    message = {"type": "track", "event": "Order", "anonymousId": "a", "properties": ORDER}
+    return bytes_of(
+        {"batch": [message | {"messageId": str(chance.random())} for _ in range(3)], "sentAt": "2026-11-16"}
+    )
 
 
 def _snowplow(chance: random.Random) -> bytes:
-    context = base64.urlsafe_b64encode(_json({"schema": "iglu:a/b/jsonschema/1-0-0", "data": []})).decode()
+    context = base64.urlsafe_b64encode(bytes_of({"schema": "iglu:a/b/jsonschema/1-0-0", "data": []})).decode()
     event = {
         "e": "se",
         "p": "web",
@@ -74,26 +77,26 @@ def _snowplow(chance: random.Random) -> bytes:
         "se_va": "1",
         "cx": context,
     }
-    return _json(
+    return bytes_of(
         {"schema": "iglu:com.snowplowanalytics.snowplow/payload_data/jsonschema/1-0-4", "data": [event, event]}
     )
 
 
 def _posthog(chance: random.Random) -> bytes:
-    event = {"event": "e", "distinct_id": "d", "uuid": str(chance.random()), "properties": _ORDER}
-    return _json({"api_key": "k", "batch": [event], "historical_migration": False})
+    event = {"event": "e", "distinct_id": "d", "uuid": str(chance.random()), "properties": ORDER}
+    return bytes_of({"api_key": "k", "batch": [event], "historical_migration": False})
 
 
 def _otlp(chance: random.Random) -> bytes:
     record = {"timeUnixNano": "1794830400000000000", "severityText": "INFO", "body": {"stringValue": "hello"}}
     resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "s"}}]}
-    return _json({"resourceLogs": [{"resource": resource, "scopeLogs": [{"logRecords": [record] * 3}]}]})
+    return bytes_of({"resourceLogs": [{"resource": resource, "scopeLogs": [{"logRecords": [record] * 3}]}]})
 
 
 def _debezium(chance: random.Random) -> bytes:
     source = {"lsn": chance.randint(1, 1 << 40)}
     change = {"op": "u", "before": {"id": "1", "name": "a"}, "after": {"id": "1", "name": "b"}, "source": source}
-    return _json({"payload": change | {"ts_ms": 1}, "schema": {"fields": []}})
+    return bytes_of({"payload": change | {"ts_ms": 1}, "schema": {"fields": []}})
 
 
 def _weblog(chance: random.Random) -> bytes:
@@ -112,24 +115,32 @@ def _prometheus(chance: random.Random) -> bytes:
 
 
 def _kinesis(chance: random.Random) -> Case:
-    record = {"Data": base64.b64encode(_json(_ORDER)).decode(), "PartitionKey": str(chance.random())}
-    body = _json({"StreamName": "kinesis", "Records": [record] * chance.randint(1, 3)})
+    record = {"Data": base64.b64encode(bytes_of(ORDER)).decode(), "PartitionKey": str(chance.random())}
+    body = bytes_of({"StreamName": "kinesis", "Records": [record] * chance.randint(1, 3)})
     return Case("kinesis", "", "POST", "/", body, AMAZON | {"Authorization": AMAZON_KEY})
 
 
-_EVENT = {"specversion": "1.0", "type": "t", "source": "s", "data": _ORDER}
+def _firehose(chance: random.Random) -> Case:
+    """Into a delivery stream; it has no collector."""
+    record = {"Data": base64.b64encode(bytes_of(ORDER)).decode()}
+    body = bytes_of({"DeliveryStreamName": "firehose", "Records": [record] * chance.randint(1, 3)})
+    target = {"X-Amz-Target": "Firehose_20150804.PutRecordBatch"}
+    return Case("firehose", "", "POST", "/", body, AMAZON | {"Authorization": AMAZON_KEY} | target)
+
+
+_EVENT = {"specversion": "1.0", "type": "t", "source": "s", "data": ORDER}
 SEEDS: dict[str, Callable[[random.Random], Case]] = {
     "http": _plain,
     "segment": _named("segment", "v1/batch", _segment, JSON),
     "snowplow": _named("snowplow", "com.snowplowanalytics.snowplow/tp2", _snowplow, JSON),
     "posthog": _named("posthog", "batch", _posthog, JSON),
     "google": _named(
-        "google", "mp/collect", lambda _: _json({"client_id": "c", "events": [{"name": "n", "params": _ORDER}]}), JSON
+        "google", "mp/collect", lambda _: bytes_of({"client_id": "c", "events": [{"name": "n", "params": ORDER}]}), JSON
     ),
     "cloudevents": _named(
         "cloudevents",
         "",
-        lambda chance: _json([_EVENT | {"id": str(chance.random())}] * 2),
+        lambda chance: bytes_of([_EVENT | {"id": str(chance.random())}] * 2),
         {"Content-Type": "application/cloudevents-batch+json"},
     ),
     "otlp": _named("otlp", "v1/logs", _otlp, JSON),
@@ -139,27 +150,36 @@ SEEDS: dict[str, Callable[[random.Random], Case]] = {
         _prometheus,
         {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"},
     ),
-    "webhook": _named("webhook", "", lambda _: _json(_ORDER), JSON | {"X-Signature": "s"}),
+    "webhook": _named("webhook", "", lambda _: bytes_of(ORDER), JSON | {"X-Signature": "s"}),
     "debezium": _named("debezium", "", _debezium, JSON),
     "weblog": _named("weblog", "", _weblog, {"Content-Type": "text/plain"}),
     "kinesis": _kinesis,
+    "firehose": _firehose,
 }
 """One for each type of collector over HTTP: a new one without a line here is sent plain JSON."""
 
 
 def seed_of(kind: str) -> Callable[[random.Random], Case]:
-    return SEEDS.get(kind) or _named(kind, "", lambda _: _json(_ORDER), JSON)
+    return SEEDS.get(kind) or _named(kind, "", lambda _: bytes_of(ORDER), JSON)
 
 
-def case(kinds: list[str], seed: int) -> Case:
+def case(names: list[str], seed: int) -> Case:
     """The case of this number, always the same one."""
     chance = random.Random(seed)
-    seeded = seed_of(chance.choice(kinds))(chance)
+    name = chance.choice(names)
+    seeded = _aimed(seed_of(name.removesuffix(RULED))(chance), name)
     name = chance.choice(list(ATTACKS))
     made = ATTACKS[name](seeded, chance)
     if chance.random() < 0.1:
         made = _squeezed(made, chance)
     return replace(made, attack=name)
+
+
+def _aimed(case: Case, name: str) -> Case:
+    """At the collector of this name."""
+    path = case.path.replace(f"/{case.kind}/", f"/{name}/")
+    body = case.body.replace(b'Name": "kinesis"', f'Name": "{name}"'.encode()) if case.kind == "kinesis" else case.body
+    return replace(case, kind=name, path=path, body=body)
 
 
 def _cut(case: Case, chance: random.Random) -> Case:

@@ -1,34 +1,48 @@
-"""Hostile requests against a real server, over every collector there is: nothing lost, nobody else harmed.
+"""Hostile requests, messages and bytes against a real server and real listeners: nothing lost, nobody else harmed. Over
+every collector there is, plain and with rules, over the WebSocket and Firehose.
 
-What is checked: no answer is a failure of the server's; each collector has accounted for all it received, and its
-topic holds exactly what it accepted; a healthy client is served all the while; memory stays where it was.
+What is checked: no answer is a failure of the server's, and no log has a traceback; each collector has accounted for
+all it received, and its topic holds exactly what it accepted; a healthy client is served all the while, and every port
+answers afterwards; memory stays where it was.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import os
+import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headrace.collect.definitions import read_definition
-from headrace.collect.kinds import KINDS
-from headrace.toml_files import Problem
 from tests.chaos.clients import Server
+from tests.chaos.hostile import talk
 from tests.chaos.hostile.cases import AMAZON, AMAZON_KEY, Case, case
+from tests.chaos.hostile.collectors import RULED, Port, http_names, listener_names, write
+from tests.chaos.hostile.sockets import attack_ports, is_well
+from tests.support import wait_for
 
 CLIENTS = 4
 GROWTH_MB = 400
 """What a server may have grown by after the first tenth of the cases."""
 COLUMNS = "id VARCHAR, total INT, moment TIMESTAMP, price DECIMAL(9, 2), tags ARRAY<VARCHAR>, who STRUCT<n INT>"
-EXTRA = {"webhook": 'signature = "token"\nsecrets = ["s"]'}
+ROLE, BUCKET = "arn:aws:iam::000000000000:role/any", "arn:aws:s3:::lake"
+SHARE = 10
+"""One in so many cases is sent over the WebSocket, and twice as many at the ports of listeners."""
+QUIET_S = 1.2
+"""Listeners tell every second what they have: after so long without news there are none."""
 RAW = (
     b"POST /v1/topics/http/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n[1,",
     b"POST /v1/topics/http/events HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
@@ -38,10 +52,16 @@ RAW = (
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\xff\xff",
     b"POST /v1/topics/http/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
     b"GET /" + b"a" * 100_000,
+    b"GET /v1/socket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n\x81\xff\xff\xff\xff\xff\xff\xff",
     b"GET / HTTP/1.1\r\n" + b"".join(b"X-%d: y\r\n" % number for number in range(20_000)),
     b"",
 )
 """Half of a request, on connections that stay open and silent."""
+
+
+_ERROR = re.compile(r"^[A-Za-z_][\w.]*:? .*$|^[A-Za-z_][\w.]*$", re.MULTILINE)
+"""The last line of a traceback. Other threads' lines may be in between, and begin with the time."""
 
 
 @dataclass
@@ -51,7 +71,13 @@ class Outcome:
     healthy: int = 0
     slowest_ms: float = 0.0
     megabytes: tuple[int, int] = (0, 0)
-    """Of the server after a tenth, and at the end."""
+    """Of the server and the listeners together, after a tenth, and at the end."""
+    acknowledged: int = 0
+    """Events over the WebSocket."""
+    delivered: int = 0
+    """Records that Firehose has answered for."""
+    datagrams: Counter[str] = field(default_factory=Counter)
+    """Sent to each collector."""
     wrong: list[str] = field(default_factory=list)
 
     @property
@@ -59,44 +85,105 @@ class Outcome:
         return not self.wrong
 
 
-def kinds() -> list[str]:
-    return [kind.name for kind in KINDS.values() if kind.where == "http"]
-
-
-def write(folder: Path) -> None:
-    (folder / "collectors").mkdir()
-    (folder / "pipelines").mkdir()
-    (folder / "headrace.toml").write_text("[server]\nbody_seconds = 2.0\n[log]\nmin_free_bytes = 0\n")
-    for kind in kinds():
-        text = f'type = "{kind}"\ntopic = "{kind}"\n{EXTRA.get(kind, "")}\n'
-        read = read_definition(folder / f"{kind}.toml", text)
-        assert not isinstance(read, Problem), f"say in EXTRA what a collector of type {kind} needs: {read}"
-        (folder / "collectors" / f"{kind}.toml").write_text(text)
-
-
 def prepare(server: Server) -> None:
-    for kind in [*kinds(), "healthy"]:
-        if kind == "kinesis":
-            body, headers = {"StreamName": kind, "ShardCount": 1}, AMAZON | {"Authorization": AMAZON_KEY}
-            made = server.http.post("/", json=body, headers=headers | {"X-Amz-Target": "Kinesis_20131202.CreateStream"})
+    for name in [*http_names(), *listener_names(), "healthy", "socket"]:
+        if name == "kinesis":
+            _amazon(server, "Kinesis_20131202.CreateStream", {"StreamName": name, "ShardCount": 1})
         else:
-            made = server.http.post("/v1/topics", json={"name": kind, "columns": COLUMNS})
-        assert made.is_success, (kind, made.text)
+            columns = "message VARCHAR" if name == "udp" else COLUMNS
+            made = server.http.post("/v1/topics", json={"name": name, "columns": columns})
+            assert made.is_success, (name, made.text)
+    hints = {"SizeInMBs": 64, "IntervalInSeconds": 900}
+    target = {"RoleARN": ROLE, "BucketARN": BUCKET, "BufferingHints": hints}
+    stream = {"DeliveryStreamName": "firehose", "ExtendedS3DestinationConfiguration": target}
+    _amazon(server, "Firehose_20150804.CreateDeliveryStream", stream)
+
+
+def _amazon(server: Server, target: str, body: dict[str, Any]) -> Any:
+    headers = AMAZON | {"Authorization": AMAZON_KEY, "X-Amz-Target": target}
+    made = server.http.post("/", json=body, headers=headers)
+    assert made.is_success, (target, made.text)
+    return made.json() if made.content else {}
 
 
 def run(folder: Path, cases: int, seed: int) -> Outcome:
-    write(folder)
+    ports = write(folder)
     outcome = Outcome(cases)
-    with server_of(folder) as server:
+    # Both at once: it takes them a while to start.
+    with listeners_of(folder) as listeners, server_of(folder) as server:
         prepare(server)
-        with healthy_client(server, outcome), half_open(server):
+        processes = (server.process, listeners)
+        for name in listener_names():
+            wait_for(partial(_is_running, server, name), 60, f"`{name}`")
+        with healthy_client(server, outcome), half_open(server), beside(server, ports, seed, cases, outcome):
             first = cases // 10
             send(server, seed, range(first), outcome)
-            settled = _megabytes(server)
+            settled = _megabytes(processes)
             send(server, seed, range(first, cases), outcome)
-        outcome.megabytes = (settled, _megabytes(server))
+        outcome.wrong += [f"{port}: {wrong}" for port in ports if (wrong := is_well(port))]
+        with suppress(TimeoutError):
+            wait_for(_Quiet(server), 20, "the listeners to have written everything")
+        outcome.megabytes = (settled, _megabytes(processes))
         check(server, outcome)
+    for name in ("server.log", "listeners.log"):
+        outcome.wrong += [f"{name}: {text}" for text in tracebacks((folder / name).read_text(errors="replace"))]
     return outcome
+
+
+def tracebacks(log: str) -> Iterator[str]:
+    """What went wrong in ways that nobody thought of. That a client goes away is none of them."""
+    for text in log.split("Traceback (most recent call last):")[1:]:
+        found = _ERROR.search(text)
+        if found is None or not found[0].startswith(("BrokenPipeError", "ConnectionResetError")):
+            yield text[: found.end() if found else 2000][-2000:]
+
+
+@contextmanager
+def beside(server: Server, ports: list[Port], seed: int, cases: int, outcome: Outcome) -> Iterator[None]:
+    """The WebSocket and the listeners, attacked at the same time."""
+
+    with ThreadPoolExecutor(2) as pool:
+        over_socket = pool.submit(talk.talk, server.port, seed, cases // SHARE, outcome.wrong)
+        at_ports = pool.submit(attack_ports, ports, seed, 2 * cases // SHARE, outcome.wrong)
+        yield
+        outcome.acknowledged, outcome.datagrams = over_socket.result(), at_ports.result()
+
+
+@contextmanager
+def listeners_of(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """They wait for the server."""
+    command = [sys.executable, "-m", "headrace.server.listeners", "--project", str(folder)]
+    with (folder / "listeners.log").open("ab") as log:
+        process = subprocess.Popen(command, stderr=log)
+    try:
+        yield process
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _is_running(server: Server, name: str) -> bool:
+    return bool(_collectors(server)[name]["state"] == "running")
+
+
+def _collectors(server: Server) -> dict[str, Any]:
+    return {one["name"]: one for one in server.http.get("/v1/collectors").json()["collectors"]}
+
+
+class _Quiet:
+    """Whether nothing has come for a while, and all that came is where it belongs."""
+
+    def __init__(self, server: Server) -> None:
+        self._server, self._since = server, time.monotonic()
+        self._last: dict[str, int] = {}
+
+    def __call__(self) -> bool:
+        now = {name: one["received"] for name, one in _collectors(self._server).items()}
+        if now != self._last:
+            self._last, self._since = now, time.monotonic()
+        return time.monotonic() - self._since > QUIET_S and not any(
+            True for name in listener_names() for _ in mistakes(self._server, name)
+        )
 
 
 @contextmanager
@@ -109,7 +196,7 @@ def server_of(folder: Path) -> Iterator[Server]:
 
 
 def send(server: Server, seed: int, numbers: range, outcome: Outcome) -> None:
-    names, lock = kinds(), threading.Lock()
+    names, lock = [*http_names(), "firehose"], threading.Lock()
     waiting = iter(numbers)
 
     def client() -> None:
@@ -121,9 +208,11 @@ def send(server: Server, seed: int, numbers: range, outcome: Outcome) -> None:
                 connection.close()
                 return
             made = case(names, seed * 1_000_003 + number)
-            status = _send(connection, made)
+            status, answer = _send(connection, made)
             with lock:
                 outcome.statuses[status] += 1
+                if made.kind == "firehose" and status == 200:
+                    outcome.delivered += sum("RecordId" in one for one in json.loads(answer)["RequestResponses"])
                 if status >= 500 or status < 0:
                     outcome.wrong.append(f"case {number} ({made.kind}, {made.attack}): {status}")
 
@@ -134,20 +223,19 @@ def send(server: Server, seed: int, numbers: range, outcome: Outcome) -> None:
         thread.join()
 
 
-def _send(connection: http.client.HTTPConnection, made: Case) -> int:
-    """The status; 0 for a connection that the server closed, which it may, -1 for one that it left hanging."""
+def _send(connection: http.client.HTTPConnection, made: Case) -> tuple[int, bytes]:
+    """The answer; 0 for a connection that the server closed, which it may, -1 for one that it left hanging."""
     try:
         connection.request(made.method, made.path, made.body, made.headers)
         answer = connection.getresponse()
-        answer.read()
-        return answer.status
+        return answer.status, answer.read()
     except TimeoutError:
         connection.close()
-        return -1
+        return -1, b""
     except (OSError, http.client.HTTPException, ValueError):
         # ValueError: what our own library refuses to send.
         connection.close()
-        return 0
+        return 0, b""
 
 
 @contextmanager
@@ -188,27 +276,45 @@ def half_open(server: Server) -> Iterator[None]:
 
 
 def check(server: Server, outcome: Outcome) -> None:
-    collectors = server.http.get("/v1/collectors").json()["collectors"]
-    found: dict[str, Any] = {one["name"]: one for one in collectors}
-    for kind in kinds():
-        topic = server.http.get(f"/v1/topics/{kind}").json()
-        counted = found[kind]
-        whole = sum(counted[name] for name in ("accepted", "duplicates", "rejected", "shed", "refused"))
-        if counted["received"] != whole:
-            outcome.wrong.append(f"{kind}: received {counted['received']}, accounted for {whole}: {counted}")
-        if topic["records"] != counted["accepted"]:
-            outcome.wrong.append(f"{kind}: accepted {counted['accepted']}, stored {topic['records']}")
-        if topic["dead_letters"] > counted["rejected"] or bool(topic["dead_letters"]) != bool(counted["rejected"]):
-            outcome.wrong.append(f"{kind}: rejected {counted['rejected']}, letters {topic['dead_letters']}")
-        if not counted["accepted"]:
-            outcome.wrong.append(f"{kind}: nothing was accepted, so its cases show nothing")
-    if server.stored("healthy") != outcome.healthy:
-        outcome.wrong.append(f"healthy: {outcome.healthy} sent, {server.stored('healthy')} stored")
+    found = _collectors(server)
+    for name in [*http_names(), *listener_names()]:
+        outcome.wrong += [f"{name}: {wrong}" for wrong in mistakes(server, name)]
+    for what in ("shed", "refused", "rejected"):
+        if not sum(found[name][what] for name in found if name.endswith(RULED)):
+            outcome.wrong.append(f"no collector with rules has {what} anything, so its cases show nothing")
+    got, sent, error = found["udp"]["received"], outcome.datagrams["udp"], found["udp"]["last_error"] or ""
+    if got != sent and "dropped" not in error:
+        outcome.wrong.append(f"udp: {sent} datagrams were sent, {got} received")
+    topics = {"healthy": outcome.healthy, "socket": outcome.acknowledged, "_firehose.firehose": outcome.delivered}
+    for name, count in topics.items():
+        if server.stored(name) != count:
+            outcome.wrong.append(f"{name}: {count} acknowledged, {server.stored(name)} stored")
     before, after = outcome.megabytes
     if after > before + GROWTH_MB:
         outcome.wrong.append(f"memory grew from {before} to {after} MB")
 
 
-def _megabytes(server: Server) -> int:
-    status = Path(f"/proc/{server.process.pid}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) // 1024
+def mistakes(server: Server, name: str) -> Iterator[str]:
+    """In what a collector says of itself."""
+    counted = server.http.get(f"/v1/collectors/{name}").json()
+    topic = server.http.get(f"/v1/topics/{name}").json()
+    whole = sum(counted[name] for name in ("accepted", "duplicates", "rejected", "shed", "refused"))
+    if counted["received"] != whole:
+        yield f"received {counted['received']}, accounted for {whole}: {counted}"
+    if topic["records"] != counted["accepted"]:
+        yield f"accepted {counted['accepted']}, stored {topic['records']}"
+    if topic["dead_letters"] > counted["rejected"] or bool(topic["dead_letters"]) != bool(counted["rejected"]):
+        yield f"rejected {counted['rejected']}, letters {topic['dead_letters']}"
+    if not counted["accepted"]:
+        yield "nothing was accepted, so its cases show nothing"
+    if counted["state"] != "running":
+        yield f"{counted['state']}: {counted['detail']}"
+
+
+def _megabytes(processes: Sequence[subprocess.Popen[bytes]]) -> int:
+    """Of all together."""
+    found = 0
+    for process in processes:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        found += int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) // 1024
+    return found

@@ -27,6 +27,7 @@ from headrace.log.codecs.json_codec import JsonCodec
 
 MAX_KEY = 256
 THROTTLED_TEXT = "Rate exceeded for shard {shard} in stream {stream} under account {account}."
+LEFT_OUT = "Rate exceeded for stream {stream}: the record was left out, as its collector's [shed] says."
 
 Place = tuple[int, int]
 
@@ -155,15 +156,18 @@ class Events:
     ids: list[str]
 
     def results(self, account: Account, outcome: Outcome) -> list[Result]:
-        """As `Write.results`. One that does not fit is a dead letter; sending it again would make another."""
+        """As `Write.results`. One that does not fit is a dead letter; sending it again would make another. One that was
+        left out by the collector's `[shed]` is not stored, and may come again."""
         rejected = {each.index: each for each in outcome.rejected}
         found: dict[int, Result] = {
             row: Failed(INVALID, f"{each.reason}: it is a dead letter, do not send it again")
             for row, each in rejected.items()
         }
-        taken = [row for row in range(len(self.ids)) if row not in rejected]
+        found |= dict.fromkeys(outcome.left_out, Failed(THROTTLED, LEFT_OUT.format(stream=self.topic.name)))
+        taken = [row for row in range(len(self.ids)) if row not in found]
         for row, place in zip(taken, self._places(account, outcome, taken), strict=True):
-            found[row] = place or Failed(INTERNAL, "the record was stored, and is not found")
+            # One that was there before may have expired meanwhile.
+            found[row] = place or Failed(INTERNAL, "the record was stored before, and has expired since")
         return [found[row] for row in range(len(self.ids))]
 
     def _places(self, account: Account, outcome: Outcome, taken: list[int]) -> Sequence[Place | None]:
@@ -181,7 +185,7 @@ def plan_events(
     events = [read_one(one, codec.decoder) for one in data]
     key = invocation or uuid4().hex
     ids = [_own_id(event) or f"{key}/{row}" for row, event in enumerate(events)]
-    raw = RawEvents(topic.name, sent=Sent(events, data.__getitem__), idempotency_key=key, source=source)
+    raw = RawEvents(topic.name, sent=Sent(events, data.__getitem__), idempotency_key=key, source=source, placed=True)
     return Events(topic, raw, ids)
 
 

@@ -59,7 +59,7 @@ class Spool:
         self.schemas: Schemas | None = log.schemas
         self._files: Files = open_files(home)
         self._topics: dict[str, Topic] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._spooling = bool(self._files.numbers)
         """While it is, everything goes to disk: what comes later must not be in the log earlier."""
         self._in_flight = 0
@@ -96,11 +96,23 @@ class Spool:
             if self._spooling:
                 return self._store(appends)
             try:
-                future = self._log.append(appends, acks)
+                return self._hand_on(appends, acks)
             except NotRunning:
                 self._begin()
                 return self._store(appends)
-            self._in_flight += 1
+
+    def append_placed(self, appends: Sequence[Append], acks: Acks = "all") -> Future[list[Appended]]:
+        with self._lock:
+            if self._spooling:
+                # Nor past what waits here: that came first.
+                raise NotRunning("the log is away, and where records will be is not known yet", hint="send again later")
+            return self._hand_on(appends, acks)
+
+    def _hand_on(self, appends: Sequence[Append], acks: Acks) -> Future[list[Appended]]:
+        """Under the lock."""
+        future = self._log.append(appends, acks)
+        self._in_flight += 1
+        # Done already, it is called at once, in this thread.
         future.add_done_callback(self._landed)
         return future
 

@@ -16,7 +16,8 @@ import pyarrow as pa
 from headrace.collect.base import Form, RawEvents
 from headrace.collect.gate import Arrival
 from headrace.collect.http.bodies import opened
-from headrace.errors import Gone, HeadraceError, OffsetOutOfRange
+from headrace.collect.tickets.lanes import Lane
+from headrace.errors import CorruptFrame, Gone, HeadraceError, OffsetOutOfRange
 from headrace.log.base import TIME, Append, Log, TopicConfig, TopicSpec
 from headrace.types import BYTES, VARCHAR, Column
 
@@ -71,6 +72,8 @@ class Callback(msgspec.Struct, frozen=True):
 class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     accepted: int = 0
     duplicates: int = 0
+    shed: int = 0
+    """Left out on purpose, by the collector's `[shed]`."""
     rejected: list[Rejected] = []
     """The first of them."""
     rejections: int = 0
@@ -100,6 +103,10 @@ def spec(hours: float) -> TopicSpec:
         role="derived",
         config=TopicConfig(retention_ms=int(hours * 3_600_000)),
     )
+
+
+def lane_of(wanted: Wanted) -> Lane:
+    return wanted.events.topic, wanted.arrived.key or wanted.arrived.address
 
 
 def taken(ticket: str, wanted: Wanted, body: bytes) -> Append:
@@ -157,18 +164,20 @@ def read_wanted(log: Log, offsets: Sequence[int]) -> Iterator[tuple[Wanted, byte
     """The requests at these offsets, one after the other, or why one cannot be read. Neighbours are read in one go."""
     for stretch in _stretches(offsets):
         left = deque(stretch)
-        with contextlib.suppress(OffsetOutOfRange):
+        with contextlib.suppress(OffsetOutOfRange, CorruptFrame):
             for records in log.read(TICKETS_TOPIC, 0, stretch[0], stretch[-1] + 1, ["REQUEST", "BODY"]):
                 for row, offset in enumerate(records.each_offset()):
                     if left and left[0] == offset:
                         left.popleft()
                         yield _wanted(records.batch.slice(row, 1).to_pylist()[0])
-        # Some may have expired, or all but some.
+        # Some may have expired, or all but some; one may be damaged.
         for offset in left:
             try:
                 yield _wanted(_read(log, offset, ["REQUEST", "BODY"]))
             except Gone as error:
                 yield error
+            except CorruptFrame as error:
+                yield HeadraceError("what was asked is damaged", detail=error.message)
 
 
 def _stretches(offsets: Sequence[int]) -> list[list[int]]:
@@ -185,8 +194,11 @@ def _stretches(offsets: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def _wanted(row: dict[str, Any]) -> tuple[Wanted, bytes]:
-    request = msgspec.json.decode(row["REQUEST"], type=_Request)
+def _wanted(row: dict[str, Any]) -> tuple[Wanted, bytes] | HeadraceError:
+    try:
+        request = msgspec.json.decode(row["REQUEST"], type=_Request)
+    except (msgspec.DecodeError, TypeError) as error:
+        return HeadraceError("what was asked cannot be read any more", detail=str(error))
     raw = RawEvents(
         topic=request.topic,
         form=request.form,

@@ -5,6 +5,9 @@ so that doing it again after a crash doubles nothing; the result is in the log b
 
 Where several servers share a log, each works off what it took, and any can be asked: what the others write about their
 tickets is read when it is needed. What one has left undone for long, the others do. The first result counts.
+
+What cannot be done now is tried again, and those of the same sender for the same topic wait behind it (`lanes`). What
+fails in a way that nobody thought of has failed: it holds up nothing.
 """
 
 from __future__ import annotations
@@ -21,29 +24,23 @@ import msgspec
 from headrace.clock import Clock
 from headrace.collect.base import Outcome
 from headrace.collect.tickets.callbacks import Callbacks, Delivery, check_callback
+from headrace.collect.tickets.lanes import PAUSE_S, Lane, Lanes
 from headrace.collect.tickets.ledger import Known, Ledger
+from headrace.collect.tickets.outcomes import PASSING, Again, Started, result_of
 from headrace.collect.tickets.records import (
     Callback,
-    Rejected,
     Result,
     State,
     Wanted,
     finished,
+    lane_of,
     read_result,
     read_wanted,
     spec,
     taken,
 )
 from headrace.config import CollectSettings
-from headrace.errors import (
-    Conflict,
-    DiskFull,
-    HeadraceError,
-    LogError,
-    NotRunning,
-    Overloaded,
-    Refused,
-)
+from headrace.errors import Conflict, HeadraceError, Overloaded, Refused
 from headrace.log.base import Appended, Log
 
 logger = logging.getLogger("headrace.tickets")
@@ -52,15 +49,10 @@ AT_ONCE = 64
 """Requests that are worked on together: they share a sync, and so do their results."""
 MOST_BYTES = 64 * 1024 * 1024
 """About how many bytes of bodies are worked on together."""
-PAUSE_S = 0.5
-TOLD = 1000
-"""How many rejections a result lists; it counts them all, and each is a dead letter."""
 LOOK_S = 0.5
 """How often somebody who waits for another server's ticket has it looked for."""
 ADOPT_S = 60.0
 """After so long, what another server has not done is done here; so often it is looked for."""
-PASSING = (Overloaded, DiskFull, NotRunning, LogError)
-"""What may be better the next time: the request waits, and so do those behind it."""
 
 Work = Callable[[Wanted, bytes], Future[Outcome]]
 """Collects a request: the very thing that a synchronous one goes through."""
@@ -73,6 +65,8 @@ class Tickets:
         self._log, self._work, self._clock, self._settings = log, work, clock, settings
         self.ledger = Ledger(log, clock, settings)
         self._queue: deque[str] = deque()
+        self._lanes = Lanes()
+        self._lanes_turn = False
         self._mine: set[str] = set()
         """What waits here, or is being worked on."""
         self._repeated: set[str] = set()
@@ -137,8 +131,11 @@ class Tickets:
                 "callbacks need a secret to sign with",
                 hint=f"set the environment variable {self._settings.callback_secret_env}",
             )
-        if len(self._queue) >= self._settings.tickets:
-            raise Overloaded(f"{len(self._queue)} tickets are waiting already", retry_after=1.0)
+        with self._lock:
+            waiting, of_sender = self.waiting(), self._lanes.waiting(lane_of(wanted))
+        # One sender that is held up leaves room for the others.
+        if waiting >= self._settings.tickets or of_sender * 2 >= self._settings.tickets:
+            raise Overloaded(f"{waiting} tickets are waiting already", retry_after=1.0)
 
     def _make_topic(self) -> None:
         if not self._made:
@@ -153,7 +150,7 @@ class Tickets:
 
     def waiting(self) -> int:
         """Requests that are yet to be worked on."""
-        return len(self._queue)
+        return len(self._queue) + len(self._lanes)
 
     def calling(self) -> int:
         """Results that are yet to be taken by their callers."""
@@ -168,41 +165,54 @@ class Tickets:
 
     def _run(self) -> None:
         pause = threading.Event()
-        while True:
-            batch = self._next()
-            if batch is None:
-                return
+        while (work := self._next()) is not None:
+            lane, batch = work
             if self._shared:
                 self._look_around()
+            waiting = self._not_done(batch)
             try:
-                left = self._do(self._not_done(batch))
+                self._do(waiting, lane)
             except Exception:
                 logger.exception("cannot work on tickets now; trying again")
-                left = batch
-            with self._lock:
-                for ticket in left:
-                    self._repeated.add(ticket)
-                self._queue.extendleft(reversed(left))
-                if self._stopping:
-                    return
-            if left:
+                with self._lock:
+                    self._repeated.update(waiting)
+                    self._put_back(waiting, lane)
                 pause.wait(PAUSE_S)
 
-    def _next(self) -> list[str] | None:
-        """Requests that are durable, in the order they came. None where others work too, and it is time to look."""
+    def _next(self) -> tuple[Lane | None, list[str]] | None:
+        """Requests that are durable, in the order they came: of a lane that was held up, or of all. None of them where
+        others work too, and it is time to look."""
         with self._lock:
             while not self._stopping:
-                batch: list[str] = []
-                while self._queue and len(batch) < AT_ONCE:
-                    known = self.ledger.known.get(self._queue[0])
-                    if known is not None and known.offset < 0:
-                        break  # its record is being written
-                    batch.append(self._queue.popleft())
-                if batch:
-                    return batch
-                if not self._lock.wait(LOOK_S if self._shared else None):
-                    return []
+                self._lanes_turn = not self._lanes_turn
+                first, second = self._next_new, self._next_held
+                if self._lanes_turn:
+                    first, second = second, first
+                if found := first() or second():
+                    return found
+                pauses = [self._lanes.pause(self._clock.monotonic()), LOOK_S if self._shared else None]
+                seconds = min((pause for pause in pauses if pause is not None), default=None)
+                if not self._lock.wait(seconds) and self._shared:
+                    return None, []
         return None
+
+    def _next_held(self) -> tuple[Lane | None, list[str]] | None:
+        return self._lanes.next(self._clock.monotonic(), AT_ONCE)
+
+    def _next_new(self) -> tuple[Lane | None, list[str]] | None:
+        batch: list[str] = []
+        while self._queue and len(batch) < AT_ONCE:
+            known = self.ledger.known.get(self._queue[0])
+            if known is not None and known.offset < 0:
+                break  # its record is being written
+            batch.append(self._queue.popleft())
+        return (None, batch) if batch else None
+
+    def _put_back(self, tickets: list[str], lane: Lane | None) -> None:
+        if lane is None:
+            self._queue.extendleft(reversed(tickets))
+        else:
+            self._lanes.go_on(lane, tickets, self._clock.monotonic())
 
     def _not_done(self, batch: list[str]) -> list[str]:
         """Those of a batch that nobody else has done meanwhile, and nobody has forgotten."""
@@ -212,59 +222,73 @@ class Tickets:
             self._repeated.difference_update(set(batch) - set(waiting))
         return waiting
 
-    def _do(self, batch: list[str]) -> list[str]:
-        """Those that have to be done again."""
-        started: list[tuple[str, Wanted | None, Future[Outcome] | HeadraceError]] = []
+    def _do(self, batch: list[str], lane: Lane | None) -> None:
+        """Nothing is moved before the results are written: if that fails, all of it is done again."""
+        started, skipped = self._start_all(batch, lane)
+        results: list[tuple[str, State, Result]] = []
+        undone = dict(skipped)
+        waits: dict[Lane, float] = {}
+        for one in started:
+            done = result_of(one, one.ticket in self._repeated)
+            if not isinstance(done, Again):
+                results.append((one.ticket, *done))
+            elif one.wanted is not None:
+                undone[one.ticket] = of = lane_of(one.wanted)
+                waits[of] = max(waits.get(of, 0.0), done.at_least)
+        if results:
+            self._write(results)
+        with self._lock:
+            self._repeated.update(undone.keys() - skipped.keys())
+            tried = len(started) + len(skipped)
+            self._hold([(ticket, undone[ticket]) for ticket in batch if ticket in undone], waits, batch[tried:], lane)
+
+    def _start_all(self, batch: list[str], lane: Lane | None) -> tuple[list[Started], dict[str, Lane]]:
+        """Those that were started, and those that were not because others of their lane wait. As many of them as fit
+        into memory."""
+        started: list[Started] = []
+        skipped: dict[str, Lane] = {}
+        held: set[Lane] = set()
         size = 0
         requests = read_wanted(self._log, [self.ledger.known[ticket].offset for ticket in batch])
         for ticket, request in zip(batch, requests, strict=True):
             if isinstance(request, HeadraceError):
-                started.append((ticket, None, request))
+                started.append(Started(ticket, None, request))
                 continue
-            started.append((ticket, request[0], self._start(*request)))
+            of = lane_of(request[0])
+            if of in held or (of != lane and of in self._lanes):
+                skipped[ticket] = of
+                continue
+            started.append(Started(ticket, request[0], self._start(*request)))
+            if isinstance(started[-1].outcome, PASSING):
+                held.add(of)
             size += len(request[1])
             if size > MOST_BYTES:
                 break
-        results: list[tuple[str, State, Result]] = []
-        again: list[str] = []
-        for ticket, wanted, outcome in started:
-            done = self._finish(ticket, wanted, outcome)
-            if done is None:
-                again.append(ticket)
-            else:
-                results.append((ticket, *done))
-        if results:
-            self._write(results)
-        return again + batch[len(started) :]
+        return started, skipped
 
-    def _start(self, wanted: Wanted, body: bytes) -> Future[Outcome] | HeadraceError:
+    def _hold(
+        self, undone: list[tuple[str, Lane]], waits: dict[Lane, float], rest: list[str], lane: Lane | None
+    ) -> None:
+        by_lane: dict[Lane, list[str]] = {}
+        for ticket, of in undone:
+            by_lane.setdefault(of, []).append(ticket)
+        now, mine = self._clock.monotonic(), [] if lane is None else by_lane.pop(lane, [])
+        for of, tickets in by_lane.items():
+            if of not in self._lanes:
+                self._lanes.hold(of, tickets, now, waits[of])
+                continue
+            for ticket in tickets:
+                self._lanes.follow(of, ticket)
+        if lane is not None and lane in waits:
+            self._lanes.hold(lane, mine + rest, now, waits[lane])
+        else:
+            self._put_back(mine + rest, lane)
+
+    def _start(self, wanted: Wanted, body: bytes) -> Future[Outcome] | Exception:
         try:
             return self._work(wanted, body)
-        except HeadraceError as error:
+        except Exception as error:
             return error
-
-    def _finish(
-        self, ticket: str, wanted: Wanted | None, outcome: Future[Outcome] | HeadraceError
-    ) -> tuple[State, Result] | None:
-        callback = None if wanted is None or wanted.callback is None else Callback(wanted.callback)
-        try:
-            if isinstance(outcome, HeadraceError):
-                raise outcome
-            found = outcome.result()
-        except PASSING as error:
-            logger.warning("ticket `%s` waits: %s", ticket, error)
-            return None
-        except HeadraceError as error:
-            return "failed", Result(error=error.to_json(), callback=callback)
-        return "done", Result(
-            accepted=found.accepted,
-            duplicates=found.duplicates,
-            rejected=[Rejected(one.index, one.reason, one.dead_letter) for one in found.rejected[:TOLD]],
-            rejections=len(found.rejected),
-            positions=list(found.positions),
-            repeated=ticket in self._repeated,
-            callback=callback,
-        )
 
     def _write(self, results: list[tuple[str, State, Result]]) -> None:
         [appended] = self._log.append([finished(results)]).result()

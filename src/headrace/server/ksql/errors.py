@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from headrace.errors import HeadraceError, SqlError
 from headrace.log.codecs.json_encode import to_json
-from headrace.server.errors import error_body
+from headrace.server.errors import error_body, when_again
 
 V1 = "application/vnd.ksql.v1+json"
 BAD_REQUEST, BAD_STATEMENT, QUERY_ENDPOINT = 40000, 40001, 40002
@@ -49,5 +49,4 @@ def ksql_error(
     body = error_object(error, statement, code)
     if "entities" in body:
         body["entities"] = list(done)
-    headers = {"retry-after": "1"} if status_of(body) == 429 else {}
-    return Response(to_json(body), status_of(body), headers, V1)
+    return Response(to_json(body), status_of(body), when_again(error), V1)

@@ -23,6 +23,8 @@ class TicketResult(Model, frozen=True):
     """The first thousand of them."""
     positions: list[tuple[int, int, int]]
     repeated: bool
+    shed: Count
+    """Left out by the collector's `[shed]`."""
 
 
 class CallbackModel(Model, frozen=True):

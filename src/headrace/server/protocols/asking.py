@@ -145,7 +145,9 @@ def _take(asked: Asked, protocol: Protocol) -> tuple[Read, list[Future[Outcome]]
         limits.check(len(take.events.events))
         events = limited(take.events, size, limits)
         visit = visits.current(asked.request, services)
-        arrived = arrival(asked.request, share, take.key, visit)
+        # Where the collector has no keys, nobody has checked the one that is claimed: a new one each time names nobody.
+        tenant = take.key if take.gate.settings.keys else ""
+        arrived = arrival(asked.request, share, tenant, visit)
         futures.append(take.gate.take(events, arrived, topic=take.topic))
     return read, futures
 
