@@ -14,6 +14,7 @@ import msgspec
 from headrace.clock import SystemClock
 from headrace.collect.agents.base import Event
 from headrace.collect.agents.ports import LogWriter, Written
+from headrace.collect.agents.texts import json_headers, to_bytes
 from headrace.collect.agents.writers import DirectWriter, event_time
 from headrace.collect.decode import EventCollector
 from headrace.config import Project
@@ -95,10 +96,9 @@ def _path(topic: str) -> str:
 def _record(event: Event, raw: bool) -> dict[str, Any]:
     record: dict[str, Any] = {"value": {"base64": base64.b64encode(event.body).decode()} if raw else _json(event.body)}
     if event.headers:
-        record["headers"] = dict(event.headers)
+        record["headers"] = json_headers(event.headers)
     if raw and "key" in event.headers:
-        key = event.headers["key"].encode("utf-8", "surrogateescape")
-        record["key"] = {"base64": base64.b64encode(key).decode()}
+        record["key"] = {"base64": base64.b64encode(to_bytes(event.headers["key"])).decode()}
     if event.id is not None:
         record["id"] = event.id
     time = event_time(event.headers, 2**62)

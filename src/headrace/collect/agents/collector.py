@@ -19,6 +19,7 @@ from headrace.collect.agents.ports import LogWriter, Ports, Written
 from headrace.collect.agents.properties import with_environment
 from headrace.collect.agents.reading import agent_of, toml_properties
 from headrace.collect.agents.running import Agent
+from headrace.collect.agents.texts import json_headers, to_bytes
 from headrace.collect.agents.topology import read_agent, read_agents
 from headrace.collect.agents.writers import event_time, json_events, written
 from headrace.collect.base import Outcome, Sent
@@ -169,9 +170,9 @@ def raw_events(events: Sequence[Event]) -> Sent:
     def made(event: Event) -> dict[str, Any]:
         found: dict[str, Any] = {"value": base64.b64encode(event.body).decode()}
         if "key" in event.headers:
-            found["key"] = base64.b64encode(event.headers["key"].encode("utf-8", "surrogateescape")).decode()
+            found["key"] = base64.b64encode(to_bytes(event.headers["key"])).decode()
         if event.headers:
-            found[HEADERS] = dict(event.headers)
+            found[HEADERS] = json_headers(event.headers)
         if event.id is not None:
             found[ID] = event.id
         if (time := event_time(event.headers, 2**62)) is not None:

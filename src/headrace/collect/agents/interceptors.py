@@ -14,6 +14,7 @@ from typing import TypeAlias
 from headrace.clock import Clock
 from headrace.collect.agents.base import Event
 from headrace.collect.agents.options import Option, Options
+from headrace.collect.agents.texts import from_bytes, readable
 from headrace.errors import ConfigError
 
 logger = logging.getLogger("headrace.agent")
@@ -90,7 +91,7 @@ def _uuid(options: Options, clock: Clock) -> Intercept:
             if not (preserve and name in event.headers):
                 event = event.with_headers({name: f"{prefix}{uuid.uuid4()}"})
             # It names the event: so it names it in the log, too, unless its source knows a better name.
-            found.append(Event(event.body, event.headers, event.id or event.headers[name]))
+            found.append(Event(event.body, event.headers, event.id or readable(event.headers[name]) or None))
         return found
 
     return add
@@ -202,7 +203,7 @@ def _java_date(pattern: str) -> str:
 
 
 def _text(event: Event) -> str:
-    return event.body.decode("utf-8", "surrogateescape")
+    return from_bytes(event.body)
 
 
 def java_regex(pattern: str) -> re.Pattern[str]:

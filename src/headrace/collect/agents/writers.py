@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headrace.collect.agents.base import Event, Headers
 from headrace.collect.agents.ports import LogWriter, Written
+from headrace.collect.agents.texts import json_headers, readable, to_bytes
 from headrace.collect.base import Collector, Outcome, RawEvents, Sent
 from headrace.config import CollectSettings
 from headrace.errors import Conflict, NotFound, Refused
@@ -116,7 +117,7 @@ def bytes_batch(events: Sequence[Event], latest_ms: int) -> pa.RecordBatch:
         columns[TIME] = pa.array(times, pa.int64())
     keys = [event.headers.get(KEY) for event in events]
     if any(key is not None for key in keys):
-        columns["KEY"] = pa.array([None if key is None else _encoded(key) for key in keys], pa.binary())
+        columns["KEY"] = pa.array([None if key is None else to_bytes(key) for key in keys], pa.binary())
     return pa.record_batch(columns)
 
 
@@ -131,16 +132,12 @@ def _shared_columns(headers: Headers, count: int, latest_ms: int) -> dict[str, p
     if time is not None:
         columns[TIME] = pa.array(np.full(count, time, np.int64))
     if KEY in headers:
-        columns["KEY"] = pa.array([_encoded(headers[KEY])] * count, pa.binary())
+        columns["KEY"] = pa.array([to_bytes(headers[KEY])] * count, pa.binary())
     return columns
 
 
 def _pairs(headers: Headers) -> list[tuple[str, bytes]]:
-    return [(name, _encoded(value)) for name, value in headers.items()]
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+    return [(readable(name), to_bytes(value)) for name, value in headers.items()]
 
 
 def event_time(headers: Headers, latest_ms: int) -> int | None:
@@ -171,7 +168,7 @@ def _object(event: Event) -> Any:
     if event.id is not None:
         found.setdefault(ID, event.id)
     if event.headers:
-        found.setdefault(HEADERS, dict(event.headers))
+        found.setdefault(HEADERS, json_headers(event.headers))
     time = event_time(event.headers, 2**62)
     if time is not None:
         found.setdefault(TIME, time)

@@ -18,6 +18,7 @@ from headrace.collect.agents.base import AgentError, Counters, Event, Sink
 from headrace.collect.agents.kafka_clients import answers, client_conf, ensure_topic, make_client
 from headrace.collect.agents.options import ComponentKind, Context, Option, Options
 from headrace.collect.agents.sinks.log import LogSink
+from headrace.collect.agents.texts import to_bytes
 
 logger = logging.getLogger("headrace.agent.kafka")
 
@@ -85,7 +86,7 @@ class KafkaSink(Sink):
         if partition is not None:
             more["partition"] = partition
         if key is not None:
-            more["key"] = key.encode("utf-8", "surrogateescape")
+            more["key"] = to_bytes(key)
         if event.id is not None:
             more["headers"] = [(ID_HEADER, event.id.encode())]
         body = write_event(event) if options.flag("useFlumeEventFormat") else event.body

@@ -10,6 +10,7 @@ from headrace.collect.agents.avro_event import Reader
 from headrace.collect.agents.base import AgentError, Counters, Event, PollingSource
 from headrace.collect.agents.kafka_clients import client_conf, make_client
 from headrace.collect.agents.options import ComponentKind, Context, Option, Options
+from headrace.collect.agents.texts import from_bytes
 from headrace.errors import UsageError
 
 
@@ -61,7 +62,7 @@ class KafkaSource(PollingSource):
         headers.setdefault("partition", str(message.partition()))
         headers.setdefault("offset", str(message.offset()))
         if message.key() is not None:
-            headers["key"] = message.key().decode("utf-8", "surrogateescape")
+            headers["key"] = from_bytes(message.key())
         if self._options.flag("setTopicHeader"):
             headers.setdefault(self._options.text("topicHeader"), message.topic())
         return Event(body, headers, place)

@@ -139,7 +139,7 @@ class SpoolDirectorySource(PollingSource):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         status = os.fstat(descriptor)
         named = f"{path.relative_to(self._folder)}:{status.st_size}:{status.st_mtime_ns}:{status.st_ino}"
-        identity = hashlib.blake2b(named.encode(), digest_size=10).hexdigest()
+        identity = hashlib.blake2b(os.fsencode(named), digest_size=10).hexdigest()
         headers: Headers = {}
         if self._settings.file_header:
             headers[self._settings.file_header] = str(path)
