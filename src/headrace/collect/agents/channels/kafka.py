@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.collect.agents.avro_event import Reader, write_event
 from headrace.collect.agents.base import AgentError, Channel, Counters, Event, Transaction
-from headrace.collect.agents.kafka_clients import client_conf, ensure_topic, make_client
+from headrace.collect.agents.kafka_clients import client_conf, consume, ensure_topic, make_client
 from headrace.collect.agents.options import ComponentKind, Context, Option, Options
 from headrace.errors import UsageError
 
@@ -101,10 +101,7 @@ class KafkaTransaction(Transaction):
         taker = channel.consumer()
         found, taker.back = taker.back[:most], taker.back[most:]
         if not found:
-            found = taker.consumer.consume(most, channel.options.integer("pollTimeout") / 1000)
-            for message in found:
-                if message.error() is not None:
-                    raise AgentError(f"channel `{channel.name}`: {message.error().str()}")
+            found = consume(taker.consumer, most, channel.options.integer("pollTimeout") / 1000, channel.counters)
         self._taken += found
         return [self._event(message) for message in found]
 
