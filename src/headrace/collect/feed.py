@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import msgspec
 
 from headrace.clock import Clock
-from headrace.collect.base import Outcome, Sent
+from headrace.collect.base import Outcome, Rejection, Sent
 from headrace.collect.columns import Columns
 from headrace.collect.decode import EventCollector
 from headrace.collect.definitions import CollectorSettings, Definition
@@ -22,6 +22,7 @@ from headrace.collect.status import Counters, waiting_for_topic
 from headrace.config import Project
 from headrace.errors import NotFound, Overloaded
 from headrace.log.base import Log, Topic, TopicSpec
+from headrace.log.dead_letters import DeadLetter, bury
 from headrace.types import DataType
 
 T = TypeVar("T")
@@ -82,6 +83,13 @@ class Feed:
     def take(self, events: Sent, arrived: Arrival, topic: str) -> Outcome:
         """Into any topic. In the writing thread (`call`)."""
         return self._take(events, arrived, topic)
+
+    def bury(self, letters: Sequence[DeadLetter]) -> None:
+        """Events that no topic can take. In the writing thread (`call`)."""
+        self._outlet.append([bury(letters)])
+        rejected = tuple(Rejection(number, letter.reason, None) for number, letter in enumerate(letters))
+        size = sum(len(letter.payload) for letter in letters)
+        self.counters.took(Outcome(0, rejected=rejected), len(letters), size)
 
     def column_type(self, field: str) -> DataType | None:
         """Of the column that a field goes to; None if the topic has none for it."""

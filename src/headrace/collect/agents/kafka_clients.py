@@ -86,15 +86,26 @@ def consume(consumer: Any, most: int, seconds: float, counters: Counters) -> lis
     return records
 
 
+def partitions_of(client: Any, topic: str) -> int:
+    """How many it has; none if it is not there. `AgentError` if nobody says."""
+    from confluent_kafka import KafkaException
+
+    try:
+        # All of them: to ask for one by its name makes it, where brokers are told to.
+        found = client.list_topics(timeout=REQUEST_S).topics.get(topic)
+    except KafkaException as error:
+        raise AgentError(f"topic `{topic}` of Kafka: {error.args[0].str()}") from None
+    return 0 if found is None or found.error is not None else len(found.partitions)
+
+
 def ensure_topic(client: Any, conf: Mapping[str, Any], topic: str) -> None:
     """Make it if it is not there, as brokers do that are told to. `AgentError` if it is not to be had."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
+    if partitions_of(client, topic):
+        return
     try:
-        found = client.list_topics(topic, timeout=REQUEST_S).topics.get(topic)
-        if found is not None and found.error is None:
-            return
         names = ("bootstrap.servers", "security.protocol", "sasl.", "ssl.")
         admin = AdminClient({name: value for name, value in conf.items() if name.startswith(names)})
         # With as many partitions and copies as the brokers give by themselves.

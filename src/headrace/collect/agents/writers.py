@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -48,7 +48,7 @@ class DirectWriter(LogWriter):
         create_dead_letters(log)
 
     def write(self, topic: str, events: Sequence[Event]) -> Written:
-        found = self._topic(topic)
+        found = open_topic(self._log, topic)
         if found.spec.kind == "raw":
             # The log works on one piece while the next is made. Only with ids: if one piece fails, all are sent again.
             size = PIECE if all(event.id is not None for event in events) else len(events)
@@ -62,16 +62,12 @@ class DirectWriter(LogWriter):
         )
         return written(outcome)
 
-    def _topic(self, name: str) -> Topic:
-        try:
-            topic = self._log.topic(name)
-        except NotFound:
-            topic = self._log.create_topic(TopicSpec(name, kind="raw"))
-        if topic.internal:
-            raise Refused(f"topic `{name}` is Headrace's own: nobody sends events to it")
-        if topic.spec.role != "events":
-            raise Conflict(f"topic `{name}` is written by a query", hint="name another topic")
-        return topic
+    def open_topic(self, topic: str, make: bool) -> None:
+        open_topic(self._log, topic, make)
+
+    def bury(self, topic: str, events: Sequence[Event], reason: str) -> None:
+        letters = [DeadLetter(topic, reason, self._source, event.id, event.body) for event in events]
+        self._log.append([bury(letters)]).result(WRITE_S)
 
     def _write_bytes(self, topic: Topic, events: Sequence[Event]) -> Callable[[], Written]:
         """Begun when it returns; what it returns waits for the end."""
@@ -99,6 +95,29 @@ class DirectWriter(LogWriter):
 
     def close(self) -> None:
         self._close()
+
+
+class Topics(Protocol):
+    """Where topics are found and made: a log, or a collector's way to it."""
+
+    def topic(self, name: str) -> Topic: ...
+
+    def create_topic(self, spec: TopicSpec) -> Topic: ...
+
+
+def open_topic(topics: Topics, name: str, make: bool = True) -> Topic:
+    """As `LogWriter.open_topic`."""
+    try:
+        topic = topics.topic(name)
+    except NotFound:
+        if not make:
+            raise
+        topic = topics.create_topic(TopicSpec(name, kind="raw"))
+    if topic.internal:
+        raise Refused(f"topic `{name}` is Headrace's own: nobody sends events to it")
+    if topic.spec.role != "events":
+        raise Conflict(f"topic `{name}` is written by a query", hint="name another topic")
+    return topic
 
 
 def bytes_batch(events: Sequence[Event], latest_ms: int) -> pa.RecordBatch:
@@ -207,6 +226,12 @@ class _Borrowed(LogWriter):
 
     def write(self, topic: str, events: Sequence[Event]) -> Written:
         return self._writer.write(topic, events)
+
+    def open_topic(self, topic: str, make: bool) -> None:
+        self._writer.open_topic(topic, make)
+
+    def bury(self, topic: str, events: Sequence[Event], reason: str) -> None:
+        self._writer.bury(topic, events, reason)
 
     def close(self) -> None:
         """Whoever lent it closes it."""

@@ -15,10 +15,13 @@ from typing import Any
 
 from headrace.collect.agents.avro_event import write_event
 from headrace.collect.agents.base import AgentError, Counters, Event, Sink
-from headrace.collect.agents.kafka_clients import answers, client_conf, ensure_topic, make_client
+from headrace.collect.agents.kafka_clients import answers, client_conf, ensure_topic, make_client, partitions_of
 from headrace.collect.agents.options import ComponentKind, Context, Option, Options
+from headrace.collect.agents.sinks.header_topics import OPTION, HeaderTopics, header_topics, refusal
 from headrace.collect.agents.sinks.log import LogSink
-from headrace.collect.agents.texts import to_bytes
+from headrace.collect.agents.texts import readable, to_bytes
+from headrace.errors import Refused
+from headrace.log.schema import is_topic_name
 
 logger = logging.getLogger("headrace.agent.kafka")
 
@@ -29,13 +32,15 @@ ID_HEADER = "headrace-id"
 class KafkaSink(Sink):
     """At least once: a batch of which some failed is sent again as a whole."""
 
-    def __init__(self, options: Options, counters: Counters, reached: Path | None = None) -> None:
+    def __init__(self, options: Options, counters: Counters, topics: HeaderTopics, reached: Path | None = None) -> None:
         self._options, self._counters, self._reached = options, counters, reached
+        self._header_topics = topics
         self.batch_size = options.integer("flumeBatchSize")
         self._topic = options.text("kafka.topic")
         self._producer: Any = None
         self._conf: dict[str, Any] = {}
-        self._topics: set[str] = set()
+        self._topics: dict[str, int] = {}
+        """Those it has written to, and how many partitions they had."""
         self._failures: list[str] = []
         self._lock = threading.Lock()
 
@@ -75,14 +80,9 @@ class KafkaSink(Sink):
 
     def _produce(self, producer: Any, event: Event) -> None:
         options = self._options
-        topic, key = self._topic, event.headers.get("key")
-        if options.flag("allowTopicOverride"):
-            topic = event.headers.get(options.text("topicHeader"), topic)
-        if topic not in self._topics:
-            ensure_topic(producer, self._conf, topic)
-            self._topics.add(topic)
+        topic, key = self._topic_of(producer, event), event.headers.get("key")
         more: dict[str, Any] = {}
-        partition = self._partition(event)
+        partition = self._partition(producer, topic, event)
         if partition is not None:
             more["partition"] = partition
         if key is not None:
@@ -97,14 +97,51 @@ class KafkaSink(Sink):
             except BufferError:
                 producer.poll(0.1)
 
-    def _partition(self, event: Event) -> int | None:
+    # A header is a sender's word, and must not stop what others send. An event that asks for what cannot be goes where
+    # it would have gone without that header, and is counted.
+
+    def _topic_of(self, producer: Any, event: Event) -> str:
+        topic = self._topic
+        if self._options.flag("allowTopicOverride"):
+            topic = event.headers.get(self._options.text("topicHeader"), topic)
+        if topic != self._topic and topic not in self._topics:
+            why = self._why_not(producer, topic)
+            if why is not None:
+                problem = refusal(self._options.text("topicHeader"), topic, why)
+                self._counters.failed("EventTopicRefusedCount", AgentError(problem))
+                topic = self._topic
+        if topic not in self._topics:
+            ensure_topic(producer, self._conf, topic)
+            self._topics[topic] = partitions_of(producer, topic)
+        return topic
+
+    def _why_not(self, producer: Any, topic: str) -> str | None:
+        if not is_topic_name(topic):
+            return "that is not a topic name"
+        if topic.startswith("_"):
+            return "names that begin so are Kafka's own, and Headrace's"
+        if partitions_of(producer, topic):
+            return None
+        try:
+            self._header_topics.check_room()
+        except Refused as error:
+            return error.message
+        ensure_topic(producer, self._conf, topic)
+        self._header_topics.add(topic)
+        return None
+
+    def _partition(self, producer: Any, topic: str, event: Event) -> int | None:
         name = self._options.text("partitionIdHeader")
         given = event.headers.get(name) if name else None
         if given is not None:
-            try:
-                return int(given)
-            except ValueError:
-                raise AgentError(f"header `{name}` is no partition: `{given[:40]}`") from None
+            number = int(given) if given.isascii() and given.isdecimal() and len(given) < 10 else -1
+            if number >= self._topics[topic]:
+                # It may have more by now.
+                self._topics[topic] = partitions_of(producer, topic)
+            if 0 <= number < self._topics[topic]:
+                return number
+            problem = f"header `{name}` is no partition of `{topic}`: `{readable(given)[:40]}`"
+            self._counters.failed("EventPartitionRefusedCount", AgentError(problem))
         default = self._options["defaultPartitionId"]
         return None if default is None else int(default)
 
@@ -136,13 +173,14 @@ class KafkaOrLogSink(Sink):
         context, options = self._context, self._context.options
         bootstrap = options.text("kafka.bootstrap.servers")
         if self._to_kafka(bootstrap):
-            return KafkaSink(options, context.counters, self._reached)
+            return KafkaSink(options, context.counters, header_topics(context), self._reached)
         why = f"nobody answers at `{bootstrap}`" if bootstrap else "no brokers are named"
         logger.warning(
             "sink `%s`: %s; events go to topic `%s` of Headrace's log", context.name, why, options.text("kafka.topic")
         )
         header = options.text("topicHeader") if options.flag("allowTopicOverride") else ""
-        return LogSink(options.text("kafka.topic"), self.batch_size, context.ports, context.counters, header)
+        topic, topics = options.text("kafka.topic"), header_topics(context)
+        return LogSink(topic, self.batch_size, context.ports, context.counters, header, topics)
 
     def _to_kafka(self, bootstrap: str) -> bool:
         ports = self._context.ports
@@ -193,6 +231,7 @@ KIND = ComponentKind(
         Option("useFlumeEventFormat", "flag", False, "Write events with their headers, in Avro's form."),
         Option("allowTopicOverride", "flag", True, "An event's own header may name another topic."),
         Option("topicHeader", "text", "topic", "That header."),
+        OPTION,
         Option("defaultPartitionId", "integer", None, "Partition of all events; by key or at random without it."),
         Option("partitionIdHeader", "text", "", "A header with the event's partition."),
         Option("kafka.producer.*", "text", None, "Kafka's own producer properties."),
