@@ -117,22 +117,50 @@ def _remove_header(options: Options, clock: Clock) -> Intercept:
 
 def _search_replace(options: Options, clock: Clock) -> Intercept:
     pattern, charset = java_regex(options.text("searchPattern")), options.text("charset")
-    # Java writes a group as `$1` or `${name}`, and `\$` for the sign itself.
-    replacement = re.sub(
-        r"\\\$|\$(\d+)|\$\{(\w+)\}",
-        lambda found: "$" if found[0] == r"\$" else rf"\g<{found[1] or found[2]}>",
-        options.text("replaceString"),
-    )
+    replacement = _java_replacement(options.text("replaceString"))
 
     def replace(events: Sequence[Event]) -> Sequence[Event]:
         found = []
         for event in events:
-            text = event.body.decode(charset, "surrogateescape")
-            body = pattern.sub(replacement, text).encode(charset, "surrogateescape")
+            try:
+                text = event.body.decode(charset, "surrogateescape")
+                body = pattern.sub(replacement, text).encode(charset, "surrogateescape")
+            except UnicodeError:
+                # As Java: what the charset cannot say is a sign for that. It must not stop what comes after it.
+                text = event.body.decode(charset, "replace")
+                body = pattern.sub(replacement, text).encode(charset, "replace")
             found.append(Event(body, event.headers, event.id))
         return found
 
     return replace
+
+
+def _java_replacement(text: str) -> str:
+    r"""Java writes a group as `$1` or `${name}`, and a backslash before a sign that means itself.
+
+    >>> _java_replacement(r"$1 \$5 ${name} \\d")
+    '\\g<1> $5 \\g<name> \\\\d'
+    """
+
+    def python(found: re.Match[str]) -> str:
+        if found[0].startswith("\\"):
+            return found[0][1:].replace("\\", r"\\")
+        return rf"\g<{found[1] or found[2]}>"
+
+    return re.sub(r"\\.?|\$(\d+)|\$\{(\w+)\}", python, text, flags=re.DOTALL)
+
+
+def _check_search(options: Options) -> Iterable[tuple[str, str, str | None]]:
+    try:
+        java_regex(options.text("searchPattern")).sub(_java_replacement(options.text("replaceString")), "")
+    except ConfigError as error:
+        yield "searchPattern", error.message, None
+    except (re.error, IndexError) as error:
+        yield "replaceString", f"`{options.text('replaceString')}` cannot stand there: {error}", None
+    try:
+        "".encode(options.text("charset"))
+    except LookupError:
+        yield "charset", f"there is no charset `{options.text('charset')}`", "UTF-8 is one"
 
 
 def _regex_filter(options: Options, clock: Clock) -> Intercept:
@@ -277,7 +305,7 @@ INTERCEPTORS = (
             Option("replaceString", "text", "", "What stands there instead; `$1` is the first group."),
             Option("charset", "text", "UTF-8", "How the body is written."),
         ),
-        _check_regex("searchPattern"),
+        _check_search,
     ),
     InterceptorKind(
         ("regex_filter", f"{_OLD}RegexFilteringInterceptor$Builder"),
