@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -86,6 +87,9 @@ class Feed:
 
     def bury(self, letters: Sequence[DeadLetter]) -> None:
         """Events that no topic can take. In the writing thread (`call`)."""
+        if self.gate.settings.privacy.any:
+            # Nobody can say what is in them.
+            letters = [replace(letter, payload=b"") for letter in letters]
         self._outlet.append([bury(letters)])
         rejected = tuple(Rejection(number, letter.reason, None) for number, letter in enumerate(letters))
         size = sum(len(letter.payload) for letter in letters)

@@ -25,7 +25,7 @@ from tests.collect.agents.making import local_log, log_ports, running, values
 from tests.collect.agents.test_agent import flow, post, source_port
 from tests.collect.agents.test_kafka import read_topic
 from tests.collect.agents.test_kafka_errors import Cluster
-from tests.collect.listeners import Listening, listening
+from tests.collect.listeners import listening
 from tests.support import free_port, wait_for
 
 HTTP = "type = http\nbind = 127.0.0.1\nport = 0"
@@ -126,12 +126,14 @@ def test_through_a_collectors_gate(tmp_path: Path) -> None:
         wait_for(lambda: values(running_.log, "t") == [b"t"], 20, "the last")
         assert values(running_.log, "one") == [b"one"]
         assert [payload for _, _, payload in letters(running_.log)] == [b"bad name!", b"_dead_letters", b"two"]
-        _counts(running_)
 
+        def counted() -> tuple[int, int]:
+            return running_.status("web").accepted, running_.status("web").rejected
 
-def _counts(running_: Listening) -> None:
-    status = running_.status("web")
-    assert (status.accepted, status.rejected) == (2, 3)
+        wait_for(lambda: counted() == (2, 3), 20, "what is counted")
+        # With rules of privacy nobody can say what is in it: the reason stays.
+        running_.write("web", COLLECTOR.format(port=port) + '[privacy]\ndrop = ["secret"]\n')
+        wait_for(lambda: (send_to("bad name!", "secret"), letters(running_.log)[-1][2] == b"")[1], 20, "the letter")
 
 
 def test_kafka_gets_them_in_the_sinks_own_topic(tmp_path: Path) -> None:
@@ -140,13 +142,16 @@ def test_kafka_gets_them_in_the_sinks_own_topic(tmp_path: Path) -> None:
     cluster.write("t", 1)
     sink = f"type = org.apache.flume.sink.kafka.KafkaSink\nkafka.bootstrap.servers = {cluster.bootstrap}\n"
     sink += "kafka.topic = t\nmaxHeaderTopics = 0\npartitionIdHeader = p"
+    sink += "\nkafka.producer.max.request.size = 1000"
     numbers = ("0", "none", "-1", "99", "9" * 40)
     with local_log(tmp_path / "log") as log, running(flow(HTTP, sink), log_ports(log, tmp_path)) as agent:
         sent: list[dict[str, Any]] = [{"headers": {"topic": name}, "body": name} for name in ("bad!", "_x", "new")]
         sent += [{"headers": {"p": number}, "body": f"p{number}"} for number in numbers]
-        assert post(source_port(agent), sent) == 200
+        # Larger than any record: a dead letter, for the log is at hand.
+        assert post(source_port(agent), [{"body": "x" * 5000}, *sent]) == 200
         found = read_topic(cluster.bootstrap, "t", 9)
         counted = agent.counters["sink", "k1"].read()
+        assert [(topic, payload) for topic, _, payload in letters(log)] == [("t", b"x" * 5000)]
     assert sorted(found) == sorted([b"0", b"bad!", b"_x", b"new", *(f"p{number}".encode() for number in numbers)])
     assert (counted["EventTopicRefusedCount"], counted["EventPartitionRefusedCount"]) == (3, 4)
 

@@ -131,6 +131,8 @@ class KafkaTransaction(Transaction):
             self._taken = []
 
     def _produce(self, producer: Any) -> None:
+        from confluent_kafka import KafkaException
+
         plain = not self._channel.options.flag("parseAsFlumeEvent")
         self._failures = []
         for event in self._put:
@@ -141,6 +143,8 @@ class KafkaTransaction(Transaction):
                     break
                 except BufferError:
                     producer.poll(0.1)
+                except KafkaException as error:
+                    raise AgentError(f"channel `{self._channel.name}`: {error.args[0].str()}") from None
         left = producer.flush(DELIVERY_S + 5)
         if left or self._failures:
             reason = self._failures[0] if self._failures else "no answer"

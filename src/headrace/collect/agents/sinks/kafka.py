@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from headrace.collect.agents.avro_event import write_event
 from headrace.collect.agents.base import AgentError, Counters, Event, Sink
 from headrace.collect.agents.kafka_clients import answers, client_conf, ensure_topic, make_client, partitions_of
 from headrace.collect.agents.options import ComponentKind, Context, Option, Options
+from headrace.collect.agents.ports import LogWriter
 from headrace.collect.agents.sinks.header_topics import OPTION, HeaderTopics, header_topics, refusal
 from headrace.collect.agents.sinks.log import LogSink
 from headrace.collect.agents.texts import readable, to_bytes
@@ -25,6 +26,7 @@ from headrace.log.schema import is_topic_name
 
 logger = logging.getLogger("headrace.agent.kafka")
 
+Bury: TypeAlias = Callable[[str, Sequence[Event], str], None]
 DELIVERY_S = 30.0
 ID_HEADER = "headrace-id"
 
@@ -32,9 +34,12 @@ ID_HEADER = "headrace-id"
 class KafkaSink(Sink):
     """At least once: a batch of which some failed is sent again as a whole."""
 
-    def __init__(self, options: Options, counters: Counters, topics: HeaderTopics, reached: Path | None = None) -> None:
+    def __init__(
+        self, options: Options, counters: Counters, topics: HeaderTopics, reached: Path | None, bury: Bury | None
+    ) -> None:
+        """`bury` makes dead letters, where there is a log for them."""
         self._options, self._counters, self._reached = options, counters, reached
-        self._header_topics = topics
+        self._header_topics, self._bury = topics, bury
         self.batch_size = options.integer("flumeBatchSize")
         self._topic = options.text("kafka.topic")
         self._producer: Any = None
@@ -80,6 +85,8 @@ class KafkaSink(Sink):
 
     def _produce(self, producer: Any, event: Event) -> None:
         options = self._options
+        from confluent_kafka import KafkaException
+
         topic, key = self._topic_of(producer, event), event.headers.get("key")
         more: dict[str, Any] = {}
         partition = self._partition(producer, topic, event)
@@ -96,6 +103,20 @@ class KafkaSink(Sink):
                 return
             except BufferError:
                 producer.poll(0.1)
+            except KafkaException as error:
+                self._refuse(event, error.args[0])
+                return
+
+    def _refuse(self, event: Event, why: Any) -> None:
+        """One that is larger than a record may be would be so the next time, too."""
+        from confluent_kafka import KafkaError
+
+        if why.code() != KafkaError.MSG_SIZE_TOO_LARGE or self._bury is None:
+            hint = "raise `kafka.producer.max.request.size`" if why.code() == KafkaError.MSG_SIZE_TOO_LARGE else None
+            raise AgentError(f"Kafka's client refuses an event of {len(event.body)} bytes: {why.str()}", hint=hint)
+        reason = f"the event is {len(event.body)} bytes, more than a record of Kafka may have"
+        self._bury(self._topic, [event], reason)
+        self._counters.failed("EventDeadLetterCount", AgentError(reason))
 
     # A header is a sender's word, and must not stop what others send. An event that asks for what cannot be goes where
     # it would have gone without that header, and is counted.
@@ -162,6 +183,7 @@ class KafkaOrLogSink(Sink):
         self._context = context
         self._reached = context.ports.home(context.agent) / f"kafka-{context.agent}-{context.name}.reached"
         self._chosen: Sink | None = None
+        self._letters: LogWriter | None = None
         self.batch_size = context.options.integer("flumeBatchSize")
 
     def start(self) -> None:
@@ -173,7 +195,8 @@ class KafkaOrLogSink(Sink):
         context, options = self._context, self._context.options
         bootstrap = options.text("kafka.bootstrap.servers")
         if self._to_kafka(bootstrap):
-            return KafkaSink(options, context.counters, header_topics(context), self._reached)
+            bury = None if context.ports.open_log is None else self._bury
+            return KafkaSink(options, context.counters, header_topics(context), self._reached, bury)
         why = f"nobody answers at `{bootstrap}`" if bootstrap else "no brokers are named"
         logger.warning(
             "sink `%s`: %s; events go to topic `%s` of Headrace's log", context.name, why, options.text("kafka.topic")
@@ -181,6 +204,14 @@ class KafkaOrLogSink(Sink):
         header = options.text("topicHeader") if options.flag("allowTopicOverride") else ""
         topic, topics = options.text("kafka.topic"), header_topics(context)
         return LogSink(topic, self.batch_size, context.ports, context.counters, header, topics)
+
+    def _bury(self, topic: str, events: Sequence[Event], reason: str) -> None:
+        """The log is opened only when it is needed: a command that does so owns it."""
+        open_log = self._context.ports.open_log
+        assert open_log is not None
+        if self._letters is None:
+            self._letters = open_log()
+        self._letters.bury(topic, events, reason)
 
     def _to_kafka(self, bootstrap: str) -> bool:
         ports = self._context.ports
@@ -204,6 +235,9 @@ class KafkaOrLogSink(Sink):
     def close(self) -> None:
         if self._chosen is not None:
             self._chosen.close()
+        if self._letters is not None:
+            self._letters.close()
+            self._letters = None
 
 
 def _check(options: Options) -> Iterator[tuple[str, str, str | None]]:
