@@ -94,6 +94,8 @@ class RawEvents:
     """What each event of `sent` asks for, where they can ask."""
     size: int = 0
     """Bytes of all events of `sent`, where that is known: fewer than one event may have need no closer look."""
+    position: Callable[[int], str] | None = None
+    """Where event *i* of `sent` was in its source, for the dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +130,12 @@ class Destination(Protocol):
 
 
 class Collector(ABC):
-    def collect_columns(self, topic: str, columns: Columns, source: str) -> Future[Outcome]:
+    def collect_columns(
+        self, topic: str, columns: Columns, source: str, position: Callable[[int], str] | None = None
+    ) -> Future[Outcome]:
         """As `collect`, with acks `all`, for events that come as columns."""
         sent = sent_objects(columns.objects(), columns.originals)
-        return self.collect(RawEvents(topic=topic, sent=sent, source=source))
+        return self.collect(RawEvents(topic=topic, sent=sent, source=source, position=position))
 
     @abstractmethod
     def topic(self, name: str) -> Topic:

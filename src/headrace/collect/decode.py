@@ -53,11 +53,13 @@ class EventCollector(Collector):
         decoded, sent, partitions = self._decode(raw, topic)
         return self._append(raw, decoded, sent.slices, partitions)
 
-    def collect_columns(self, topic: str, columns: Columns, source: str) -> Future[Outcome]:
-        raw = RawEvents(topic=topic, source=source)
+    def collect_columns(
+        self, topic: str, columns: Columns, source: str, position: Callable[[int], str] | None = None
+    ) -> Future[Outcome]:
+        raw = RawEvents(topic=topic, source=source, position=position)
         codec = self._codec(self._writable_topic(raw))
         if columns.unreadable or not codec.takes_columns:
-            return super().collect_columns(topic, columns, source)
+            return super().collect_columns(topic, columns, source, position)
         now, rows = self._clock.now_ms(), columns.rows
         decoded = codec.decode_columns(columns.fields, columns.times, columns.ids, rows, now, self._max_future_ms)
         return self._append(raw, decoded, columns.text, None)
@@ -66,7 +68,7 @@ class EventCollector(Collector):
         self, raw: RawEvents, decoded: Decoded, slices: Callable[[int], bytes], partitions: Partitions
     ) -> Future[Outcome]:
         letters = [
-            DeadLetter(raw.topic, reason, raw.source, decoded.ids.get(row), slices(row))
+            DeadLetter(raw.topic, reason, _source(raw, row), decoded.ids.get(row), slices(row))
             for row, reason in decoded.rejected.items()
         ]
         events = _appends(raw, decoded, partitions)
@@ -142,6 +144,10 @@ class EventCollector(Collector):
         if codec is None or codec.topic != topic:
             codec = self._codecs[topic.name] = JsonCodec(topic)
         return codec
+
+
+def _source(raw: RawEvents, row: int) -> str:
+    return raw.source if raw.position is None else f"{raw.source} {raw.position(row)}"
 
 
 def _appends(raw: RawEvents, decoded: Decoded, partitions: Partitions) -> list[Append]:

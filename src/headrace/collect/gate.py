@@ -3,6 +3,7 @@ what became of them is counted."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,6 +36,8 @@ class Arrival:
     """Bytes of all the events, decompressed, where that is known."""
     idempotency_key: str | None = None
     """Gives event *i* the id `KEY/i`, unless it brings its own."""
+    position: Callable[[int], str] | None = None
+    """Where event *i* was in its source, for the dead letters."""
     visitor: str = ""
     session: str = ""
     """The visit it belongs to (`visits`), as far as it is known."""
@@ -85,6 +88,7 @@ class Gate:
             size=arrived.size,
             idempotency_key=arrived.idempotency_key,
             acks=acks,
+            position=arrived.position,
         )
         return self.collect(raw, arrived)
 
@@ -93,7 +97,7 @@ class Gate:
         if self.has_rules or self._quota is not None or self._shedding is not None:
             return self.take(sent_objects(columns.objects(), columns.originals), arrived)
         try:
-            future = self._collector.collect_columns(self.topic, columns, self._source(arrived))
+            future = self._collector.collect_columns(self.topic, columns, self._source(arrived), arrived.position)
         except HeadraceError as error:
             self._refused(error, columns.rows)
             raise

@@ -125,9 +125,10 @@ def only(raw: RawEvents, rows: Sequence[int]) -> RawEvents:
     numbers = {row: number for number, row in enumerate(rows)}
     refused = {numbers[row]: reason for row, reason in sent.refused.items() if row in numbers}
     partitions = None if raw.partitions is None else [raw.partitions[row] for row in rows]
-    slices = [*rows]
+    slices, position = [*rows], raw.position
     kept = Sent([with_id(row) for row in rows], lambda number: sent.slices(slices[number]), refused)
-    return replace(raw, sent=kept, partitions=partitions)
+    at = None if position is None else lambda number: position(slices[number])
+    return replace(raw, sent=kept, partitions=partitions, position=at)
 
 
 def numbered(outcome: Outcome, rows: Sequence[int], sent: int) -> Outcome:

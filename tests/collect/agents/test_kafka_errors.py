@@ -58,6 +58,7 @@ def test_the_end_of_a_partition_costs_the_source_nothing(cluster: Cluster) -> No
     assert numbers(shelf.events) == list(range(50))
     assert {to_bytes(event.headers["key"]) for event in shelf.events} == {b"\xff\x00"}
     assert agent.counters["source", "r1"].last_error is None
+    assert {event.place for event in shelf.events} == {f"t:0:{offset}" for offset in range(50)}
 
 
 def test_a_partition_that_cannot_be_read_costs_the_others_nothing(cluster: Cluster) -> None:

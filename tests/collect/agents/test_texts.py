@@ -49,7 +49,7 @@ def test_any_text_can_be_written_down(text: str) -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "file"])
 def test_a_channel_gives_back_the_bytes(kind: str, tmp_path: Path) -> None:
-    sent = [Event(b"1", HEADER, "a"), Event(b"2", {"app": "caf\u00e9"}, "b")]
+    sent = [Event(b"1", HEADER, "a", "/logs/a:"), Event(b"2", {"app": "caf\u00e9"}, "b")]
 
     def make() -> MemoryChannel | FileChannel:
         return MemoryChannel("c", counters()) if kind == "memory" else FileChannel("c", counters(), tmp_path)

@@ -20,7 +20,7 @@ from headrace.collect.agents.reading import agent_of, toml_properties
 from headrace.collect.agents.running import Agent
 from headrace.collect.agents.texts import json_headers, to_bytes
 from headrace.collect.agents.topology import read_agent, read_agents
-from headrace.collect.agents.writers import event_time, json_events, open_topic, written
+from headrace.collect.agents.writers import event_time, json_events, letters_of, open_topic, written
 from headrace.collect.base import Outcome, Sent
 from headrace.collect.definitions import CollectorSettings, Definition
 from headrace.collect.feed import Feed
@@ -28,7 +28,6 @@ from headrace.collect.gate import Arrival
 from headrace.config import Project
 from headrace.errors import ConfigError
 from headrace.log.base import HEADERS, ID, TIME
-from headrace.log.dead_letters import DeadLetter
 
 T = TypeVar("T")
 
@@ -149,14 +148,15 @@ class FeedWriter(LogWriter):
 
     def write(self, topic: str, events: Sequence[Event]) -> Written:
         size = sum(len(event.body) for event in events)
-        return written(self._call(self._take, topic, list(events), Arrival(size=size)))
+        arrived = Arrival(size=size, position=lambda row: events[row].place)
+        return written(self._call(self._take, topic, list(events), arrived))
 
     def open_topic(self, topic: str, make: bool) -> None:
         self._call(open_topic, self._feed, topic, make)
 
     def bury(self, topic: str, events: Sequence[Event], reason: str) -> None:
         source = f"agent {self._feed.definition.name}"
-        self._call(self._feed.bury, [DeadLetter(topic, reason, source, event.id, event.body) for event in events])
+        self._call(self._feed.bury, letters_of(topic, events, reason, source))
 
     def _call(self, function: Callable[..., T], *arguments: object) -> T:
         return asyncio.run_coroutine_threadsafe(self._feed.call(function, *arguments), self._loop).result()

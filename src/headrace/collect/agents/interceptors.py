@@ -58,7 +58,7 @@ def _add(name: str, value: Callable[[], str], preserve: bool) -> Intercept:
             headers = made.get(id(event.headers))
             if headers is None:
                 headers = made[id(event.headers)] = event.headers | more
-            found.append(Event(event.body, headers, event.id))
+            found.append(Event(event.body, headers, event.id, event.origin))
         return found
 
     return add
@@ -91,10 +91,16 @@ def _uuid(options: Options, clock: Clock) -> Intercept:
             if not (preserve and name in event.headers):
                 event = event.with_headers({name: f"{prefix}{uuid.uuid4()}"})
             # It names the event: so it names it in the log, too, unless its source knows a better name.
-            found.append(Event(event.body, event.headers, event.id or readable(event.headers[name]) or None))
+            id_ = event.id or readable(event.headers[name]) or None
+            found.append(Event(event.body, event.headers, id_, event.origin))
         return found
 
     return add
+
+
+def _only(event: Event, gone: Callable[[str], bool]) -> Event:
+    headers = {name: value for name, value in event.headers.items() if not gone(name)}
+    return Event(event.body, headers, event.id, event.origin)
 
 
 def _remove_header(options: Options, clock: Clock) -> Intercept:
@@ -105,12 +111,7 @@ def _remove_header(options: Options, clock: Clock) -> Intercept:
         return name in names or (pattern is not None and pattern.fullmatch(name) is not None)
 
     def remove(events: Sequence[Event]) -> Sequence[Event]:
-        return [
-            Event(event.body, {name: value for name, value in event.headers.items() if not gone(name)}, event.id)
-            if any(map(gone, event.headers))
-            else event
-            for event in events
-        ]
+        return [_only(event, gone) if any(map(gone, event.headers)) else event for event in events]
 
     return remove
 
@@ -129,7 +130,7 @@ def _search_replace(options: Options, clock: Clock) -> Intercept:
                 # As Java: what the charset cannot say is a sign for that. It must not stop what comes after it.
                 text = event.body.decode(charset, "replace")
                 body = pattern.sub(replacement, text).encode(charset, "replace")
-            found.append(Event(body, event.headers, event.id))
+            found.append(Event(body, event.headers, event.id, event.origin))
         return found
 
     return replace

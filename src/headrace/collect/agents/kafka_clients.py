@@ -103,9 +103,10 @@ def ensure_topic(client: Any, conf: Mapping[str, Any], topic: str) -> None:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    if partitions_of(client, topic):
-        return
     try:
+        found = client.list_topics(topic, timeout=REQUEST_S).topics.get(topic)
+        if found is not None and found.error is None:
+            return
         names = ("bootstrap.servers", "security.protocol", "sasl.", "ssl.")
         admin = AdminClient({name: value for name, value in conf.items() if name.startswith(names)})
         # With as many partitions and copies as the brokers give by themselves.

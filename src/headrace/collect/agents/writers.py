@@ -57,17 +57,15 @@ class DirectWriter(LogWriter):
             return Written(
                 *(sum(figures) for figures in zip(*((w.accepted, w.duplicates, w.rejected) for w in done), strict=True))
             )
-        outcome = self._collector.collect(RawEvents(topic, source=self._source, sent=json_events(events))).result(
-            WRITE_S
-        )
-        return written(outcome)
+        sent = json_events(events)
+        raw = RawEvents(topic, source=self._source, sent=sent, position=lambda row: events[row].place)
+        return written(self._collector.collect(raw).result(WRITE_S))
 
     def open_topic(self, topic: str, make: bool) -> None:
         open_topic(self._log, topic, make)
 
     def bury(self, topic: str, events: Sequence[Event], reason: str) -> None:
-        letters = [DeadLetter(topic, reason, self._source, event.id, event.body) for event in events]
-        self._log.append([bury(letters)]).result(WRITE_S)
+        self._log.append([bury(letters_of(topic, events, reason, self._source))]).result(WRITE_S)
 
     def _write_bytes(self, topic: Topic, events: Sequence[Event]) -> Callable[[], Written]:
         """Begun when it returns; what it returns waits for the end."""
@@ -77,7 +75,7 @@ class DirectWriter(LogWriter):
             events = [event for event in events if len(event.body) <= most]
         appends = [Append(topic.name, bytes_batch(events, self._now_ms() + self._latest_ms))] if events else []
         if large:
-            appends.append(bury([self._letter(topic.name, event) for event in large]))
+            appends.append(bury([letter for event in large for letter in self._too_large(topic.name, event)]))
         future = self._log.append(appends)
 
         def finish() -> Written:
@@ -87,14 +85,19 @@ class DirectWriter(LogWriter):
 
         return finish
 
-    def _letter(self, topic: str, event: Event) -> DeadLetter:
+    def _too_large(self, topic: str, event: Event) -> list[DeadLetter]:
         reason = (
             f"the event is {len(event.body)} bytes, more than the {self._settings.max_event_bytes} an event may have"
         )
-        return DeadLetter(topic, reason, self._source, event.id, event.body)
+        return letters_of(topic, [event], reason, self._source)
 
     def close(self) -> None:
         self._close()
+
+
+def letters_of(topic: str, events: Sequence[Event], reason: str, source: str) -> list[DeadLetter]:
+    """With the place of each: `agent NAME /var/log/app.log:1234`."""
+    return [DeadLetter(topic, reason, f"{source} {event.place}".rstrip(), event.id, event.body) for event in events]
 
 
 class Topics(Protocol):

@@ -95,7 +95,7 @@ class FileTransaction(Transaction):
         once."""
         for number, event in enumerate(piece.events or (), piece.first):
             if event.id is None:
-                yield Event(event.body, event.headers, f"{self._channel.spool.id}:{number}")
+                yield Event(event.body, event.headers, f"{self._channel.spool.id}:{number}", event.origin)
             else:
                 yield event
 

@@ -30,7 +30,7 @@ MAX_PAYLOAD = 1 << 30
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Event])
-_any_decoder = msgspec.msgpack.Decoder(list[tuple[bytes, dict[str, Any], str | None]])
+_any_decoder = msgspec.msgpack.Decoder(list[tuple[bytes, dict[str, Any], str | None, str]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +82,23 @@ def _encode(events: Sequence[Event]) -> bytes:
     try:
         return _encoder.encode(events)
     except UnicodeEncodeError:
-        return _encoder.encode(
-            [(event.body, _stored(event.headers), event.id and readable(event.id)) for event in events]
-        )
+        return _encoder.encode([_stored(event) for event in events])
 
 
-def _stored(headers: Headers) -> dict[str, str | bytes]:
-    return {readable(name): value if is_plain(value) else to_bytes(value) for name, value in headers.items()}
+def _stored(event: Event) -> tuple[bytes, dict[str, str | bytes], str | None, str]:
+    headers = {readable(name): _plain(value) for name, value in event.headers.items()}
+    return event.body, headers, event.id and readable(event.id), readable(event.origin)
+
+
+def _plain(value: str) -> str | bytes:
+    return value if is_plain(value) else to_bytes(value)
 
 
 def _decode(payload: bytes) -> list[Event]:
     try:
         return _decoder.decode(payload)
     except msgspec.ValidationError:
-        return [Event(body, _headers(stored), id_) for body, stored, id_ in _any_decoder.decode(payload)]
+        return [Event(body, _headers(stored), id_, at) for body, stored, id_, at in _any_decoder.decode(payload)]
 
 
 def _headers(stored: dict[str, Any]) -> Headers:

@@ -69,7 +69,7 @@ class KafkaSource(PollingSource):
             headers["key"] = from_bytes(message.key())
         if self._options.flag("setTopicHeader"):
             headers.setdefault(self._options.text("topicHeader"), message.topic())
-        return Event(body, headers, place)
+        return Event(body, headers, place, f"{message.topic()}:{message.partition()}:{message.offset()}")
 
     def taken(self) -> None:
         from confluent_kafka import KafkaException, TopicPartition

@@ -107,12 +107,14 @@ class SpoolDirectorySource(PollingSource):
             # The last line may have no end; one longer than a chunk comes in pieces anyway.
             end = len(data)
         events: list[Event] = []
+        origin = f"{readable(str(file.path))}:"
         at = 0
         while at < end and len(events) < self._settings.batch_size:
             stop = data.find(b"\n", at, end)
             line = data[at : stop if stop >= 0 else end]
             piece = line[: self._settings.longest]
-            events.append(Event(piece.removesuffix(b"\r"), file.headers, f"{file.identity}:{file.offset + at}"))
+            id_ = f"{file.identity}:{file.offset + at}"
+            events.append(Event(piece.removesuffix(b"\r"), file.headers, id_, origin))
             at += len(piece) + (1 if len(piece) == len(line) and stop >= 0 else 0)
         self._given = at
         return events
@@ -120,7 +122,7 @@ class SpoolDirectorySource(PollingSource):
     def _read_blob(self, file: SpooledFile) -> list[Event]:
         data = os.pread(file.descriptor, BLOB_BYTES, file.offset)
         self._given = len(data)
-        return [Event(data, file.headers, f"{file.identity}:{file.offset}")]
+        return [Event(data, file.headers, f"{file.identity}:{file.offset}", f"{readable(str(file.path))}:")]
 
     # Files
 

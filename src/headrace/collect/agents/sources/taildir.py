@@ -146,14 +146,14 @@ class TaildirSource(PollingSource):
 
     def _events(self, file: TailedFile, lines: Sequence[bytes]) -> list[Event]:
         prefix, at, headers = f"{file.generation}:", file.offset, file.headers
-        telling = self._settings.offset_header
+        telling, origin = self._settings.offset_header, f"{readable(str(file.path))}:"
         events = []
         for line in lines:
             if telling:
                 headers = file.headers | {"byteoffset": str(at)}
             # Windows' line ends, as Flume does.
             body = line[:-1] if line[-1:] == b"\r" else line
-            events.append(Event(body, headers, f"{prefix}{at}:{crc32(line):x}"))
+            events.append(Event(body, headers, f"{prefix}{at}:{crc32(line):x}", origin))
             at += len(line) + 1
         return events
 
