@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 
@@ -17,6 +19,14 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def open_to_all(folder: Path) -> None:
+    """Let whoever becomes somebody else in a test reach its folder: pytest keeps its own to itself."""
+    for above in (folder, *folder.parents):
+        if above == Path(tempfile.gettempdir()):
+            return
+        above.chmod(0o777)
 
 
 def let_pass(seconds: float) -> None:

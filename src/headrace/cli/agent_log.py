@@ -14,10 +14,11 @@ import msgspec
 from headrace.clock import SystemClock
 from headrace.collect.agents.base import Event
 from headrace.collect.agents.ports import LogWriter, Written
+from headrace.collect.agents.texts import json_headers, readable, to_bytes
 from headrace.collect.agents.writers import DirectWriter, event_time
 from headrace.collect.decode import EventCollector
 from headrace.config import Project
-from headrace.errors import NotFound, NotRunning
+from headrace.errors import Conflict, NotFound, NotRunning, Refused, TooLarge
 
 if TYPE_CHECKING:
     from headrace.cli.api import Api
@@ -69,18 +70,52 @@ class HttpWriter(LogWriter):
 
     def write(self, topic: str, events: Sequence[Event]) -> Written:
         raw = self._kind(topic) == "raw"
-        body = msgspec.json.encode({"records": [_record(event, raw) for event in events]})
-        answer = self._api.request(
-            "POST", f"{_path(topic)}/records", content=body, headers={"Content-Type": "application/json"}
-        )
+        try:
+            answer = self._send(topic, [_record(event, raw) for event in events])
+        except TooLarge:
+            if len(events) == 1:
+                raise
+            half = len(events) // 2
+            first, second = self.write(topic, events[:half]), self.write(topic, events[half:])
+            return Written(
+                first.accepted + second.accepted,
+                first.duplicates + second.duplicates,
+                first.rejected + second.rejected,
+            )
         return Written(answer["accepted"], answer["duplicates"], len(answer["rejected"]))
 
-    def _kind(self, topic: str) -> str:
+    def open_topic(self, topic: str, make: bool) -> None:
+        self._kind(topic, make)
+
+    def bury(self, topic: str, events: Sequence[Event], reason: str) -> None:
+        """The server makes a letter, with all that is in it, of a record that has a field it does not know."""
+        self._kind(topic)
+        for event in events:
+            self._send(topic, [{"refused": reason} | _record(event, raw=True)])
+
+    def _send(self, topic: str, records: list[dict[str, Any]]) -> Any:
+        body = msgspec.json.encode({"records": records})
+        try:
+            return self._api.request(
+                "POST", f"{_path(topic)}/records", content=body, headers={"Content-Type": "application/json"}
+            )
+        except NotFound:
+            # It was deleted since: it is made anew when they are sent again.
+            self._kinds.pop(topic, None)
+            raise
+
+    def _kind(self, topic: str, make: bool = True) -> str:
         if topic not in self._kinds:
+            if topic.startswith("_"):
+                raise Refused(f"topic `{topic}` is Headrace's own: nobody sends events to it")
             try:
                 found = self._api.get(_path(topic))
             except NotFound:
+                if not make:
+                    raise
                 found = self._api.post("/v1/topics", {"name": topic, "kind": "raw"})
+            if found.get("role", "events") != "events":
+                raise Conflict(f"topic `{topic}` is written by a query", hint="name another topic")
             self._kinds[topic] = found["kind"]
         return self._kinds[topic]
 
@@ -89,16 +124,15 @@ class HttpWriter(LogWriter):
 
 
 def _path(topic: str) -> str:
-    return f"/v1/topics/{quote(topic, safe='')}"
+    return f"/v1/topics/{quote(readable(topic), safe='')}"
 
 
 def _record(event: Event, raw: bool) -> dict[str, Any]:
     record: dict[str, Any] = {"value": {"base64": base64.b64encode(event.body).decode()} if raw else _json(event.body)}
     if event.headers:
-        record["headers"] = dict(event.headers)
+        record["headers"] = json_headers(event.headers)
     if raw and "key" in event.headers:
-        key = event.headers["key"].encode("utf-8", "surrogateescape")
-        record["key"] = {"base64": base64.b64encode(key).decode()}
+        record["key"] = {"base64": base64.b64encode(to_bytes(event.headers["key"])).decode()}
     if event.id is not None:
         record["id"] = event.id
     time = event_time(event.headers, 2**62)

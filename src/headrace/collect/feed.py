@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -92,6 +92,16 @@ class Feed:
     def take(self, events: Sent, arrived: Arrival, topic: str) -> Outcome:
         """Into any topic. In the writing thread (`call`)."""
         return self._take(events, arrived, topic)
+
+    def bury(self, letters: Sequence[DeadLetter]) -> None:
+        """Events that no topic can take. In the writing thread (`call`)."""
+        if self.gate.settings.privacy.any:
+            # Nobody can say what is in them.
+            letters = [replace(letter, payload=b"") for letter in letters]
+        self._outlet.append([bury(letters)])
+        rejected = tuple(Rejection(number, letter.reason, None) for number, letter in enumerate(letters))
+        size = sum(len(letter.payload) for letter in letters)
+        self.counters.took(Outcome(0, rejected=rejected), len(letters), size)
 
     def column_type(self, field: str) -> DataType | None:
         """Of the column that a field goes to; None if the topic has none for it."""

@@ -97,5 +97,11 @@ class Shelf(LogWriter):
         self.events += events
         return Written(len(events))
 
+    def open_topic(self, topic: str, make: bool) -> None:
+        return None
+
+    def bury(self, topic: str, events: Sequence[Event], reason: str) -> None:
+        raise AssertionError(f"it takes everything: {reason}")
+
     def close(self) -> None:
         return None

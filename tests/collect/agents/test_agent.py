@@ -170,6 +170,36 @@ a1.sources.r1.selector.default = c1
     assert lines(tmp_path / "k2") == ["bad"]
 
 
+def test_what_belongs_to_no_channel_is_counted(tmp_path: Path) -> None:
+    more = """a1.sources.r1.selector.type = multiplexing
+a1.sources.r1.selector.header = level
+a1.sources.r1.selector.mapping.error = c1
+a1.sources.r1.interceptors = i
+a1.sources.r1.interceptors.i.type = regex_filter
+a1.sources.r1.interceptors.i.regex = ^no$
+a1.sources.r1.interceptors.i.excludeEvents = true
+"""
+    with running(fan(tmp_path, more)) as agent:
+        sent = [{"headers": {"level": level}, "body": level} for level in ("error", "info", "debug")]
+        assert post(source_port(agent), [*sent, {"body": "no"}]) == 200
+        counted = agent.counters["source", "r1"].read()
+    assert (counted["EventUnroutedCount"], counted["EventFilteredCount"]) == (2, 1)
+    assert lines(tmp_path / "k1") == ["error"]
+
+
+def test_a_body_that_the_charset_cannot_read_stops_nothing() -> None:
+    shelf, ports = shelf_ports()
+    more = """sources.r1.interceptors = i
+sources.r1.interceptors.i.type = search_replace
+sources.r1.interceptors.i.searchPattern = 1
+sources.r1.interceptors.i.replaceString = one
+sources.r1.interceptors.i.charset = UTF-16BE"""
+    with running(flow("type = seq\ntotalEvents = 12", more=more), ports) as agent:
+        wait_for(agent.finished, 20, "the end")
+    # Of ten, a byte each, none is UTF-16; "10" and "11" are another character.
+    assert len(shelf.events) == 12
+
+
 def test_an_optional_channel_may_miss_what_a_required_one_gets(tmp_path: Path) -> None:
     text = fan(tmp_path, "a1.sources.r1.selector.optional = c2\n")
     (tmp_path / "k2").rmdir()
@@ -249,6 +279,24 @@ def test_spooldir_reads_each_file_once(tmp_path: Path) -> None:
     assert len({event.id for event in shelf.events}) == 6
 
 
+def test_a_spooled_file_that_cannot_be_put_away_does_not_stop_the_others(tmp_path: Path) -> None:
+    shelf, ports = shelf_ports()
+    (tmp_path / "a.txt").write_text("one\n")
+    (tmp_path / "a.txt.COMPLETED").write_text("of yesterday\n")
+    for number in range(30):
+        (tmp_path / f"empty-{number}").touch()
+    with running(flow(f"type = spooldir\nspoolDir = {tmp_path}"), ports) as agent:
+        wait_for(lambda: texts(shelf) == ["one"], 20, "the first file")
+        (tmp_path / "b.txt").write_text("two\n")
+        wait_for(lambda: (tmp_path / "b.txt.COMPLETED").exists(), 20, "the second")
+        counters = agent.counters["source", "r1"]
+    assert texts(shelf) == ["one", "two"]
+    assert counters.read()["FileLeftOutCount"] == 1
+    assert counters.last_error == (
+        f"`{tmp_path}/a.txt` is left out: it was read, but `a.txt.COMPLETED` is there already"
+    )
+
+
 def test_lines_become_rows_of_a_topic_with_columns_and_what_does_not_fit_a_dead_letter(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
@@ -268,7 +316,9 @@ def test_lines_become_rows_of_a_topic_with_columns_and_what_does_not_fit_a_dead_
         ]
         assert [(row["USER"], row["N"]) for row in rows] == [("u1", 1), ("u2", 2)]
         assert dict(rows[0][HEADERS]) == {"app": b"shop"}
-        assert log.snapshot().ends["_dead_letters"][0].end == 1
+        [letter] = [row for records in log.read("_dead_letters", 0, 0) for row in records.batch.to_pylist()]
+        # Behind the twenty bytes of the first line.
+        assert (letter["PAYLOAD"], letter["SOURCE"]) == (b"not json", f"agent a1 {logs}/a.log:20")
         assert counted["EventDrainSuccessCount"] == 0
 
 

@@ -12,8 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.collect.agents.base import AgentError, Channel, ChannelFull, Event
+from headrace.collect.agents.channels import file as file_channel
+from headrace.collect.agents.channels import memory as memory_channel
+from headrace.collect.agents.channels import spool
 from headrace.collect.agents.channels.file import FileChannel
 from headrace.collect.agents.channels.memory import MemoryChannel
+from headrace.collect.agents.options import read_options
+from headrace.collect.agents.selectors import ChannelProcessor, replicating
 from headrace.errors import ConfigError
 from tests.collect.agents.making import bodies, counters, events, put, take
 
@@ -127,7 +132,7 @@ def test_bytes_are_bounded_too() -> None:
     with pytest.raises(ChannelFull, match="is full"):
         put(channel, "12")
     with pytest.raises(ChannelFull, match="never"):
-        put(channel, "12345678901")
+        put(channel, "123456", "123456")
     take(channel)
     put(channel, "1234567890")
 
@@ -299,4 +304,45 @@ def test_a_number_never_comes_twice(folder: Path) -> None:
     with channel.transaction() as transaction:
         [second] = transaction.take(1)
     assert first.id != second.id
+    channel.close()
+
+
+def test_a_take_ends_after_so_many_bytes(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink's batch of 10,000 may be of lines of megabytes."""
+    for module in (memory_channel, spool):
+        monkeypatch.setattr(module, "TAKE_BYTES", 25)
+    channel = make()
+    for letter in "abcdef":
+        put(channel, letter * 10)
+    assert [take(channel), take(channel)] == [["a" * 10, "b" * 10, "c" * 10], ["d" * 10, "e" * 10, "f" * 10]]
+
+
+def processor(channel: Channel) -> ChannelProcessor:
+    selector = replicating(["c"], read_options("it", (), {}, 1)[0].changed("optional", None))
+    return ChannelProcessor({"c": channel}, selector, lambda events: events, counters("source", "r"))
+
+
+def test_a_batch_that_never_fits_goes_in_pieces() -> None:
+    """Records of a Kafka source, say, are as large as they are: tried again as they came, they would wait for ever."""
+    channel = MemoryChannel("c", counters(), 100, 100, byte_capacity=25, patience_s=5.0)
+    taken: list[str] = []
+
+    def drain() -> None:
+        while len(taken) < 8:
+            taken.extend(take(channel, 1))
+
+    draining = threading.Thread(target=drain)
+    draining.start()
+    sent = [letter * 10 for letter in "abcdefg"] + ["larger than the channel, all by itself"]
+    processor(channel)(events(*sent))
+    draining.join(30)
+    assert taken == sent
+    assert (channel.size(), channel.room.bytes) == (0, 0)
+
+
+def test_what_is_too_much_for_a_frame_goes_in_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_channel, "FRAME_BYTES", 25)
+    channel = FileChannel("c", counters(), tmp_path)
+    processor(channel)(events("a" * 10, "b" * 10, "c" * 10, "d" * 30))
+    assert [body[0] for body in take(channel)] == ["a", "b", "c", "d"]
     channel.close()

@@ -59,3 +59,10 @@ def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     (tmp_path / "bad.properties").write_bytes(b"a = \xff\n")
     with pytest.raises(ConfigError, match="is not UTF-8"):
         read_properties(tmp_path / "bad.properties")
+
+
+def test_a_character_in_two_halves_as_java_writes_it() -> None:
+    [one] = parse_properties(r"a.key = \ud83d\ude00 x")
+    assert one.value == "\U0001f600 x"
+    [half] = parse_properties(r"a.key = \ud83d x")
+    assert half.value == "\ufffd x"

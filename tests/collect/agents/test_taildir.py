@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from headrace.collect.agents.base import Event
+from headrace.collect.agents.base import AgentError, Event
 from headrace.collect.agents.interceptors import java_regex
 from headrace.collect.agents.sources import positions, taildir
-from headrace.collect.agents.sources.taildir import FileGroup, TaildirSource, TailSettings
+from headrace.collect.agents.sources.file_groups import FileGroup
+from headrace.collect.agents.sources.taildir import TaildirSource, TailSettings
 from headrace.errors import ConfigError
+from tests.collect.agents.making import counters
+from tests.support import open_to_all
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +36,8 @@ class Tail:
         self.open()
 
     def open(self) -> None:
-        self.source = TaildirSource(self._groups, self._positions, self._settings)
+        self.counters = counters("source", "tail")
+        self.source = TaildirSource(self._groups, self._positions, self._settings, self.counters)
 
     def read(self, taken: bool = True) -> list[str]:
         """All there is now."""
@@ -260,3 +264,79 @@ def test_a_position_is_whole_or_not_there(folder: Path) -> None:
     positions.save_positions(folder / "p.json", known)
     assert positions.load_positions(folder / "p.json") == known
     assert [file.name for file in folder.iterdir()] == ["p.json"]
+
+
+def test_what_cannot_be_read_is_left_out_and_said_once(folder: Path) -> None:
+    """A link to itself: even root cannot open it."""
+    tail = Tail(folder)
+    (folder / "0.log").symlink_to(folder / "0.log")
+    (folder / "folder.log").mkdir()
+    write(folder / "a.log", "one\n")
+    assert tail.read() == ["one"]
+    write(folder / "a.log", "two\n")
+    assert tail.read() == ["two"]
+    counted = tail.counters.read()
+    assert (counted["FileUnreadableCount"], counted["FilesUnreadable"]) == (1, 1)
+    assert tail.counters.last_error == f"`{folder}/0.log` is left out: too many levels of symbolic links"
+    # Mended, it is read like any other.
+    (folder / "0.log").unlink()
+    write(folder / "0.log", "three\n")
+    assert tail.read() == ["three"]
+    assert tail.counters.read()["FilesUnreadable"] == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_somebody_elses_file_is_left_out_until_it_may_be_read(folder: Path) -> None:
+    open_to_all(folder)
+    tail = Tail(folder)
+    write(folder / "mine.log", "mine\n")
+    write(folder / "theirs.log", "theirs\n")
+    (folder / "theirs.log").chmod(0o600)
+    os.seteuid(65534)
+    try:
+        assert tail.read() == ["mine"]
+        assert "theirs.log` is left out: permission denied" in (tail.counters.last_error or "")
+    finally:
+        os.seteuid(0)
+    assert tail.read() == ["theirs"]
+
+
+def test_a_folder_that_cannot_be_looked_at_forgets_nothing(folder: Path) -> None:
+    inner = folder / "inner"
+    inner.mkdir()
+    tail = Tail(inner, idle_s=-1.0)
+    tail._positions = folder / "position.json"
+    tail.open()
+    write(inner / "a.log", "one\n")
+    assert tail.read() == ["one"]
+    tail.restart()
+    inner.rename(folder / "aside")
+    inner.write_text("not a folder")
+    assert tail.read() == []
+    assert "inner` is left out: not a directory" in (tail.counters.last_error or "")
+    inner.unlink()
+    (folder / "aside").rename(inner)
+    write(inner / "a.log", "two\n")
+    assert tail.read() == ["two"]
+
+
+def test_no_line_goes_before_its_files_name_is_on_disk(folder: Path) -> None:
+    logs, aside = folder / "logs", folder / "aside"
+    logs.mkdir()
+    tail = Tail(logs)
+    aside.write_text("no folder: nothing can be written here")
+    tail.source._position_file = aside / "position.json"
+    write(logs / "a.log", "one\n")
+    for _ in range(2):
+        with pytest.raises(AgentError, match="cannot be written"):
+            tail.source.poll()
+    aside.unlink()
+    assert tail.read() == ["one"]
+    assert (aside / "position.json").exists()
+
+
+@pytest.mark.parametrize("text", ["[1]", '[{"file": "/"}]', '{"a": 1}', '[{"file": "/", "pos": "x", "inode": 1}]'])
+def test_a_position_file_of_something_else_is_said(folder: Path, text: str) -> None:
+    (folder / "position.json").write_text(text)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Tail(folder)

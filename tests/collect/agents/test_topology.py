@@ -189,3 +189,17 @@ def test_the_same_as_toml(tmp_path: Path) -> None:
 
 def test_every_property_is_explained() -> None:
     assert [(kind.name, option.name) for kind in KINDS for option in kind.options if not option.meaning] == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("replaceString = $2", "`$2` cannot stand there: invalid group reference 2"),
+        ("charset = UTF-9", "there is no charset `UTF-9`"),
+    ],
+)
+def test_a_replacement_that_could_only_fail_is_said_before(wrong: str, said: str) -> None:
+    interceptor = "a1.sources.r1.interceptors.i"
+    text = f"a1.sources.r1.interceptors = i\n{interceptor}.type = search_replace\n{interceptor}.searchPattern = (x)\n"
+    [problem] = problems(GOOD + text + f"{interceptor}.{wrong}\n")
+    assert said in problem.message

@@ -16,6 +16,7 @@ from headrace.collect.pull import tail as tails
 from headrace.collect.pull.files import FileSettings, first_state, read_piece
 from headrace.collect.pull.tail import IDLE_S, Place, Tail
 from headrace.log.codecs.json_codec import Unreadable
+from tests.support import open_to_all
 
 MOST = 100
 
@@ -204,8 +205,7 @@ def test_one_that_cannot_be_read_is_said_and_the_others_are_read(tmp_path: Path)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_a_file_of_another_owner_is_said_and_read_from_where_it_was_when_it_can_be(tmp_path: Path) -> None:
-    for folder in [tmp_path, *tmp_path.parents[:2]]:
-        folder.chmod(0o755)
+    open_to_all(tmp_path)
     file = tmp_path / "secret.log"
     append(file, "1")
     append(tmp_path / "z.log", "open")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 from headrace.collect.agents.base import NO_HEADERS, Event, Headers
+from headrace.collect.agents.texts import from_bytes, readable, to_bytes
 from headrace.errors import UsageError
 
 ID_HEADER = "headrace.id"
@@ -33,7 +34,7 @@ def write_bytes(data: bytes) -> bytes:
 
 
 def write_string(text: str) -> bytes:
-    return write_bytes(text.encode())
+    return write_bytes(to_bytes(text))
 
 
 def write_headers(headers: Headers) -> bytes:
@@ -83,7 +84,8 @@ class Reader:
         return self.fixed(self.long())
 
     def string(self) -> str:
-        return self.bytes_().decode("utf-8", "replace")
+        """As `texts` says: any bytes."""
+        return from_bytes(self.bytes_())
 
     def count(self) -> int:
         """Of the next block of a map or an array; 0 at its end."""
@@ -100,14 +102,14 @@ class Reader:
         found: Headers = {}
         while count := self.count():
             for _ in range(count):
-                name = self.string()
+                name = readable(self.string())
                 found[name] = self.string()
         return found
 
     def event(self) -> Event:
         headers = self.headers()
         id_ = headers.pop(ID_HEADER, None)
-        return Event(self.bytes_(), headers or NO_HEADERS, id_)
+        return Event(self.bytes_(), headers or NO_HEADERS, None if not id_ else readable(id_))
 
     def events(self) -> list[Event]:
         found: list[Event] = []

@@ -26,6 +26,7 @@ from headrace.collect.agents.avro_event import (
     write_string,
 )
 from headrace.collect.agents.base import AgentError, Event
+from headrace.collect.agents.sources.limits import Budget, Patience
 from headrace.errors import UsageError
 
 MAX_FRAME = 64 * 1024 * 1024
@@ -72,8 +73,17 @@ class Call:
 class Stream:
     """Bytes of a socket, in whole pieces; compressed both ways if asked."""
 
-    def __init__(self, connection: socket.socket, compress: bool = False, level: int = 6) -> None:
-        self._socket = connection
+    def __init__(
+        self,
+        connection: socket.socket,
+        compress: bool = False,
+        level: int = 6,
+        patience: Patience | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        """`patience` and `budget` are for a side that anybody may connect to."""
+        self._socket, self._patience, self._budget = connection, patience, budget
+        self._held = 0
         self._buffer = bytearray()
         self._in = zlib.decompressobj() if compress else None
         self._out = zlib.compressobj(level) if compress else None
@@ -81,7 +91,11 @@ class Stream:
     def read(self, size: int) -> bytes | None:
         """None if the other side has gone in between messages."""
         while len(self._buffer) < size:
+            if self._patience is not None:
+                self._patience.wait()
             data = self._socket.recv(256 * 1024)
+            if self._patience is not None:
+                self._patience.came()
             if not data:
                 if self._buffer:
                     raise UsageError("the connection ended within a message")
@@ -97,12 +111,36 @@ class Stream:
             raise UsageError("the connection ended within a message")
         return found
 
+    def begin(self) -> None:
+        """The message before is answered."""
+        if self._patience is not None:
+            self._patience.begin()
+        self._hold(len(self._buffer))
+
+    def release(self) -> None:
+        """At the end."""
+        self._buffer.clear()
+        self._hold(0)
+
+    def _hold(self, size: int) -> None:
+        """So many bytes from now on."""
+        if self._budget is None:
+            return
+        if size > self._held and not self._budget.take(size - self._held):
+            raise UsageError(f"more than {self._budget.most} bytes at once", hint="send again")
+        if size < self._held:
+            self._budget.give_back(self._held - size)
+        self._held = size
+
     def _add(self, data: bytes) -> None:
         if self._in is None:
+            self._hold(self._held + len(data))
             self._buffer += data
             return
         while data:
-            self._buffer += self._in.decompress(data, MAX_FRAME)
+            plain = self._in.decompress(data, MAX_FRAME)
+            self._hold(self._held + len(plain))
+            self._buffer += plain
             data = self._in.unconsumed_tail
             if len(self._buffer) > 2 * MAX_FRAME:
                 raise UsageError(f"a message of more than {MAX_FRAME} bytes", hint="make the batches smaller")
@@ -110,6 +148,10 @@ class Stream:
     def write(self, data: bytes) -> None:
         if self._out is not None:
             data = self._out.compress(data) + self._out.flush(zlib.Z_SYNC_FLUSH)
+        if self._patience is not None:
+            # What was left for the message to come is no measure for the answer to it.
+            self._patience.begin()
+            self._patience.wait()
         self._socket.sendall(data)
 
 

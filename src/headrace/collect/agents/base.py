@@ -38,9 +38,19 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     body: bytes
     headers: Headers = NO_HEADERS
     id: str | None = None
+    origin: str = ""
+    """Where its source found it, for people: a place, or, if it ends with a colon, a file, in which the second part of
+    the id is the offset. So all lines of a file share it."""
 
     def with_headers(self, more: Mapping[str, str]) -> Event:
-        return Event(self.body, {**self.headers, **more}, self.id)
+        return Event(self.body, {**self.headers, **more}, self.id, self.origin)
+
+    @property
+    def place(self) -> str:
+        """`FILE:OFFSET`, `TOPIC:PARTITION:OFFSET`; its id where nobody knows more."""
+        if not self.origin.endswith(":") or self.id is None:
+            return self.origin or self.id or ""
+        return self.origin + self.id.split(":")[1]
 
 
 class AgentError(HeadraceError):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.collect.agents.base import Event
 from headrace.collect.agents.definition import AgentDefinition
@@ -19,15 +18,18 @@ from headrace.collect.agents.ports import LogWriter, Ports, Written
 from headrace.collect.agents.properties import with_environment
 from headrace.collect.agents.reading import agent_of, toml_properties
 from headrace.collect.agents.running import Agent
+from headrace.collect.agents.texts import json_headers, to_bytes
 from headrace.collect.agents.topology import read_agent, read_agents
-from headrace.collect.agents.writers import event_time, json_events, written
+from headrace.collect.agents.writers import event_time, json_events, letters_of, open_topic, written
 from headrace.collect.base import Outcome, Sent
 from headrace.collect.definitions import CollectorSettings, Definition
 from headrace.collect.feed import Feed
 from headrace.collect.gate import Arrival
 from headrace.config import Project
-from headrace.errors import ConfigError, NotFound
-from headrace.log.base import HEADERS, ID, TIME, TopicSpec
+from headrace.errors import ConfigError
+from headrace.log.base import HEADERS, ID, TIME
+
+T = TypeVar("T")
 
 LOOK_S = 1.0
 STOP_S = 3.0
@@ -146,16 +148,21 @@ class FeedWriter(LogWriter):
 
     def write(self, topic: str, events: Sequence[Event]) -> Written:
         size = sum(len(event.body) for event in events)
-        done: Future[Outcome] = asyncio.run_coroutine_threadsafe(
-            self._feed.call(self._take, topic, list(events), Arrival(size=size)), self._loop
-        )
-        return written(done.result())
+        arrived = Arrival(size=size, position=lambda row: events[row].place)
+        return written(self._call(self._take, topic, list(events), arrived))
+
+    def open_topic(self, topic: str, make: bool) -> None:
+        self._call(open_topic, self._feed, topic, make)
+
+    def bury(self, topic: str, events: Sequence[Event], reason: str) -> None:
+        source = f"agent {self._feed.definition.name}"
+        self._call(self._feed.bury, letters_of(topic, events, reason, source))
+
+    def _call(self, function: Callable[..., T], *arguments: object) -> T:
+        return asyncio.run_coroutine_threadsafe(self._feed.call(function, *arguments), self._loop).result()
 
     def _take(self, topic: str, events: list[Event], arrived: Arrival) -> Outcome:
-        try:
-            found = self._feed.topic(topic)
-        except NotFound:
-            found = self._feed.create_topic(TopicSpec(topic, kind="raw"))
+        found = open_topic(self._feed, topic)
         sent = raw_events(events) if found.spec.kind == "raw" else json_events(events)
         return self._feed.take(sent, arrived, topic)
 
@@ -169,9 +176,9 @@ def raw_events(events: Sequence[Event]) -> Sent:
     def made(event: Event) -> dict[str, Any]:
         found: dict[str, Any] = {"value": base64.b64encode(event.body).decode()}
         if "key" in event.headers:
-            found["key"] = base64.b64encode(event.headers["key"].encode("utf-8", "surrogateescape")).decode()
+            found["key"] = base64.b64encode(to_bytes(event.headers["key"])).decode()
         if event.headers:
-            found[HEADERS] = dict(event.headers)
+            found[HEADERS] = json_headers(event.headers)
         if event.id is not None:
             found[ID] = event.id
         if (time := event_time(event.headers, 2**62)) is not None:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from headrace.clock import Clock
 from headrace.collect.agents.base import Event
 from headrace.collect.agents.options import Option, Options
+from headrace.collect.agents.texts import from_bytes, readable
 from headrace.errors import ConfigError
 
 logger = logging.getLogger("headrace.agent")
@@ -57,7 +58,7 @@ def _add(name: str, value: Callable[[], str], preserve: bool) -> Intercept:
             headers = made.get(id(event.headers))
             if headers is None:
                 headers = made[id(event.headers)] = event.headers | more
-            found.append(Event(event.body, headers, event.id))
+            found.append(Event(event.body, headers, event.id, event.origin))
         return found
 
     return add
@@ -90,10 +91,16 @@ def _uuid(options: Options, clock: Clock) -> Intercept:
             if not (preserve and name in event.headers):
                 event = event.with_headers({name: f"{prefix}{uuid.uuid4()}"})
             # It names the event: so it names it in the log, too, unless its source knows a better name.
-            found.append(Event(event.body, event.headers, event.id or event.headers[name]))
+            id_ = event.id or readable(event.headers[name]) or None
+            found.append(Event(event.body, event.headers, id_, event.origin))
         return found
 
     return add
+
+
+def _only(event: Event, gone: Callable[[str], bool]) -> Event:
+    headers = {name: value for name, value in event.headers.items() if not gone(name)}
+    return Event(event.body, headers, event.id, event.origin)
 
 
 def _remove_header(options: Options, clock: Clock) -> Intercept:
@@ -104,34 +111,57 @@ def _remove_header(options: Options, clock: Clock) -> Intercept:
         return name in names or (pattern is not None and pattern.fullmatch(name) is not None)
 
     def remove(events: Sequence[Event]) -> Sequence[Event]:
-        return [
-            Event(event.body, {name: value for name, value in event.headers.items() if not gone(name)}, event.id)
-            if any(map(gone, event.headers))
-            else event
-            for event in events
-        ]
+        return [_only(event, gone) if any(map(gone, event.headers)) else event for event in events]
 
     return remove
 
 
 def _search_replace(options: Options, clock: Clock) -> Intercept:
     pattern, charset = java_regex(options.text("searchPattern")), options.text("charset")
-    # Java writes a group as `$1` or `${name}`, and `\$` for the sign itself.
-    replacement = re.sub(
-        r"\\\$|\$(\d+)|\$\{(\w+)\}",
-        lambda found: "$" if found[0] == r"\$" else rf"\g<{found[1] or found[2]}>",
-        options.text("replaceString"),
-    )
+    replacement = _java_replacement(options.text("replaceString"))
 
     def replace(events: Sequence[Event]) -> Sequence[Event]:
         found = []
         for event in events:
-            text = event.body.decode(charset, "surrogateescape")
-            body = pattern.sub(replacement, text).encode(charset, "surrogateescape")
-            found.append(Event(body, event.headers, event.id))
+            try:
+                text = event.body.decode(charset, "surrogateescape")
+                body = pattern.sub(replacement, text).encode(charset, "surrogateescape")
+            except UnicodeError:
+                # As Java: what the charset cannot say is a sign for that. It must not stop what comes after it.
+                text = event.body.decode(charset, "replace")
+                body = pattern.sub(replacement, text).encode(charset, "replace")
+            found.append(Event(body, event.headers, event.id, event.origin))
         return found
 
     return replace
+
+
+def _java_replacement(text: str) -> str:
+    r"""Java writes a group as `$1` or `${name}`, and a backslash before a sign that means itself.
+
+    >>> _java_replacement(r"$1 \$5 ${name} \\d")
+    '\\g<1> $5 \\g<name> \\\\d'
+    """
+
+    def python(found: re.Match[str]) -> str:
+        if found[0].startswith("\\"):
+            return found[0][1:].replace("\\", r"\\")
+        return rf"\g<{found[1] or found[2]}>"
+
+    return re.sub(r"\\.?|\$(\d+)|\$\{(\w+)\}", python, text, flags=re.DOTALL)
+
+
+def _check_search(options: Options) -> Iterable[tuple[str, str, str | None]]:
+    try:
+        java_regex(options.text("searchPattern")).sub(_java_replacement(options.text("replaceString")), "")
+    except ConfigError as error:
+        yield "searchPattern", error.message, None
+    except (re.error, IndexError) as error:
+        yield "replaceString", f"`{options.text('replaceString')}` cannot stand there: {error}", None
+    try:
+        "".encode(options.text("charset"))
+    except LookupError:
+        yield "charset", f"there is no charset `{options.text('charset')}`", "UTF-8 is one"
 
 
 def _regex_filter(options: Options, clock: Clock) -> Intercept:
@@ -202,7 +232,7 @@ def _java_date(pattern: str) -> str:
 
 
 def _text(event: Event) -> str:
-    return event.body.decode("utf-8", "surrogateescape")
+    return from_bytes(event.body)
 
 
 def java_regex(pattern: str) -> re.Pattern[str]:
@@ -276,7 +306,7 @@ INTERCEPTORS = (
             Option("replaceString", "text", "", "What stands there instead; `$1` is the first group."),
             Option("charset", "text", "UTF-8", "How the body is written."),
         ),
-        _check_regex("searchPattern"),
+        _check_search,
     ),
     InterceptorKind(
         ("regex_filter", f"{_OLD}RegexFilteringInterceptor$Builder"),

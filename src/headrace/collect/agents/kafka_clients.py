@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.collect.agents.base import AgentError
+from headrace.collect.agents.base import AgentError, Counters
 
 logger = logging.getLogger("headrace.agent.kafka")
 
@@ -63,6 +63,39 @@ def answers(bootstrap: str) -> bool:
         except (OSError, ValueError):
             continue
     return False
+
+
+def consume(consumer: Any, most: int, seconds: float, counters: Counters) -> list[Any]:
+    """Up to so many records. The consumer has moved on behind whatever it gives, so an error that comes along with
+    records is counted and said; `AgentError` only for one that comes alone."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    try:
+        messages = consumer.consume(most, seconds)
+    except KafkaException as error:
+        raise AgentError(f"Kafka: {error.args[0].str()}") from error
+    errors = [wrong for message in messages if (wrong := message.error()) is not None]
+    # Whoever asks for them (`enable.partition.eof`) is told where partitions end: that is none.
+    errors = [wrong for wrong in errors if wrong.code() != KafkaError._PARTITION_EOF]
+    records = [message for message in messages if message.error() is None]
+    if errors:
+        problem = AgentError(f"Kafka: {errors[-1].str()}")
+        if not records:
+            raise problem
+        counters.failed("KafkaReadFail", problem)
+    return records
+
+
+def partitions_of(client: Any, topic: str) -> int:
+    """How many it has; none if it is not there. `AgentError` if nobody says."""
+    from confluent_kafka import KafkaException
+
+    try:
+        # All of them: to ask for one by its name makes it, where brokers are told to.
+        found = client.list_topics(timeout=REQUEST_S).topics.get(topic)
+    except KafkaException as error:
+        raise AgentError(f"topic `{topic}` of Kafka: {error.args[0].str()}") from None
+    return 0 if found is None or found.error is not None else len(found.partitions)
 
 
 def ensure_topic(client: Any, conf: Mapping[str, Any], topic: str) -> None:

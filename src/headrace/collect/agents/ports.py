@@ -32,6 +32,15 @@ class LogWriter(ABC):
         Raises what the log does; then nothing was taken, or the same ids may be sent again."""
 
     @abstractmethod
+    def open_topic(self, topic: str, make: bool) -> None:
+        """Raises what keeps events out of it, whatever they are: `NotFound` if it is not there and not to be made,
+        `UsageError` if that is no name, `Refused` or `Conflict` if it is Headrace's own or a query's."""
+
+    @abstractmethod
+    def bury(self, topic: str, events: Sequence[Event], reason: str) -> None:
+        """Make dead letters of them, durable when it returns, as of the sink's own topic."""
+
+    @abstractmethod
     def close(self) -> None: ...
 
 

@@ -90,4 +90,7 @@ def _unescaped(text: str) -> str:
             return chr(int(what[1:], 16))
         return _ESCAPES.get(what, what)
 
-    return _ESCAPED.sub(plain, text) if "\\" in text else text
+    if "\\" not in text:
+        return text
+    # Java writes what is beyond 16 bits as the two halves of a pair.
+    return _ESCAPED.sub(plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -98,15 +98,26 @@ class ChannelProcessor:
         """All channels that must have them do, or `AgentError`. More than the channels take at once go in pieces; then
         the error's `taken` says how many of them went before it."""
         for first in range(0, len(events), self._most):
-            try:
-                self._put(events[first : first + self._most])
-            except AgentError as error:
-                error.data["taken"] = first
+            self._put_or_halves(events[first : first + self._most], first)
+
+    def _put_or_halves(self, events: Sequence[Event], before: int) -> None:
+        """Together, or, where a channel never has room for so many bytes, in smaller pieces."""
+        try:
+            self._put(events)
+        except AgentError as error:
+            if not error.data.get("never") or len(events) == 1:
+                error.data["taken"] = before
                 raise
+        else:
+            return
+        half = len(events) // 2
+        self._put_or_halves(events[:half], before)
+        self._put_or_halves(events[half:], before + half)
 
     def _put(self, events: Sequence[Event]) -> None:
         self._counters.add("EventReceivedCount", len(events))
-        required, optional = self._selector.route(self._intercept(events))
+        kept = self._intercept(events)
+        required, optional = self._selector.route(kept)
         try:
             with ExitStack() as transactions:
                 puts = [
@@ -123,6 +134,12 @@ class ChannelProcessor:
         for name, share in optional.items():
             self._put_optional(name, share)
         self._counters.add("EventAcceptedCount", len(events))
+        if len(kept) < len(events):
+            self._counters.add("EventFilteredCount", len(events) - len(kept))
+        if sum(map(len, required.values())) < len(kept):
+            # A header's value that belongs to no channel, and no default: left out as in Flume, but not silently.
+            routed = {id(event) for shares in (required, optional) for share in shares.values() for event in share}
+            self._counters.add("EventUnroutedCount", sum(id(event) not in routed for event in kept))
 
     def _put_optional(self, name: str, events: Sequence[Event]) -> None:
         try:

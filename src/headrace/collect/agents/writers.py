@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headrace.collect.agents.base import Event, Headers
 from headrace.collect.agents.ports import LogWriter, Written
+from headrace.collect.agents.texts import json_headers, readable, to_bytes
 from headrace.collect.base import Collector, Outcome, RawEvents, Sent
 from headrace.config import CollectSettings
 from headrace.errors import Conflict, NotFound, Refused
@@ -47,7 +48,7 @@ class DirectWriter(LogWriter):
         create_dead_letters(log)
 
     def write(self, topic: str, events: Sequence[Event]) -> Written:
-        found = self._topic(topic)
+        found = open_topic(self._log, topic)
         if found.spec.kind == "raw":
             # The log works on one piece while the next is made. Only with ids: if one piece fails, all are sent again.
             size = PIECE if all(event.id is not None for event in events) else len(events)
@@ -56,21 +57,15 @@ class DirectWriter(LogWriter):
             return Written(
                 *(sum(figures) for figures in zip(*((w.accepted, w.duplicates, w.rejected) for w in done), strict=True))
             )
-        outcome = self._collector.collect(RawEvents(topic, source=self._source, sent=json_events(events))).result(
-            WRITE_S
-        )
-        return written(outcome)
+        sent = json_events(events)
+        raw = RawEvents(topic, source=self._source, sent=sent, position=lambda row: events[row].place)
+        return written(self._collector.collect(raw).result(WRITE_S))
 
-    def _topic(self, name: str) -> Topic:
-        try:
-            topic = self._log.topic(name)
-        except NotFound:
-            topic = self._log.create_topic(TopicSpec(name, kind="raw"))
-        if topic.internal:
-            raise Refused(f"topic `{name}` is Headrace's own: nobody sends events to it")
-        if topic.spec.role != "events":
-            raise Conflict(f"topic `{name}` is written by a query", hint="name another topic")
-        return topic
+    def open_topic(self, topic: str, make: bool) -> None:
+        open_topic(self._log, topic, make)
+
+    def bury(self, topic: str, events: Sequence[Event], reason: str) -> None:
+        self._log.append([bury(letters_of(topic, events, reason, self._source))]).result(WRITE_S)
 
     def _write_bytes(self, topic: Topic, events: Sequence[Event]) -> Callable[[], Written]:
         """Begun when it returns; what it returns waits for the end."""
@@ -80,7 +75,7 @@ class DirectWriter(LogWriter):
             events = [event for event in events if len(event.body) <= most]
         appends = [Append(topic.name, bytes_batch(events, self._now_ms() + self._latest_ms))] if events else []
         if large:
-            appends.append(bury([self._letter(topic.name, event) for event in large]))
+            appends.append(bury([letter for event in large for letter in self._too_large(topic.name, event)]))
         future = self._log.append(appends)
 
         def finish() -> Written:
@@ -90,14 +85,42 @@ class DirectWriter(LogWriter):
 
         return finish
 
-    def _letter(self, topic: str, event: Event) -> DeadLetter:
+    def _too_large(self, topic: str, event: Event) -> list[DeadLetter]:
         reason = (
             f"the event is {len(event.body)} bytes, more than the {self._settings.max_event_bytes} an event may have"
         )
-        return DeadLetter(topic, reason, self._source, event.id, event.body)
+        return letters_of(topic, [event], reason, self._source)
 
     def close(self) -> None:
         self._close()
+
+
+def letters_of(topic: str, events: Sequence[Event], reason: str, source: str) -> list[DeadLetter]:
+    """With the place of each: `agent NAME /var/log/app.log:1234`."""
+    return [DeadLetter(topic, reason, f"{source} {event.place}".rstrip(), event.id, event.body) for event in events]
+
+
+class Topics(Protocol):
+    """Where topics are found and made: a log, or a collector's way to it."""
+
+    def topic(self, name: str) -> Topic: ...
+
+    def create_topic(self, spec: TopicSpec) -> Topic: ...
+
+
+def open_topic(topics: Topics, name: str, make: bool = True) -> Topic:
+    """As `LogWriter.open_topic`."""
+    try:
+        topic = topics.topic(name)
+    except NotFound:
+        if not make:
+            raise
+        topic = topics.create_topic(TopicSpec(name, kind="raw"))
+    if topic.internal:
+        raise Refused(f"topic `{name}` is Headrace's own: nobody sends events to it")
+    if topic.spec.role != "events":
+        raise Conflict(f"topic `{name}` is written by a query", hint="name another topic")
+    return topic
 
 
 def bytes_batch(events: Sequence[Event], latest_ms: int) -> pa.RecordBatch:
@@ -116,7 +139,7 @@ def bytes_batch(events: Sequence[Event], latest_ms: int) -> pa.RecordBatch:
         columns[TIME] = pa.array(times, pa.int64())
     keys = [event.headers.get(KEY) for event in events]
     if any(key is not None for key in keys):
-        columns["KEY"] = pa.array([None if key is None else _encoded(key) for key in keys], pa.binary())
+        columns["KEY"] = pa.array([None if key is None else to_bytes(key) for key in keys], pa.binary())
     return pa.record_batch(columns)
 
 
@@ -131,16 +154,12 @@ def _shared_columns(headers: Headers, count: int, latest_ms: int) -> dict[str, p
     if time is not None:
         columns[TIME] = pa.array(np.full(count, time, np.int64))
     if KEY in headers:
-        columns["KEY"] = pa.array([_encoded(headers[KEY])] * count, pa.binary())
+        columns["KEY"] = pa.array([to_bytes(headers[KEY])] * count, pa.binary())
     return columns
 
 
 def _pairs(headers: Headers) -> list[tuple[str, bytes]]:
-    return [(name, _encoded(value)) for name, value in headers.items()]
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+    return [(readable(name), to_bytes(value)) for name, value in headers.items()]
 
 
 def event_time(headers: Headers, latest_ms: int) -> int | None:
@@ -171,7 +190,7 @@ def _object(event: Event) -> Any:
     if event.id is not None:
         found.setdefault(ID, event.id)
     if event.headers:
-        found.setdefault(HEADERS, dict(event.headers))
+        found.setdefault(HEADERS, json_headers(event.headers))
     time = event_time(event.headers, 2**62)
     if time is not None:
         found.setdefault(TIME, time)
@@ -210,6 +229,12 @@ class _Borrowed(LogWriter):
 
     def write(self, topic: str, events: Sequence[Event]) -> Written:
         return self._writer.write(topic, events)
+
+    def open_topic(self, topic: str, make: bool) -> None:
+        self._writer.open_topic(topic, make)
+
+    def bury(self, topic: str, events: Sequence[Event], reason: str) -> None:
+        self._writer.bury(topic, events, reason)
 
     def close(self) -> None:
         """Whoever lent it closes it."""

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from headrace.collect.agents.base import AgentError, Channel, Counters, Event, Transaction
+from headrace.collect.agents.base import AgentError, Channel, ChannelFull, Counters, Event, Transaction
 from headrace.collect.agents.channels.memory import check_capacities, check_transaction
 from headrace.collect.agents.channels.room import Room
 from headrace.collect.agents.channels.spool import Piece, Spool
@@ -18,6 +18,7 @@ from headrace.errors import ConfigError
 logger = logging.getLogger("headrace.agent.file_channel")
 
 FILE_BYTES = 64 * 1024 * 1024
+FRAME_BYTES = 128 * 1024 * 1024
 
 
 class FileChannel(Channel):
@@ -71,6 +72,7 @@ class FileTransaction(Transaction):
         channel = self._channel
         channel.counters.add("EventPutAttemptCount", len(events))
         check_transaction(channel, len(self._put) + len(events))
+        check_frame(channel.name, events)
         channel.room.reserve(len(events), 0)
         self._put += events
 
@@ -93,7 +95,7 @@ class FileTransaction(Transaction):
         once."""
         for number, event in enumerate(piece.events or (), piece.first):
             if event.id is None:
-                yield Event(event.body, event.headers, f"{self._channel.spool.id}:{number}")
+                yield Event(event.body, event.headers, f"{self._channel.spool.id}:{number}", event.origin)
             else:
                 yield event
 
@@ -121,6 +123,13 @@ class FileTransaction(Transaction):
                 channel.spool.give_back(self._taken)
                 room.changed.notify_all()
         self._put, self._taken = [], []
+
+
+def check_frame(name: str, events: Sequence[Event]) -> None:
+    """What is put together is one frame, and a frame is written and read as a whole."""
+    size = sum(len(event.body) for event in events)
+    if len(events) > 1 and size > FRAME_BYTES:
+        raise ChannelFull(f"{size} bytes are more than channel `{name}` takes at once", never=True)
 
 
 def _or_agent_error(name: str, write: Callable[[], None]) -> None:

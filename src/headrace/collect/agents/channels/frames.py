@@ -1,8 +1,8 @@
 """The file of a file channel: frames of events that were put, and of places that were taken.
 
 A frame is a header (magic, kind, bytes of the payload, sequence number of the first event, number of events, CRC32C
-over all of it and the payload) and a payload: the events as MessagePack. A frame that takes has none. Events are
-numbered through all files.
+over all of it and the payload) and a payload: the events as MessagePack, header values that are no text as bytes. A
+frame that takes has none. Events are numbered through all files.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import msgspec
 
-from headrace.collect.agents.base import Event
+from headrace.collect.agents.base import Event, Headers
+from headrace.collect.agents.texts import from_bytes, is_plain, readable, to_bytes
 from headrace.errors import CorruptFrame
 
 MAGIC = b"HRC1"
@@ -28,6 +30,7 @@ MAX_PAYLOAD = 1 << 30
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Event])
+_any_decoder = msgspec.msgpack.Decoder(list[tuple[bytes, dict[str, Any], str | None, str]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Frame:
 
 
 def put_frame(first: int, events: Sequence[Event]) -> bytes:
-    return _frame(PUT, first, len(events), _encoder.encode(events))
+    return _frame(PUT, first, len(events), _encode(events))
 
 
 def take_frame(first: int, count: int) -> bytes:
@@ -70,9 +73,36 @@ def read_events(descriptor: int, frame: Frame, file: Path) -> list[Event]:
     if len(payload) < frame.length or not _matches(data[: _FIELDS.size], data[_FIELDS.size : HEADER_BYTES], payload):
         raise CorruptFrame(f"`{file}` is damaged at byte {frame.offset}: {frame.count} events cannot be read")
     try:
-        return _decoder.decode(payload)
+        return _decode(payload)
     except msgspec.DecodeError as error:
         raise CorruptFrame(f"`{file}` cannot be understood at byte {frame.offset}: {error}") from error
+
+
+def _encode(events: Sequence[Event]) -> bytes:
+    try:
+        return _encoder.encode(events)
+    except UnicodeEncodeError:
+        return _encoder.encode([_stored(event) for event in events])
+
+
+def _stored(event: Event) -> tuple[bytes, dict[str, str | bytes], str | None, str]:
+    headers = {readable(name): _plain(value) for name, value in event.headers.items()}
+    return event.body, headers, event.id and readable(event.id), readable(event.origin)
+
+
+def _plain(value: str) -> str | bytes:
+    return value if is_plain(value) else to_bytes(value)
+
+
+def _decode(payload: bytes) -> list[Event]:
+    try:
+        return _decoder.decode(payload)
+    except msgspec.ValidationError:
+        return [Event(body, _headers(stored), id_, at) for body, stored, id_, at in _any_decoder.decode(payload)]
+
+
+def _headers(stored: dict[str, Any]) -> Headers:
+    return {name: from_bytes(value) if isinstance(value, bytes) else str(value) for name, value in stored.items()}
 
 
 def walk(descriptor: int, verify: bool) -> Iterator[Frame]:

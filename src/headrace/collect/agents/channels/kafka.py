@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.collect.agents.avro_event import Reader, write_event
 from headrace.collect.agents.base import AgentError, Channel, Counters, Event, Transaction
-from headrace.collect.agents.kafka_clients import client_conf, ensure_topic, make_client
+from headrace.collect.agents.kafka_clients import client_conf, consume, ensure_topic, make_client
 from headrace.collect.agents.options import ComponentKind, Context, Option, Options
 from headrace.errors import UsageError
 
@@ -101,10 +101,7 @@ class KafkaTransaction(Transaction):
         taker = channel.consumer()
         found, taker.back = taker.back[:most], taker.back[most:]
         if not found:
-            found = taker.consumer.consume(most, channel.options.integer("pollTimeout") / 1000)
-            for message in found:
-                if message.error() is not None:
-                    raise AgentError(f"channel `{channel.name}`: {message.error().str()}")
+            found = consume(taker.consumer, most, channel.options.integer("pollTimeout") / 1000, channel.counters)
         self._taken += found
         return [self._event(message) for message in found]
 
@@ -134,6 +131,8 @@ class KafkaTransaction(Transaction):
             self._taken = []
 
     def _produce(self, producer: Any) -> None:
+        from confluent_kafka import KafkaException
+
         plain = not self._channel.options.flag("parseAsFlumeEvent")
         self._failures = []
         for event in self._put:
@@ -144,6 +143,8 @@ class KafkaTransaction(Transaction):
                     break
                 except BufferError:
                     producer.poll(0.1)
+                except KafkaException as error:
+                    raise AgentError(f"channel `{self._channel.name}`: {error.args[0].str()}") from None
         left = producer.flush(DELIVERY_S + 5)
         if left or self._failures:
             reason = self._failures[0] if self._failures else "no answer"

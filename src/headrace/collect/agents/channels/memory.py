@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from headrace.collect.agents.base import Channel, ChannelFull, Counters, Event, Transaction
-from headrace.collect.agents.channels.room import Room
+from headrace.collect.agents.channels.room import TAKE_BYTES, Room
 from headrace.collect.agents.options import ComponentKind, Context, Option, Options
 
 BYTE_CAPACITY = 256 * 1024 * 1024
@@ -52,10 +52,15 @@ class MemoryTransaction(Transaction):
         channel = self._channel
         channel.counters.add("EventPutAttemptCount", len(events))
         check_transaction(channel, len(self._put) + len(events))
-        size = sum(len(event.body) for event in events)
+        size = self._size(events)
         channel.room.reserve(len(events), size)
         self._put += events
         self._put_bytes += size
+
+    def _size(self, events: Sequence[Event]) -> int:
+        """One that is larger than the channel has it for itself."""
+        most = self._channel.room.byte_capacity
+        return sum(len(event.body) if most is None else min(len(event.body), most) for event in events)
 
     def take(self, most: int) -> list[Event]:
         channel, room = self._channel, self._channel.room
@@ -65,7 +70,11 @@ class MemoryTransaction(Transaction):
             if not channel.events and not room.stopping:
                 room.changed.wait(min(room.patience_s, 0.5))
             popleft = channel.events.popleft
-            found = [popleft() for _ in range(min(most, len(channel.events)))]
+            found: list[Event] = []
+            size = 0
+            while channel.events and len(found) < most and size < TAKE_BYTES:
+                found.append(popleft())
+                size += len(found[-1].body)
         self._taken += found
         return found
 
@@ -77,7 +86,7 @@ class MemoryTransaction(Transaction):
                 room.changed.notify_all()
             channel.counters.add("EventPutSuccessCount", len(self._put))
         if self._taken:
-            room.release(len(self._taken), sum(len(event.body) for event in self._taken))
+            room.release(len(self._taken), self._size(self._taken))
             channel.counters.add("EventTakeSuccessCount", len(self._taken))
         self._put, self._taken = [], []
 

@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 from headrace.collect.agents.base import ChannelFull
 
+TAKE_BYTES = 32 * 1024 * 1024
+"""A take ends after so many, however many events it may have: a sink's batch is in memory."""
+
 
 class Room:
     """Safe to use from several threads. `changed` is notified whenever there is more room or more to take."""
@@ -24,6 +27,7 @@ class Room:
             raise ChannelFull(
                 f"{events} events of {size} bytes never fit into channel `{self.name}`",
                 hint="raise its capacity, or make the source's batches smaller",
+                never=True,
             )
         with self.changed:
             if not self._wait(lambda: self._fits(events, size)):

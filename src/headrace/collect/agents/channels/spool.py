@@ -20,6 +20,7 @@ from pathlib import Path
 
 from headrace.collect.agents.base import Event
 from headrace.collect.agents.channels.frames import HEADER_BYTES, PUT, Frame, put_frame, read_events, take_frame, walk
+from headrace.collect.agents.channels.room import TAKE_BYTES
 from headrace.errors import CorruptFrame
 
 logger = logging.getLogger("headrace.agent.file_channel")
@@ -152,9 +153,9 @@ class Spool:
     def take(self, most: int) -> tuple[list[Piece], int]:
         """Up to so many of the oldest, and how many were found damaged on the way: those are gone."""
         taken: list[Piece] = []
-        lost = 0
+        lost = size = 0
         with self._lock:
-            while most > 0:
+            while most > 0 and size < TAKE_BYTES:
                 piece = self._oldest()
                 if piece is None:
                     break
@@ -166,6 +167,7 @@ class Spool:
                 if piece.count > most:
                     piece, rest = _split(piece, most)
                     self._put_first(rest)
+                size += sum(len(event.body) for event in piece.events or ())
                 taken.append(piece)
                 most -= piece.count
         return taken, lost

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Sequence
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from headrace.collect.agents.base import AgentError, Counters, Event, Sink
 from headrace.collect.agents.options import ComponentKind, Context, Option, Options
+
+_PLAIN = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
 
 
 class HttpSink(Sink):
@@ -42,7 +44,8 @@ class HttpSink(Sink):
             "Accept": self._options.text("acceptHeader"),
         }
         if event.id is not None:
-            headers["Idempotency-Key"] = event.id.encode("ascii", "replace").decode()
+            # Whatever another agent has called it: a header's value has no line ends.
+            headers["Idempotency-Key"] = quote(event.id, _PLAIN, "utf-8", "backslashreplace")
         try:
             connection.request("POST", path, event.body, headers)
             answer = connection.getresponse()

@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from headrace.collect.agents.avro_event import write_event
 from headrace.collect.agents.base import AgentError, Counters, Event, Sink
-from headrace.collect.agents.kafka_clients import answers, client_conf, ensure_topic, make_client
+from headrace.collect.agents.kafka_clients import answers, client_conf, ensure_topic, make_client, partitions_of
 from headrace.collect.agents.options import ComponentKind, Context, Option, Options
+from headrace.collect.agents.ports import LogWriter
+from headrace.collect.agents.sinks.header_topics import OPTION, HeaderTopics, header_topics, refusal
 from headrace.collect.agents.sinks.log import LogSink
+from headrace.collect.agents.texts import readable, to_bytes
+from headrace.errors import Refused
+from headrace.log.schema import is_topic_name
 
 logger = logging.getLogger("headrace.agent.kafka")
 
+Bury: TypeAlias = Callable[[str, Sequence[Event], str], None]
 DELIVERY_S = 30.0
 ID_HEADER = "headrace-id"
 
@@ -28,13 +34,18 @@ ID_HEADER = "headrace-id"
 class KafkaSink(Sink):
     """At least once: a batch of which some failed is sent again as a whole."""
 
-    def __init__(self, options: Options, counters: Counters, reached: Path | None = None) -> None:
+    def __init__(
+        self, options: Options, counters: Counters, topics: HeaderTopics, reached: Path | None, bury: Bury | None
+    ) -> None:
+        """`bury` makes dead letters, where there is a log for them."""
         self._options, self._counters, self._reached = options, counters, reached
+        self._header_topics, self._bury = topics, bury
         self.batch_size = options.integer("flumeBatchSize")
         self._topic = options.text("kafka.topic")
         self._producer: Any = None
         self._conf: dict[str, Any] = {}
-        self._topics: set[str] = set()
+        self._topics: dict[str, int] = {}
+        """Those it has written to, and how many partitions they had."""
         self._failures: list[str] = []
         self._lock = threading.Lock()
 
@@ -74,18 +85,15 @@ class KafkaSink(Sink):
 
     def _produce(self, producer: Any, event: Event) -> None:
         options = self._options
-        topic, key = self._topic, event.headers.get("key")
-        if options.flag("allowTopicOverride"):
-            topic = event.headers.get(options.text("topicHeader"), topic)
-        if topic not in self._topics:
-            ensure_topic(producer, self._conf, topic)
-            self._topics.add(topic)
+        from confluent_kafka import KafkaException
+
+        topic, key = self._topic_of(producer, event), event.headers.get("key")
         more: dict[str, Any] = {}
-        partition = self._partition(event)
+        partition = self._partition(producer, topic, event)
         if partition is not None:
             more["partition"] = partition
         if key is not None:
-            more["key"] = key.encode("utf-8", "surrogateescape")
+            more["key"] = to_bytes(key)
         if event.id is not None:
             more["headers"] = [(ID_HEADER, event.id.encode())]
         body = write_event(event) if options.flag("useFlumeEventFormat") else event.body
@@ -95,15 +103,66 @@ class KafkaSink(Sink):
                 return
             except BufferError:
                 producer.poll(0.1)
+            except KafkaException as error:
+                self._refuse(event, error.args[0])
+                return
 
-    def _partition(self, event: Event) -> int | None:
+    def _refuse(self, event: Event, why: Any) -> None:
+        """One that is larger than a record may be would be so the next time, too."""
+        from confluent_kafka import KafkaError
+
+        if why.code() != KafkaError.MSG_SIZE_TOO_LARGE or self._bury is None:
+            hint = "raise `kafka.producer.max.request.size`" if why.code() == KafkaError.MSG_SIZE_TOO_LARGE else None
+            raise AgentError(f"Kafka's client refuses an event of {len(event.body)} bytes: {why.str()}", hint=hint)
+        reason = f"the event is {len(event.body)} bytes, more than a record of Kafka may have"
+        self._bury(self._topic, [event], reason)
+        self._counters.failed("EventDeadLetterCount", AgentError(reason))
+
+    # A header is a sender's word, and must not stop what others send. An event that asks for what cannot be goes where
+    # it would have gone without that header, and is counted.
+
+    def _topic_of(self, producer: Any, event: Event) -> str:
+        topic = self._topic
+        if self._options.flag("allowTopicOverride"):
+            topic = event.headers.get(self._options.text("topicHeader"), topic)
+        if topic != self._topic and topic not in self._topics:
+            why = self._why_not(producer, topic)
+            if why is not None:
+                problem = refusal(self._options.text("topicHeader"), topic, why)
+                self._counters.failed("EventTopicRefusedCount", AgentError(problem))
+                topic = self._topic
+        if topic not in self._topics:
+            ensure_topic(producer, self._conf, topic)
+            self._topics[topic] = partitions_of(producer, topic)
+        return topic
+
+    def _why_not(self, producer: Any, topic: str) -> str | None:
+        if not is_topic_name(topic):
+            return "that is not a topic name"
+        if topic.startswith("_"):
+            return "names that begin so are Kafka's own, and Headrace's"
+        if partitions_of(producer, topic):
+            return None
+        try:
+            self._header_topics.check_room()
+        except Refused as error:
+            return error.message
+        ensure_topic(producer, self._conf, topic)
+        self._header_topics.add(topic)
+        return None
+
+    def _partition(self, producer: Any, topic: str, event: Event) -> int | None:
         name = self._options.text("partitionIdHeader")
         given = event.headers.get(name) if name else None
         if given is not None:
-            try:
-                return int(given)
-            except ValueError:
-                raise AgentError(f"header `{name}` is no partition: `{given[:40]}`") from None
+            number = int(given) if given.isascii() and given.isdecimal() and len(given) < 10 else -1
+            if number >= self._topics[topic]:
+                # It may have more by now.
+                self._topics[topic] = partitions_of(producer, topic)
+            if 0 <= number < self._topics[topic]:
+                return number
+            problem = f"header `{name}` is no partition of `{topic}`: `{readable(given)[:40]}`"
+            self._counters.failed("EventPartitionRefusedCount", AgentError(problem))
         default = self._options["defaultPartitionId"]
         return None if default is None else int(default)
 
@@ -124,6 +183,7 @@ class KafkaOrLogSink(Sink):
         self._context = context
         self._reached = context.ports.home(context.agent) / f"kafka-{context.agent}-{context.name}.reached"
         self._chosen: Sink | None = None
+        self._letters: LogWriter | None = None
         self.batch_size = context.options.integer("flumeBatchSize")
 
     def start(self) -> None:
@@ -135,13 +195,23 @@ class KafkaOrLogSink(Sink):
         context, options = self._context, self._context.options
         bootstrap = options.text("kafka.bootstrap.servers")
         if self._to_kafka(bootstrap):
-            return KafkaSink(options, context.counters, self._reached)
+            bury = None if context.ports.open_log is None else self._bury
+            return KafkaSink(options, context.counters, header_topics(context), self._reached, bury)
         why = f"nobody answers at `{bootstrap}`" if bootstrap else "no brokers are named"
         logger.warning(
             "sink `%s`: %s; events go to topic `%s` of Headrace's log", context.name, why, options.text("kafka.topic")
         )
         header = options.text("topicHeader") if options.flag("allowTopicOverride") else ""
-        return LogSink(options.text("kafka.topic"), self.batch_size, context.ports, context.counters, header)
+        topic, topics = options.text("kafka.topic"), header_topics(context)
+        return LogSink(topic, self.batch_size, context.ports, context.counters, header, topics)
+
+    def _bury(self, topic: str, events: Sequence[Event], reason: str) -> None:
+        """The log is opened only when it is needed: a command that does so owns it."""
+        open_log = self._context.ports.open_log
+        assert open_log is not None
+        if self._letters is None:
+            self._letters = open_log()
+        self._letters.bury(topic, events, reason)
 
     def _to_kafka(self, bootstrap: str) -> bool:
         ports = self._context.ports
@@ -165,6 +235,9 @@ class KafkaOrLogSink(Sink):
     def close(self) -> None:
         if self._chosen is not None:
             self._chosen.close()
+        if self._letters is not None:
+            self._letters.close()
+            self._letters = None
 
 
 def _check(options: Options) -> Iterator[tuple[str, str, str | None]]:
@@ -192,6 +265,7 @@ KIND = ComponentKind(
         Option("useFlumeEventFormat", "flag", False, "Write events with their headers, in Avro's form."),
         Option("allowTopicOverride", "flag", True, "An event's own header may name another topic."),
         Option("topicHeader", "text", "topic", "That header."),
+        OPTION,
         Option("defaultPartitionId", "integer", None, "Partition of all events; by key or at random without it."),
         Option("partitionIdHeader", "text", "", "A header with the event's partition."),
         Option("kafka.producer.*", "text", None, "Kafka's own producer properties."),

@@ -18,7 +18,8 @@ from headrace.collect.agents.avro_rpc import (
 )
 from headrace.collect.agents.base import AgentError, Counters, Put
 from headrace.collect.agents.options import ComponentKind, Context, Option
-from headrace.collect.agents.sources.listening import TcpSource
+from headrace.collect.agents.sources.limits import IN_FLIGHT, MESSAGE_S, Budget, Patience
+from headrace.collect.agents.sources.listening import IDLE_S, TcpSource
 from headrace.errors import UsageError
 
 
@@ -27,11 +28,18 @@ class AvroSource(TcpSource):
 
     def __init__(self, host: str, port: int, counters: Counters, compress: bool = False) -> None:
         super().__init__(host, port, counters)
-        self._compress = compress
+        self._compress, self._budget = compress, Budget(IN_FLIGHT)
 
     def _serve(self, connection: socket.socket, put: Put) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        stream = Stream(connection, self._compress)
+        patience = Patience(connection, IDLE_S, MESSAGE_S)
+        stream = Stream(connection, self._compress, patience=patience, budget=self._budget)
+        try:
+            self._serve_stream(stream, put)
+        finally:
+            stream.release()
+
+    def _serve_stream(self, stream: Stream, put: Put) -> None:
         shaken = False
         while (frame := read_frame(stream)) is not None:
             serial, message = frame
@@ -45,6 +53,7 @@ class AvroSource(TcpSource):
                 self._counters.failed("EventReadFail", error)
                 answer += answer_error(error.message)
             stream.write(pack_lists(serial, answer))
+            stream.begin()
 
     def _take(self, reader: Reader, put: Put) -> bytes:
         call = read_call(reader)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import http.server
-import threading
+import io
+import socket
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
-from headrace.collect.agents.base import AgentError, Counters, Event, ListeningSource, Put
+from headrace.collect.agents.base import AgentError, Counters, Event, Put
 from headrace.collect.agents.options import ComponentKind, Context, Option
+from headrace.collect.agents.sources.limits import IN_FLIGHT, MESSAGE_S, Budget, Patience, PatientReads
+from headrace.collect.agents.sources.listening import TcpSource
 
 MAX_BODY = 64 * 1024 * 1024
-BODY_S = 30.0
+CHUNK = 64 * 1024
+IDLE_S = 30.0
+"""A connection on which no request comes for so long is closed."""
 JSON_HANDLERS = ("json", "org.apache.flume.source.http.JSONHandler")
 BLOB_HANDLERS = ("blob", "org.apache.flume.sink.solr.morphline.BlobHandler")
 
@@ -26,88 +31,106 @@ class JsonEvent(msgspec.Struct, forbid_unknown_fields=True):
 _decoder = msgspec.json.Decoder(list[JsonEvent])
 
 
-class HttpSource(ListeningSource):
-    """200 when the channels have them, 503 while they are full: send again."""
+class HttpSource(TcpSource):
+    """200 when the channels have them, 503 while they are full, or too much comes at once: send again."""
 
     def __init__(self, host: str, port: int, counters: Counters, blob: bool = False) -> None:
-        self._host, self._port, self._counters, self._blob = host, port, counters, blob
-        self._server: http.server.ThreadingHTTPServer | None = None
-        self._thread: threading.Thread | None = None
+        super().__init__(host, port, counters)
+        self._blob, self._budget = blob, Budget(IN_FLIGHT)
 
-    @property
-    def port(self) -> int:
-        return int(self._server.server_address[1]) if self._server else self._port
+    def _serve(self, connection: socket.socket, put: Put) -> None:
+        _Handler(connection, put, self._counters, self._budget, self._blob)
 
-    def start(self, put: Put) -> None:
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    """One connection, until it ends."""
+
+    protocol_version = "HTTP/1.1"
+
+    def __init__(self, connection: socket.socket, put: Put, counters: Counters, budget: Budget, blob: bool) -> None:
+        self._put, self._counters, self._budget, self._blob = put, counters, budget, blob
+        self._held = 0
+        self._patience = Patience(connection, IDLE_S, MESSAGE_S)
+        super().__init__(connection, ("", 0), None)  # type: ignore[arg-type]
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(PatientReads(self.connection, self._patience), CHUNK)
+
+    def handle_one_request(self) -> None:
+        self._patience.begin()
+        super().handle_one_request()
+
+    def do_POST(self) -> None:
+        self._counters.add("AppendBatchReceivedCount")
         try:
-            self._server = http.server.ThreadingHTTPServer(
-                (self._host, self._port), _handler(put, self._counters, self._blob)
-            )
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise AgentError(
-                f"cannot listen on `{self._host}:{self._port}`: {reason}", hint="choose another port"
-            ) from None
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-
-
-def _handler(put: Put, counters: Counters, blob: bool) -> type[http.server.BaseHTTPRequestHandler]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        timeout = BODY_S
-
-        def do_POST(self) -> None:
-            counters.add("AppendBatchReceivedCount")
             status, text = self._take()
-            if status == HTTPStatus.OK:
-                counters.add("AppendBatchAcceptedCount")
-            self._answer(status, text)
+        finally:
+            self._budget.give_back(self._held)
+            self._held = 0
+        if status == HTTPStatus.OK:
+            self._counters.add("AppendBatchAcceptedCount")
+        self._answer(status, text)
 
-        def _take(self) -> tuple[HTTPStatus, str]:
-            length = self.headers.get("Content-Length", "")
-            if not length.isdecimal():
-                self.close_connection = True
-                return HTTPStatus.LENGTH_REQUIRED, "a Content-Length is needed"
-            if int(length) > MAX_BODY:
-                self.close_connection = True
-                return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {MAX_BODY} bytes"
-            body = self.rfile.read(int(length))
-            if len(body) < int(length):
-                self.close_connection = True
+    def _take(self) -> tuple[HTTPStatus, str]:
+        body = self._body()
+        if not isinstance(body, bytes):
+            # What is left of it would be taken for the next request.
+            self.close_connection = True
+            return body
+        try:
+            events = [Event(body)] if self._blob else read_json(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self._counters.add("EventReadFail")
+            return HTTPStatus.BAD_REQUEST, f'not a list of {{"headers": {{…}}, "body": "…"}}: {error}'
+        try:
+            if events:
+                self._put(events)
+        except AgentError as error:
+            return HTTPStatus.SERVICE_UNAVAILABLE, error.message
+        return HTTPStatus.OK, ""
+
+    def _body(self) -> bytes | tuple[HTTPStatus, str]:
+        """Or what to answer instead."""
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdecimal()):
+            return HTTPStatus.LENGTH_REQUIRED, "a Content-Length is needed"
+        if len(length) > 18 or int(length) > MAX_BODY:
+            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {MAX_BODY} bytes"
+        body, left = bytearray(), int(length)
+        while left:
+            # Only what comes counts, not what is promised: a promise costs nobody anything.
+            if not self._budget.take(min(left, CHUNK)):
+                self._counters.add("RequestRefusedCount")
+                return HTTPStatus.SERVICE_UNAVAILABLE, f"more than {self._budget.most} bytes at once: send again"
+            self._held += min(left, CHUNK)
+            try:
+                data = self.rfile.read(min(left, CHUNK))
+            except TimeoutError:
+                self._counters.add("RequestTimedOutCount")
+                return HTTPStatus.REQUEST_TIMEOUT, f"the request took longer than {MESSAGE_S:g} s"
+            if not data:
                 return HTTPStatus.BAD_REQUEST, "the body is cut off"
-            try:
-                events = [Event(body)] if blob else read_json(body)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                counters.add("EventReadFail")
-                return HTTPStatus.BAD_REQUEST, f'not a list of {{"headers": {{…}}, "body": "…"}}: {error}'
-            try:
-                if events:
-                    put(events)
-            except AgentError as error:
-                return HTTPStatus.SERVICE_UNAVAILABLE, error.message
-            return HTTPStatus.OK, ""
+            body += data
+            left -= len(data)
+        return bytes(body)
 
-        def _answer(self, status: HTTPStatus, text: str) -> None:
-            body = text.encode()
-            self.send_response(status)
-            if status == HTTPStatus.SERVICE_UNAVAILABLE:
-                self.send_header("Retry-After", "1")
-            self.send_header("Content-Type", "text/plain; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def _answer(self, status: HTTPStatus, text: str) -> None:
+        body = text.encode("utf-8", "backslashreplace")
+        self.connection.settimeout(IDLE_S)
+        self.send_response(status)
+        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+            self.send_header("Retry-After", "1")
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            return None
-
-    return Handler
+    def log_message(self, format: str, *args: Any) -> None:
+        return None
 
 
 def read_json(body: bytes) -> list[Event]:

@@ -8,8 +8,9 @@ from typing import Any
 
 from headrace.collect.agents.avro_event import Reader
 from headrace.collect.agents.base import AgentError, Counters, Event, PollingSource
-from headrace.collect.agents.kafka_clients import client_conf, make_client
+from headrace.collect.agents.kafka_clients import client_conf, consume, make_client
 from headrace.collect.agents.options import ComponentKind, Context, Option, Options
+from headrace.collect.agents.texts import from_bytes
 from headrace.errors import UsageError
 
 
@@ -36,12 +37,16 @@ class KafkaSource(PollingSource):
         found: list[Any] = []
         deadline = time.monotonic() + patience
         while len(found) < most and (left := deadline - time.monotonic()) > 0:
-            some = self._consumer.consume(most - len(found), min(left, 0.1 if found else 0.3))
+            try:
+                some = consume(self._consumer, most - len(found), min(left, 0.1 if found else 0.3), self._counters)
+            except AgentError as error:
+                if not found:
+                    raise
+                # What was read before it goes on: it is not read again.
+                self._counters.failed("KafkaReadFail", error)
+                break
             if not some and not found:
                 break
-            for message in some:
-                if message.error() is not None:
-                    raise AgentError(f"Kafka: {message.error().str()}")
             found += some
         return found
 
@@ -61,10 +66,10 @@ class KafkaSource(PollingSource):
         headers.setdefault("partition", str(message.partition()))
         headers.setdefault("offset", str(message.offset()))
         if message.key() is not None:
-            headers["key"] = message.key().decode("utf-8", "surrogateescape")
+            headers["key"] = from_bytes(message.key())
         if self._options.flag("setTopicHeader"):
             headers.setdefault(self._options.text("topicHeader"), message.topic())
-        return Event(body, headers, place)
+        return Event(body, headers, place, f"{message.topic()}:{message.partition()}:{message.offset()}")
 
     def taken(self) -> None:
         from confluent_kafka import KafkaException, TopicPartition

@@ -14,6 +14,7 @@ from headrace.collect.agents.base import AgentError, Counters, ListeningSource, 
 logger = logging.getLogger("headrace.agent")
 
 MAX_CONNECTIONS = 500
+_PAUSE_S = 0.1
 IDLE_S = 600.0
 """A connection on which nothing comes for so long is closed: half-open ones must not gather."""
 
@@ -43,6 +44,7 @@ class TcpServer:
         self._connections: dict[socket.socket, threading.Thread] = {}
         self._lock = threading.Lock()
         self._stopping = False
+        self._pause = threading.Event()
         self._thread = threading.Thread(target=self._accept, name=f"agent-port-{self.port}", daemon=True)
         self._thread.start()
 
@@ -50,8 +52,12 @@ class TcpServer:
         while not self._stopping:
             try:
                 connection, _ = self._listening.accept()
-            except OSError:
-                return
+            except OSError as error:
+                # Whoever gave up while waiting, or no file left to open: the next may have more luck.
+                if not self._stopping:
+                    self._counters.failed("ConnectionFailedCount", error)
+                    self._pause.wait(_PAUSE_S)
+                continue
             with self._lock:
                 full = len(self._connections) >= MAX_CONNECTIONS or self._stopping
                 if not full:
@@ -61,7 +67,14 @@ class TcpServer:
                 self._counters.add("ConnectionRefusedCount")
                 connection.close()
                 continue
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError as error:
+                # No thread is to be had.
+                self._counters.failed("ConnectionRefusedCount", error)
+                connection.close()
+                with self._lock:
+                    self._connections.pop(connection, None)
 
     def _serve(self, connection: socket.socket) -> None:
         self._counters.add("OpenConnectionCount")
@@ -81,6 +94,7 @@ class TcpServer:
 
     def stop(self) -> None:
         self._stopping = True
+        self._pause.set()
         # Closing alone does not wake who waits in `accept`.
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)

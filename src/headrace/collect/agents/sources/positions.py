@@ -87,7 +87,7 @@ def key_of(status: os.stat_result) -> Key:
 
 
 def open_tailed(path: Path, key: Key) -> TailedFile | None:
-    """None if it is gone, or another one by now: the next look finds it."""
+    """None if it is gone, or another one by now: the next look finds it. `OSError` if it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -109,17 +109,25 @@ def load_positions(file: Path) -> dict[Key, Position]:
     except FileNotFoundError:
         return {}
     except (ValueError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"position file `{file}` cannot be read: {error}",
-            hint="mend it, or take it away: then all files are read from their beginning",
-        ) from None
+        raise _unreadable(file, error) from None
     found = {}
-    for entry in entries:
-        device = entry.get("device") or _device(entry["file"])
-        if device is not None:
-            known = Position(entry["file"], int(entry["pos"]), entry.get("generation", ""), int(entry.get("mark", 0)))
-            found[device, int(entry["inode"])] = known
+    try:
+        for entry in entries:
+            device = entry.get("device") or _device(entry["file"])
+            if device is not None:
+                mark = int(entry.get("mark", 0))
+                known = Position(entry["file"], int(entry["pos"]), entry.get("generation", ""), mark)
+                found[device, int(entry["inode"])] = known
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _unreadable(file, error) from None
     return found
+
+
+def _unreadable(file: Path, error: Exception) -> ConfigError:
+    return ConfigError(
+        f"position file `{file}` cannot be read: {error}",
+        hint="mend it, or take it away: then all files are read from their beginning",
+    )
 
 
 def _device(path: str) -> int | None:

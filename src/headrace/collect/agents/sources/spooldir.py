@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.collect.agents.base import AgentError, Event, Headers, PollingSource
+from headrace.collect.agents.base import AgentError, Counters, Event, Headers, PollingSource
 from headrace.collect.agents.interceptors import java_regex
 from headrace.collect.agents.options import ComponentKind, Context, Option, Options
+from headrace.collect.agents.texts import readable
 from headrace.errors import ConfigError
 
 logger = logging.getLogger("headrace.agent.spooldir")
@@ -54,27 +55,41 @@ class SpoolSettings:
 
 
 class SpoolDirectorySource(PollingSource):
-    def __init__(self, folder: Path, settings: SpoolSettings) -> None:
-        self._folder, self._settings = folder, settings
+    """A file that cannot be read, or not be put away, is left out for as long as it stays as it is, and said: the
+    others go on."""
+
+    def __init__(self, folder: Path, settings: SpoolSettings, counters: Counters) -> None:
+        self._folder, self._settings, self._counters = folder, settings, counters
+        self._left_out: dict[Path, tuple[int, ...] | None] = {}
+        """By its state then; None: whatever becomes of it."""
         self._tracker = settings.tracker if settings.tracker.is_absolute() else folder / settings.tracker
         self._file: SpooledFile | None = None
         self._given = 0
 
     def poll(self) -> list[Event]:
-        if self._file is None:
-            self._file = self._next_file()
-        file = self._file
-        if file is None:
-            return []
-        if os.fstat(file.descriptor).st_size != file.size:
-            raise AgentError(
-                f"`{file.path}` has changed while it was read",
-                hint="write it elsewhere and move it here when it is complete; for growing files there is `TAILDIR`",
-            )
-        if file.offset >= file.size:
-            self._finish(file)
-            return self.poll()
-        return self._read_blob(file) if self._settings.blob else self._read_lines(file)
+        while True:
+            if self._file is None:
+                self._file = self._next_file()
+            file = self._file
+            if file is None:
+                return []
+            if os.fstat(file.descriptor).st_size != file.size:
+                self._leave_out(file.path, None, "it has changed while it was read")
+                os.close(file.descriptor)
+                self._file = None
+            elif file.offset >= file.size:
+                self._finish(file)
+            else:
+                return self._read_blob(file) if self._settings.blob else self._read_lines(file)
+
+    def _leave_out(self, path: Path, state: tuple[int, ...] | None, why: str) -> None:
+        self._left_out[path] = state
+        problem = AgentError(
+            f"`{readable(str(path))}` is left out: {why}",
+            hint="move files here when they are complete, under a name once; for growing files there is `TAILDIR`",
+        )
+        self._counters.failed("FileLeftOutCount", problem)
+        logger.warning("%s", problem)
 
     def taken(self) -> None:
         assert self._file is not None
@@ -92,12 +107,14 @@ class SpoolDirectorySource(PollingSource):
             # The last line may have no end; one longer than a chunk comes in pieces anyway.
             end = len(data)
         events: list[Event] = []
+        origin = f"{readable(str(file.path))}:"
         at = 0
         while at < end and len(events) < self._settings.batch_size:
             stop = data.find(b"\n", at, end)
             line = data[at : stop if stop >= 0 else end]
             piece = line[: self._settings.longest]
-            events.append(Event(piece.removesuffix(b"\r"), file.headers, f"{file.identity}:{file.offset + at}"))
+            id_ = f"{file.identity}:{file.offset + at}"
+            events.append(Event(piece.removesuffix(b"\r"), file.headers, id_, origin))
             at += len(piece) + (1 if len(piece) == len(line) and stop >= 0 else 0)
         self._given = at
         return events
@@ -105,7 +122,7 @@ class SpoolDirectorySource(PollingSource):
     def _read_blob(self, file: SpooledFile) -> list[Event]:
         data = os.pread(file.descriptor, BLOB_BYTES, file.offset)
         self._given = len(data)
-        return [Event(data, file.headers, f"{file.identity}:{file.offset}")]
+        return [Event(data, file.headers, f"{file.identity}:{file.offset}", f"{readable(str(file.path))}:")]
 
     # Files
 
@@ -120,7 +137,13 @@ class SpoolDirectorySource(PollingSource):
                 path = max(paths, key=lambda one: (one.stat().st_mtime_ns, one.name))
             case _:
                 path = min(paths, key=lambda one: (one.stat().st_mtime_ns, one.name))
-        return self._open(path)
+        try:
+            return self._open(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._leave_out(path, _state(path), (error.strerror or str(error)).lower())
+            return self._next_file()
 
     def _candidates(self) -> Iterator[Path]:
         if not self._folder.is_dir():
@@ -133,13 +156,15 @@ class SpoolDirectorySource(PollingSource):
             if self._tracker in path.parents or str(path.relative_to(self._folder)) in done:
                 continue
             if self._settings.include.search(name) and not self._settings.ignore.search(name):
+                if path in self._left_out and self._left_out[path] in (None, _state(path)):
+                    continue
                 yield path
 
     def _open(self, path: Path) -> SpooledFile:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         status = os.fstat(descriptor)
         named = f"{path.relative_to(self._folder)}:{status.st_size}:{status.st_mtime_ns}:{status.st_ino}"
-        identity = hashlib.blake2b(named.encode(), digest_size=10).hexdigest()
+        identity = hashlib.blake2b(os.fsencode(named), digest_size=10).hexdigest()
         headers: Headers = {}
         if self._settings.file_header:
             headers[self._settings.file_header] = str(path)
@@ -162,8 +187,9 @@ class SpoolDirectorySource(PollingSource):
         else:
             target = file.path.with_name(file.path.name + self._settings.suffix)
             if target.exists():
-                raise AgentError(f"`{target}` exists already", hint="a file's name may come once: move it away")
-            file.path.rename(target)
+                self._leave_out(file.path, None, f"it was read, but `{readable(target.name)}` is there already")
+            else:
+                file.path.rename(target)
 
     def _remember(self, file: SpooledFile) -> None:
         _write(self._tracker / "reading.json", json.dumps({"identity": file.identity, "offset": file.offset}))
@@ -173,6 +199,15 @@ class SpoolDirectorySource(PollingSource):
 
     def _done(self) -> set[str]:
         return set(_read(self._tracker / "done.json", list))
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    """Another one when it was written to, or may be read by others than before."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _read(file: Path, empty: Callable[[], Any]) -> Any:
@@ -215,7 +250,7 @@ def _make(context: Context) -> SpoolDirectorySource:
         file_header=options.text("fileHeaderKey") if options.flag("fileHeader") else None,
         base_header=options.text("basenameHeaderKey") if options.flag("basenameHeader") else None,
     )
-    return SpoolDirectorySource(options.path("spoolDir"), settings)
+    return SpoolDirectorySource(options.path("spoolDir"), settings, context.counters)
 
 
 KIND = ComponentKind(

@@ -102,9 +102,12 @@ class SyslogUdpSource(ListeningSource):
                 continue
             except OSError:
                 return
-            times = BsdTimes(None, self._clock.now_ms())
-            event = parse_syslog(line.rstrip(b"\r\n\0"), times, self._keep)
-            put_patiently(put, [event], self._stopping)
+            try:
+                times = BsdTimes(None, self._clock.now_ms())
+                put_patiently(put, [parse_syslog(line.rstrip(b"\r\n\0"), times, self._keep)], self._stopping)
+            except Exception as error:
+                # Nobody can be told of a datagram; the next ones are still wanted.
+                self._counters.failed("EventsLostCount", error)
 
     def stop(self) -> None:
         self._stopping.set()

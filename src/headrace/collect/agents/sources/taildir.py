@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
-from headrace.collect.agents.base import Event, Headers, PollingSource
-from headrace.collect.agents.interceptors import java_regex
+from headrace.collect.agents.base import AgentError, Counters, Event, Headers, PollingSource
 from headrace.collect.agents.options import ComponentKind, Context, Option, Options
+from headrace.collect.agents.sources.file_groups import FileGroup, make_groups
 from headrace.collect.agents.sources.positions import (
     Key,
     TailedFile,
@@ -29,6 +28,7 @@ from headrace.collect.agents.sources.positions import (
     open_tailed,
     save_positions,
 )
+from headrace.collect.agents.texts import readable
 from headrace.errors import ConfigError
 
 logger = logging.getLogger("headrace.agent.taildir")
@@ -37,22 +37,6 @@ SCAN_S = 0.25
 MAX_LINE = 8 * 1024 * 1024
 """A line longer than this comes in pieces: memory is bounded."""
 _PATIENT_BATCHES = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class FileGroup:
-    folder: Path
-    pattern: re.Pattern[str]
-    headers: Headers
-
-    def files(self) -> Iterator[os.DirEntry[str]]:
-        try:
-            entries = sorted(os.scandir(self.folder), key=lambda entry: entry.name)
-        except FileNotFoundError:
-            return
-        for entry in entries:
-            if self.pattern.fullmatch(entry.name) and entry.is_file():
-                yield entry
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,8 +51,17 @@ class TailSettings:
 
 
 class TaildirSource(PollingSource):
-    def __init__(self, groups: Sequence[FileGroup], position_file: Path, settings: TailSettings) -> None:
+    """A file that cannot be read is left out, counted and said, and tried again with every look: the others go on."""
+
+    def __init__(
+        self, groups: Sequence[FileGroup], position_file: Path, settings: TailSettings, counters: Counters
+    ) -> None:
         self._groups, self._position_file, self._settings = groups, position_file, settings
+        self._counters = counters
+        self._unreadable: dict[Path, str] = {}
+        """Path → why, as of the last look."""
+        self._told: dict[Path, str] = {}
+        counters.gauge("FilesUnreadable", lambda: len(self._told))
         self._known = load_positions(position_file)
         """By device and inode: what was read before and is not open."""
         self._files: dict[Key, TailedFile] = {}
@@ -76,7 +69,7 @@ class TaildirSource(PollingSource):
         self._batches = 0
         self._given: tuple[TailedFile, bytes] | None = None
         self._scanned = self._saved = 0.0
-        self._changed = False
+        self._changed = self._unsaved = False
         self._average = 200.0
 
     def poll(self) -> list[Event]:
@@ -85,13 +78,19 @@ class TaildirSource(PollingSource):
         if now - self._scanned > SCAN_S:
             self._scan()
             self._scanned = now
-        if self._changed and now - self._saved > self._settings.save_s:
+        if self._unsaved or (self._changed and now - self._saved > self._settings.save_s):
             self._save()
         if not self._turn:
             self._turn = [file for file in reversed(self._files.values()) if file.has_more()]
         while self._turn:
             file = self._turn[-1]
-            events = self._read(file)
+            try:
+                events = self._read(file)
+            except OSError as error:
+                # Of this file alone: the others have their turn.
+                self._cannot_read(file.path, error)
+                self._tell()
+                events = []
             self._batches += 1
             if not events or self._batches >= self._settings.max_batches:
                 self._turn.pop()
@@ -147,14 +146,14 @@ class TaildirSource(PollingSource):
 
     def _events(self, file: TailedFile, lines: Sequence[bytes]) -> list[Event]:
         prefix, at, headers = f"{file.generation}:", file.offset, file.headers
-        telling = self._settings.offset_header
+        telling, origin = self._settings.offset_header, f"{readable(str(file.path))}:"
         events = []
         for line in lines:
             if telling:
                 headers = file.headers | {"byteoffset": str(at)}
             # Windows' line ends, as Flume does.
             body = line[:-1] if line[-1:] == b"\r" else line
-            events.append(Event(body, headers, f"{prefix}{at}:{crc32(line):x}"))
+            events.append(Event(body, headers, f"{prefix}{at}:{crc32(line):x}", origin))
             at += len(line) + 1
         return events
 
@@ -163,22 +162,19 @@ class TaildirSource(PollingSource):
     def _scan(self) -> None:
         seen: set[Key] = set()
         new = False
+        self._unreadable = {}
         for group in self._groups:
-            for entry in group.files():
-                try:
-                    status = entry.stat()
-                except FileNotFoundError:
-                    continue
+            for path, status in group.files(self._cannot_read):
                 if key_of(status) not in seen:
                     seen.add(key_of(status))
-                    new |= self._follow(Path(entry.path), status, group.headers)
+                    new |= self._follow(path, status, group.headers)
         new |= self._find_renamed(seen)
+        self._tell()
         for key, file in list(self._files.items()):
             file.rotated = key not in seen
             if not file.has_more() and file.idle_s() > self._settings.idle_s:
                 self._let_go(key, file)
-        if new:
-            self._save()
+        self._unsaved |= new
 
     def _follow(self, path: Path, status: os.stat_result, headers: Headers) -> bool:
         """Open it if it may have lines to read. Whether it is new: then it goes into the position file first."""
@@ -190,7 +186,11 @@ class TaildirSource(PollingSource):
         lately = time.time() - status.st_mtime < self._settings.idle_s
         if known is not None and known.generation and known.offset == status.st_size and not lately:
             return False
-        file = open_tailed(path, key)
+        try:
+            file = open_tailed(path, key)
+        except OSError as error:
+            self._cannot_read(path, error)
+            return False
         if file is None:
             return False
         if self._settings.file_header:
@@ -209,24 +209,40 @@ class TaildirSource(PollingSource):
     def _find_renamed(self, seen: set[Key]) -> bool:
         """A file that was rotated to a name nobody asked for while we were away may have lines that were not read."""
         new = False
-        folders: dict[Path, dict[int, str]] = {}
+        folders: dict[Path, dict[int, str] | None] = {}
         for key, known in list(self._known.items()):
             if key in seen or key in self._files:
                 continue
             group = next((one for one in self._groups if one.folder == Path(known.path).parent), None)
             if group is not None and group.folder not in folders:
                 folders[group.folder] = _inodes(group.folder)
-            name = folders[group.folder].get(key[1]) if group is not None else None
+            names = folders[group.folder] if group is not None else {}
+            if names is None:
+                # Nobody knows whether it is there: what was read of it is not forgotten.
+                continue
+            name = names.get(key[1])
             if group is None or name is None:
                 del self._known[key]
                 continue
             try:
                 status = os.stat(name)
-            except FileNotFoundError:
+            except OSError:
                 continue
             if key_of(status) == key:
                 new |= self._follow(Path(name), status, group.headers)
         return new
+
+    def _cannot_read(self, path: Path, error: OSError) -> None:
+        self._unreadable[path] = (error.strerror or str(error)).lower()
+
+    def _tell(self) -> None:
+        """Once of each, until it can be read or something else is wrong with it."""
+        for path, why in self._unreadable.items():
+            if self._told.get(path) != why:
+                problem = AgentError(f"`{readable(str(path))}` is left out: {why}", hint="it is tried again")
+                self._counters.failed("FileUnreadableCount", problem)
+                logger.warning("%s", problem.message)
+        self._told = dict(self._unreadable)
 
     def _let_go(self, key: Key, file: TailedFile) -> None:
         self._known[key] = file.position()
@@ -237,37 +253,27 @@ class TaildirSource(PollingSource):
 
     def _renew(self, file: TailedFile) -> None:
         file.start_again(new_generation())
+        self._unsaved = True
         self._save()
 
     def _save(self) -> None:
         open_now = {key: file.position() for key, file in self._files.items()}
-        save_positions(self._position_file, self._known | open_now)
-        self._saved, self._changed = time.monotonic(), False
+        try:
+            save_positions(self._position_file, self._known | open_now)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise AgentError(f"position file `{self._position_file}` cannot be written: {reason}") from error
+        self._saved, self._changed, self._unsaved = time.monotonic(), False, False
 
 
-def _inodes(folder: Path) -> dict[int, str]:
+def _inodes(folder: Path) -> dict[int, str] | None:
+    """None if it cannot be looked at."""
     try:
         return {entry.inode(): entry.path for entry in os.scandir(folder)}
     except FileNotFoundError:
         return {}
-
-
-def make_groups(options: Options) -> list[FileGroup]:
-    """`filegroups.NAME` is a folder, and a regular expression for the names in it."""
-    paths, headers = options.below("filegroups.*"), options.below("headers.*")
-    groups = []
-    for name in options.words("filegroups"):
-        if name not in paths:
-            raise ConfigError(f"file group `{name}` has no path", hint=f"filegroups.{name} = /folder/.*log")
-        path = Path(paths[name]).expanduser()
-        if not path.is_absolute():
-            raise ConfigError(f"`filegroups.{name}` must be a whole path, got `{paths[name]}`")
-        groups.append(FileGroup(path.parent, java_regex(path.name), _group_headers(name, headers)))
-    return groups
-
-
-def _group_headers(name: str, headers: Mapping[str, str]) -> Headers:
-    return {key.removeprefix(f"{name}."): value for key, value in headers.items() if key.startswith(f"{name}.")}
+    except OSError:
+        return None
 
 
 def _check(options: Options) -> Iterator[tuple[str, str, str | None]]:
@@ -293,7 +299,7 @@ def _make(context: Context) -> TaildirSource:
         file_header=options.text("fileHeaderKey") if options.flag("fileHeader") else None,
         offset_header=options.flag("byteOffsetHeader"),
     )
-    return TaildirSource(make_groups(options), positions, settings)
+    return TaildirSource(make_groups(options), positions, settings, context.counters)
 
 
 KIND = ComponentKind(
