@@ -21,7 +21,7 @@ from headrace.coordinate.dropping import dropped_version
 from headrace.coordinate.events import DeploymentSaved, Event, FilesApplied, QueryPaced, QueryWanted
 from headrace.coordinate.functions import DescribeFile, FunctionChanges
 from headrace.coordinate.layers import check_lambda, speed_events
-from headrace.coordinate.refreshing import refresh_change, refresh_item
+from headrace.coordinate.refreshing import may_go_beside, refresh_change, refresh_item
 from headrace.coordinate.replace import apply_in_place
 from headrace.coordinate.result import StatementResult
 from headrace.coordinate.statements import StatementExecutor
@@ -117,7 +117,7 @@ class Deployments:
         """Compute the batch layer of a view again, up to now, and let both layers take over in one step."""
         with self._executor.lock:
             change = refresh_change(self._log, self._catalog, name)
-            self._refuse_second()
+            self._refuse_second(name)
             number, now = max(self._catalog.state.deployments, default=0) + 1, self._clock.now_ms()
             item = refresh_item(self._catalog, change)
             deployment = Deployment(number, [item], now, who, "lambda", approved=True, changed_ms=now)
@@ -143,9 +143,10 @@ class Deployments:
         text = "\n".join(f"{text.rstrip().removesuffix(';')};" for text in texts if text)
         return self.start({f"deployment {number}": text}, replace(options, drop=False))
 
-    def _refuse_second(self) -> None:
+    def _refuse_second(self, refreshed: str | None = None) -> None:
         for running in self._catalog.deployments():
-            if not running.over:
+            beside = refreshed is not None and may_go_beside(self._catalog, running, refreshed)
+            if not running.over and not beside:
                 cancel = f"headrace deploy cancel {running.id}"
                 wait = f"wait for it, or end it:  {cancel}"
                 if running.stage == "waiting":
