@@ -27,7 +27,8 @@ from headrace.sql.source import Source
 from headrace.store.follow import Followers
 from headrace.store.sqlite import SqliteStore
 from headrace.types import BIGINT, VARCHAR, Column
-from headrace.views.difference import compare_spools, spool_rows
+from headrace.views.difference import compare_spools
+from headrace.views.spool import parts_of, spool_rows
 from headrace.views.versions import Version
 
 ROUNDS = 3
@@ -132,7 +133,10 @@ def _follow(catalog: Catalog, followers: Followers) -> None:
 
 def _compared(followers: Followers, folder: Path, rows: int) -> Measure:
     started = time.monotonic()
-    old, new = (spool_rows(followers.version("COUNTS", n), folder / f"spool{n}") for n in (1, 2))
+    parts = parts_of(followers.version("COUNTS", 1))
+    old, new = (spool_rows(followers.version("COUNTS", n), folder / f"spool{n}", parts) for n in (1, 2))
+    assert old is not None
+    assert new is not None
     found = compare_spools(old, new, (1, 2), 0)
     assert found.changed == -(-rows // 100), found
     return Measure("comparing two versions", rows / (time.monotonic() - started), "rows/s", detail=f"{rows:,} rows")

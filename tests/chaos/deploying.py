@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -69,18 +70,21 @@ class Appends:
 
     def __init__(self, log: Log, when: str, number: int) -> None:
         self._append, self._when, self._number, self.count = log.append, when, number, 0
+        self._lock = threading.Lock()
         log.append = self.append  # type: ignore[method-assign, assignment]
 
     def append(self, appends: Sequence[Append], *more: Any) -> Future[list[Appended]]:
-        self.count += 1
-        self._die_if("before")
+        with self._lock:
+            self.count += 1
+            number = self.count
+        self._die_if("before", number)
         done = self._append(appends, *more)
         done.result()
-        self._die_if("after")
+        self._die_if("after", number)
         return done
 
-    def _die_if(self, when: str) -> None:
-        if (when, self.count) == (self._when, self._number):
+    def _die_if(self, when: str, number: int) -> None:
+        if (when, number) == (self._when, self._number):
             os.kill(os.getpid(), signal.SIGKILL)
 
 

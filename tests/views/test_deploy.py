@@ -157,3 +157,34 @@ def test_windows_with_late_events_are_the_same_again_and_may_get_a_column(tmp_pa
         assert sorted(row[0] for row in project.rows("SELECT newest FROM per_minute;"))[-1] == 200_000
         project.services.deployments.rollback("PER_MINUTE")
         assert sorted(project.rows("SELECT page, windowstart, n FROM per_minute;")) == before
+
+
+def test_what_is_repaired_while_a_deployment_waits_stays_so_when_it_is_switched(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    timed = TIMED.replace("COUNT(*) AS n", "COUNT(*) AS n, MAX(at) AS newest")
+    with live(tmp_path, spark, timed) as project:
+        project.send("timed", *({"page": "/", "at": at} for at in (5_000, 200_000, 20_000)))
+        topic = f"_late.{project.services.catalog.queries()[0].id}"
+        wait_for(lambda: project.services.log.stats(topic).records == 1, PATIENCE, "the late ledger")
+        project.eventually("SELECT windowstart, n FROM per_minute;", [[0, 1], [180_000, 1]])
+
+        project.write(TIMED)
+        deployment = project.reaches(project.deploy(), "waiting")
+        assert deployment.detail == "`per_minute` has no `newest` any more: somebody has to approve"
+        view = project.services.catalog.view("PER_MINUTE")
+        assert view is not None
+        assert len(project.services.care.repair(view).revised) == 1
+        project.eventually("SELECT windowstart, n FROM per_minute;", [[0, 2], [180_000, 1]])
+
+        project.services.deployments.approve(deployment.id)
+        project.reaches(deployment, "switched")
+        assert sorted(project.rows("SELECT windowstart, n FROM per_minute;")) == [[0, 2], [180_000, 1]]
+
+
+def test_a_view_that_gets_a_window_is_deployed(project: Live) -> None:
+    project.write(CHAIN.replace(TOP, "").replace("FROM home GROUP", "FROM home WINDOW TUMBLING (SIZE 1 DAY) GROUP"))
+    deployment = project.reaches(project.deploy(max_changed=1.0, approve=True), "switched")
+    [found] = deployment.comparisons
+    assert (found["only_old"], found["only_new"], found["changed"]) == (2, 2, 0)
+    project.eventually("SELECT userid, n FROM by_user;", [["ann", 2], ["bob", 1]])

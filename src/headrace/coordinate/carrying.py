@@ -1,10 +1,12 @@
 """What was repaired stays repaired: a version that is built anew counts by the same rules, without what came too late.
-Where somebody has had that counted in the version before, it is counted in the new one too, before both are compared.
+Where somebody has had that counted in the version before, it is counted in the new one too: before both are compared,
+and again before the new one serves. A repair finds nothing to do twice.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 from headrace.clock import Clock
 from headrace.coordinate.catalog import Catalog
@@ -21,25 +23,42 @@ from headrace.views.versions import NONE, Deployment
 logger = logging.getLogger("headrace.deploy")
 
 
-def carry_repairs(
-    log: Log, catalog: Catalog, followers: Followers, clock: Clock, revisions: Revisions, deployment: Deployment
-) -> None:
-    """Of every view of the deployment. What cannot be repaired is left for whoever looks at the comparison."""
-    for item in deployment.items:
-        view = catalog.view(item.name)
-        if view is None or NONE in (item.before, item.number) or item.before == item.number:
-            continue
-        done = [one for one in revisions.of_view(item.name, item.before) if one.old != one.new]
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """Takes repairs from one version of a view to another."""
+
+    log: Log
+    catalog: Catalog
+    followers: Followers
+    clock: Clock
+    revisions: Revisions
+
+    def carry(self, deployment: Deployment) -> int:
+        """From the versions before a deployment to those it made; how many rows were revised. What cannot be repaired
+        is left for whoever looks at the comparison."""
+        return sum(self._carry(item.name, item.before, item.number) for item in deployment.items)
+
+    def carry_back(self, deployment: Deployment) -> int:
+        """The other way, before a rollback: what was repaired since the switch."""
+        return sum(self._carry(item.name, item.number, item.before) for item in deployment.items)
+
+    def _carry(self, name: str, source: int, target: int) -> int:
+        view = self.catalog.view(name)
+        if view is None or NONE in (source, target) or source == target:
+            return 0
+        done = [one for one in self.revisions.of_view(name, source) if one.old != one.new]
         if not done:
-            continue
+            return 0
         between = min(one.window_start for one in done), max(one.window_end for one in done)
         try:
-            subject = view_subject(catalog, view, item.number)
-            if is_layered(catalog, subject.source):
-                continue
-            store = followers.version(item.name, item.number)
-            found = repair(log, subject, store, clock, revisions, between)
-        except HeadraceError as error:
-            logger.warning("`%s` v%d is not repaired: %s", display_name(item.name), item.number, error)
-        else:
-            logger.info("`%s` v%d: %d rows repaired", display_name(item.name), item.number, len(found.revised))
+            subject = view_subject(self.catalog, view, target)
+            if is_layered(self.catalog, subject.source):
+                return 0
+            store = self.followers.version(name, target)
+            found = repair(self.log, subject, store, self.clock, self.revisions, between)
+        except Exception as error:
+            unknown = not isinstance(error, HeadraceError)
+            logger.warning("`%s` v%d is not repaired: %s", display_name(name), target, error, exc_info=unknown)
+            return 0
+        logger.info("`%s` v%d: %d rows repaired", display_name(name), target, len(found.revised))
+        return len(found.revised)

@@ -1,9 +1,9 @@
 """Both versions of a view at the same records, while events go on arriving.
 
-The version that serves is not held up: its rows are read at a moment when they are exactly what its query last wrote,
-and that query's own commit says which records those are, by an arrival number, or on Kafka by offsets. The version that
-was built has to wait: its first queries are bounded there, and when all of its chain rests, its rows are of the same
-records.
+The version that serves is not held up: its rows are read in one transaction, at a position that is known to be the end
+of one of its query's commits, and that commit says which records those are, by an arrival number, or on Kafka by
+offsets. The version that was built has to wait: its first queries are bounded there, and when all of its chain rests,
+its rows are of the same records.
 (docs/decisions: two versions are compared at a commit of the one that serves.)
 """
 
@@ -15,33 +15,41 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from headrace.clock import Clock
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.deployments import Deployments
-from headrace.coordinate.events import QueryPaced
-from headrace.errors import HeadraceError, QueryFailed
+from headrace.coordinate.planning import plan_definition
+from headrace.errors import HeadraceError
 from headrace.log.base import Log
 from headrace.process.progress import parse_offsets
 from headrace.store.arrivals import behind, has_arrivals
-from headrace.store.base import ViewStore
+from headrace.store.base import Position, ViewStore
 from headrace.store.cuts import Cut, Places, Reading, cut_now, has_reached, later
 from headrace.store.cuts import offsets_at as offsets_of
 from headrace.store.follow import Followers
 from headrace.types import display_name
-from headrace.views.difference import Comparison, Spool, compare_spools, spool_rows
+from headrace.views.compare import summed_columns
+from headrace.views.difference import Comparison, compare_spools
+from headrace.views.spool import Spool, parts_of, spool_rows
 from headrace.views.versions import Deployment, Item
 
 LOOK_S = 0.005
 PATIENCE_S = 120.0
+REMEMBERED = 10_000
 
 Offsets = tuple[int, ...]
 
 
 class NotComparable(HeadraceError):
     """There is a reason why these versions cannot be compared at the same records."""
+
+
+class ComparisonEnded(HeadraceError):
+    """The deployment was paused or cancelled, or the process stops."""
 
 
 def cut_of(log: Log, query: QueryDefinition) -> Cut:
@@ -105,15 +113,20 @@ class Comparer:
         return found
 
     def _compare(self, deployment: Deployment, item: Item) -> Comparison:
-        self._rest(deployment)
+        shown = display_name(item.name)
         with self._scratch() as folder:
-            cut, old = self._serving_rows(deployment, item, folder / "old")
-            self._bound(deployment, cut)
-            self._rest(deployment)
-            view = self.followers.version(item.name, item.number)
-            self._until(lambda: self._is_filled(view), f"`{display_name(item.name)}` to be filled")
-            new = spool_rows(view, folder / "new")
-            return compare_spools(old, new, (item.before, item.number), cut)
+            for _ in self._looks(f"both versions of `{shown}` to be at one place"):
+                self._rest(deployment)
+                cut, old = self._serving_rows(deployment, item, folder / "old")
+                self._bound(deployment, cut)
+                self._rest(deployment)
+                view = self.followers.version(item.name, item.number)
+                self._until(partial(self._is_filled, view), f"`{shown}` to be filled")
+                new = spool_rows(view, folder / "new", len(old.files))
+                # A batch that was under way when its query was bounded may have read further.
+                if new is not None and self._is_ahead(deployment, cut, self._passed(deployment)):
+                    return compare_spools(old, new, (item.before, item.number), cut, self._summed(item))
+        raise NotComparable("the new version did not keep still")
 
     def _serving_rows(self, deployment: Deployment, item: Item, folder: Path) -> tuple[Cut, Spool]:
         """Rows of the version that serves, and the cut that includes exactly the records that made them. It has to be
@@ -121,24 +134,36 @@ class Comparer:
         view = self.followers.version(item.name, item.before)
         query = self._query(item.name, item.before)
         passed = self._passed(deployment)
+        parts = parts_of(view)
+        found: list[Cut] = []
+
+        def is_known(position: Position) -> bool:
+            # Asked in the transaction that the rows are read in: what is committed meanwhile is not among them.
+            self._observe(deployment)
+            cut = self._cut_at(deployment, query, view.source.topic, position)
+            if cut is None or not self._is_ahead(deployment, cut, passed):
+                return False
+            found.append(max(cut, passed) if isinstance(cut, int) and isinstance(passed, int) else cut)
+            return True
+
         for _ in self._looks(f"`{display_name(item.name)}` to keep still"):
             self._observe(deployment)
-            committed = cut_of(self.log, query)
-            if self._is_behind(view):
-                continue
-            cut = self._first_cut(deployment, query, committed)
-            if cut is None or not self._is_ahead(deployment, cut, passed):
-                continue
-            spooled = spool_rows(view, folder)
-            # Rows are read in one transaction: if nothing was written since, they are those of that commit. (A log that
-            # shows a commit partition by partition has shown all of it once it was at rest.)
-            topic = view.source.topic
-            still = self.log.at_rest([topic])
-            ends = ends_of(self.log, topic)
-            position = tuple(spooled.position.offsets.get(number, 0) for number in range(len(ends)))
-            if still and position == ends and cut_of(self.log, query) == committed:
-                return (max(cut, passed) if isinstance(cut, int) and isinstance(passed, int) else cut), spooled
+            spooled = spool_rows(view, folder, parts, is_known)
+            if spooled is not None:
+                return found[-1], spooled
         raise NotComparable("the version that serves did not keep still")
+
+    def _cut_at(self, deployment: Deployment, query: QueryDefinition, topic: str, position: Position) -> Cut | None:
+        """Which records at the beginning of the chain rows are made of; None if their position was not seen to be the
+        end of a commit."""
+        ends = ends_of(self.log, topic)
+        committed = self.history.get((topic, tuple(position.offsets.get(number, 0) for number in range(len(ends)))))
+        return None if committed is None else self._first_cut(deployment, query, committed)
+
+    def _summed(self, item: Item) -> frozenset[str]:
+        """Of either version."""
+        queries = [self._query(item.name, number) for number in (item.before, item.number)]
+        return frozenset(name for query in queries for name in summed_columns(plan_definition(query, self.catalog)))
 
     def _passed(self, deployment: Deployment) -> Cut:
         """What the new versions have read already."""
@@ -182,9 +207,14 @@ class Comparer:
             if version is None or version.source.query is None or item.number == item.before:
                 continue
             query, topic = self._query(item.name, item.before), version.source.topic
-            cut, still, ends = cut_of(self.log, query), self.log.at_rest([topic]), ends_of(self.log, topic)
-            if still and cut_of(self.log, query) == cut:
+            # A log that shows a commit partition by partition has shown all of it once it was at rest; what was the
+            # same before and after, was so then.
+            cut, ends = cut_of(self.log, query), ends_of(self.log, topic)
+            still = self.log.at_rest([topic])
+            if still and ends_of(self.log, topic) == ends and cut_of(self.log, query) == cut:
                 self.history[topic, ends] = cut
+        while len(self.history) > REMEMBERED:
+            del self.history[next(iter(self.history))]
 
     def _nothing_between(self, deployment: Deployment, low: int, high: int) -> bool:
         """Whether the first topics have no records between two arrival numbers: then both are the same place."""
@@ -192,13 +222,8 @@ class Comparer:
         return all(offsets_at(self.log, topic, low) == offsets_at(self.log, topic, high) for topic in topics)
 
     def _bound(self, deployment: Deployment, until: Cut | None) -> None:
-        paced = [
-            QueryPaced(query.id, query.rows_per_second, wanted)
-            for query in self.deployments.first_queries(deployment)
-            if query.until != (wanted := _bound_of(query, until))
-        ]
-        if paced:
-            self.catalog.append(paced)
+        first = self.deployments.first_queries(deployment)
+        self.deployments.bound({query.id: _bound_of(query, until) for query in first})
 
     def _rest(self, deployment: Deployment) -> None:
         """Until all of the new versions have read what they may."""
@@ -235,7 +260,7 @@ class Comparer:
         deadline, pause = self.clock.monotonic() + PATIENCE_S, threading.Event()
         while True:
             if self.stopped():
-                raise QueryFailed("the comparison was ended")
+                raise ComparisonEnded("the comparison was ended")
             yield
             if self.clock.monotonic() > deadline:
                 raise NotComparable(f"waited {PATIENCE_S:.0f} s for {what}")

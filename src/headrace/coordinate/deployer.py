@@ -7,33 +7,43 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from headrace.clock import Clock
+from headrace.coordinate.abreast import is_abreast
 from headrace.coordinate.base import QueryDefinition
-from headrace.coordinate.carrying import carry_repairs
+from headrace.coordinate.carrying import Carrier
 from headrace.coordinate.catalog import Catalog
-from headrace.coordinate.comparing import Comparer, NotComparable, cut_of, lag_of, read_by, sweep_scratch
+from headrace.coordinate.comparing import Comparer, ComparisonEnded, NotComparable, lag_of, read_by, sweep_scratch
+from headrace.coordinate.deciding import decide, removed_columns
 from headrace.coordinate.deployments import Deployments
-from headrace.coordinate.events import QueryPaced
-from headrace.coordinate.refreshing import KEPT_MS, due_refreshes, is_refresh, refreshed_versions
+from headrace.coordinate.events import QueryWanted
+from headrace.coordinate.refreshing import (
+    KEPT_MS,
+    due_refreshes,
+    is_refresh,
+    refreshed_versions,
+    waits_for_somebody,
+)
 from headrace.coordinate.status import EngineStatus
-from headrace.errors import HeadraceError, NotFound, QueryFailed
+from headrace.errors import HeadraceError, NotFound
 from headrace.log.base import Log
-from headrace.store.cuts import has_reached
 from headrace.store.follow import Followers
 from headrace.store.revisions import Revisions
 from headrace.views.difference import Comparison
-from headrace.views.versions import Deployment
+from headrace.views.versions import Deployment, Stage, Version
 
 LOOK_S = 0.1
 SWEEP_S = 10.0
 PATIENCE_MS = 30_000
 CLOSE = 20_000
-"""Records behind the end at which a build counts as caught up; what follows is a matter of seconds."""
+"""Records behind the end at which a build counts as caught up; what follows is a matter of seconds. It serves once it
+is abreast of the version before."""
 
 logger = logging.getLogger("headrace.deploy")
 
@@ -54,9 +64,14 @@ class Deployer:
 
     def __init__(self, deployments: Deployments, around: Surroundings) -> None:
         self._deployments, self._around = deployments, around
-        self._revisions = Revisions(around.log)
+        revisions = Revisions(around.log)
+        self._carrier = Carrier(around.log, around.catalog, around.followers, around.clock, revisions)
+        deployments.before_rollback = self._carrier.carry_back
         self._stop = threading.Event()
         self._swept = 0.0
+        self._started = around.clock.now_ms(), around.clock.monotonic()
+        self._told: dict[str, str] = {}
+        """What could not be done, and what was said of it."""
         self._untold: set[str] = set()
         """Views that could not be refreshed, and that this was said of."""
         self._thread = threading.Thread(target=self._run, name="headrace-deployer", daemon=True)
@@ -72,27 +87,46 @@ class Deployer:
 
     def _run(self) -> None:
         while not self._stop.wait(LOOK_S):
-            try:
-                self.look()
-            except Exception:
-                logger.exception("deployments could not be looked at")
+            if not self.look():
                 self._stop.wait(1.0)
 
-    def look(self) -> None:
-        """One step of each deployment that is not over."""
-        for deployment in self._around.catalog.deployments():
-            if not deployment.over and not deployment.paused:
-                self._advance(deployment)
+    def look(self) -> bool:
+        """One step of each deployment that is not over; one that cannot be taken leaves the others theirs. False if
+        there was such a one."""
+        steps: dict[str, Callable[[], None]] = {
+            f"deployment {deployment.id}": partial(self._advance, deployment)
+            for deployment in self._around.catalog.deployments()
+            if not deployment.over and not deployment.paused
+        }
         if self._around.clock.monotonic() >= self._swept + SWEEP_S:
             self._swept = self._around.clock.monotonic()
-            self._let_go()
-            self._refresh()
+            steps |= {"what was kept": self._let_go, "refreshes": self._refresh}
+        failed = [what for what, step in steps.items() if not self._tried(what, step)]
+        return not failed
+
+    def _tried(self, what: str, step: Callable[[], None]) -> bool:
+        try:
+            step()
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            if self._told.get(what) != text:
+                logger.exception("%s cannot be looked after", what)
+            self._told[what] = text
+            return False
+        self._told.pop(what, None)
+        return True
 
     def _advance(self, deployment: Deployment) -> None:
         if failed := self._failure(deployment):
             # Nobody is to look at what a refresh could not do; the next one begins anew.
-            dropped = self._deployments.dropped(deployment.id) if is_refresh(deployment) else []
-            self._deployments.advance(deployment, *dropped, stage="failed", detail=failed)
+            if is_refresh(deployment):
+                dropped = self._deployments.dropped(deployment.id)
+                self._deployments.advance(deployment, *dropped, stage="failed", detail=failed)
+                return
+            # It goes no further, so neither do those that have not failed: they would hold what retention may remove.
+            stopped = [QueryWanted(query.id, "stopped") for query in self._deployments.queries(deployment)]
+            detail = f"{failed}; throw away what it built:  headrace deploy cancel {deployment.id}"
+            self._deployments.advance(deployment, *stopped, stage="failed", detail=detail)
             return
         if deployment.stage == "building":
             self._deployments.begin_speed(deployment)
@@ -101,9 +135,11 @@ class Deployer:
                 self._built(deployment)
             case "comparing":
                 self._compare(deployment)
-            case "switching" if self._caught_up(deployment) and self._abreast(deployment):
-                self._deployments.switch(deployment)
-                logger.info("deployment %d is switched", deployment.id)
+            case "switching" if self._caught_up(deployment) and self._is_ready(deployment):
+                done = self._deployments.switch(deployment)
+                logger.info(
+                    "deployment %d is %s", done.id, f"{done.stage}: {done.detail}" if done.detail else done.stage
+                )
 
     def _failure(self, deployment: Deployment) -> str | None:
         for query in self._deployments.queries(deployment):
@@ -122,9 +158,7 @@ class Deployer:
 
     def _unbound(self, queries: list[QueryDefinition]) -> None:
         """Only a comparison holds a build back; one that was cut short may have left it so."""
-        left = [QueryPaced(query.id, query.rows_per_second) for query in queries if query.until is not None]
-        if left:
-            self._around.catalog.append(left)
+        self._deployments.bound({query.id: None for query in queries if query.until is not None})
 
     def _has_begun(self, query: QueryDefinition) -> bool:
         """A query that has nothing to read commits nothing."""
@@ -145,8 +179,7 @@ class Deployer:
         took = max(1, self._around.clock.now_ms() - deployment.started_ms)
         stage = "comparing" if _has_before(deployment) and not is_refresh(deployment) else "switching"
         if stage == "comparing":
-            around = self._around
-            carry_repairs(around.log, around.catalog, around.followers, around.clock, self._revisions, deployment)
+            self._carrier.carry(deployment)
         self._deployments.advance(deployment, stage=stage, rows_read=rows, build_ms=took)
 
     def _compare(self, deployment: Deployment) -> None:
@@ -160,69 +193,82 @@ class Deployer:
             around.scratch,
             lambda: self._ended(deployment.id),
         )
+        comparisons: list[Comparison] = []
         try:
             comparisons = comparer.compare(deployment)
-            stage, detail = decide(self._deployments.get(deployment.id), comparisons)
-        except NotComparable as error:
-            comparisons = []
-            approved = self._deployments.get(deployment.id).approved
-            stage, detail = ("switching" if approved else "waiting"), f"not compared: {error.message}"
-        except QueryFailed:
+            removed = removed_columns(around.catalog, deployment)
+            stage, detail = decide(self._deployments.get(deployment.id), comparisons, removed)
+        except ComparisonEnded:
             return  # paused, cancelled or stopping: the next look sees what it is
+        except NotComparable as error:
+            stage, detail = self._not_compared(deployment, error.message)
+        except Exception as error:
+            if self._ended(deployment.id):
+                return
+            # Trying again and again would help nobody; whoever approves or cancels it knows that nothing was compared.
+            logger.exception("deployment %d could not be compared", deployment.id)
+            message = error.message if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
+            stage, detail = self._not_compared(deployment, message)
         found = [msgspec.to_builtins(comparison) for comparison in comparisons]
         self._deployments.advance(deployment, stage=stage, detail=detail, comparisons=found)
+
+    def _not_compared(self, deployment: Deployment, why: str) -> tuple[Stage, str]:
+        approved = self._deployments.get(deployment.id).approved
+        return ("switching" if approved else "waiting"), f"not compared: {why}"
 
     def _ended(self, number: int) -> bool:
         deployment = self._deployments.get(number)
         return self._stop.is_set() or deployment.stage != "comparing" or deployment.paused
 
     def _let_go(self) -> None:
-        """Versions that were kept long enough."""
-        old = self._around.clock.now_ms() - self._around.keep_ms
-        due = [v for v in self._around.catalog.beside() if v.state == "retired" and v.since_ms <= old]
-        crossed = self._around.clock.now_ms() - KEPT_MS
-        due += [v for v in refreshed_versions(self._around.catalog) if v.since_ms <= crossed and v not in due]
+        """Versions that were kept long enough, and those of failed deployments once there is another."""
+        now, catalog = self._steady_ms(), self._around.catalog
+        old, crossed = now - self._around.keep_ms, now - KEPT_MS
+        newest = max((one.id for one in catalog.deployments() if not is_refresh(one)), default=0)
+
+        def is_due(version: Version) -> bool:
+            followed = version.state == "failed" and version.deployment < newest
+            return followed or (version.state in ("retired", "failed") and version.since_ms <= old)
+
+        due = [version for version in catalog.beside() if is_due(version)]
+        due += [v for v in refreshed_versions(catalog) if v.since_ms <= crossed and v not in due]
         if due:
             try:
                 self._deployments.drop_versions(due)
             except HeadraceError as error:
                 logger.warning("versions that were kept long enough cannot be removed: %s", error)
 
+    def _steady_ms(self) -> int:
+        """The time, but no later than it can be since this process began: a clock that is set forward must not take
+        the way back away at once."""
+        clock, (began_ms, began) = self._around.clock, self._started
+        return min(clock.now_ms(), began_ms + int((clock.monotonic() - began) * 1000))
+
     def _refresh(self) -> None:
         """Batch layers whose time has come, one after the other."""
-        if any(not deployment.over for deployment in self._around.catalog.deployments()):
+        catalog = self._around.catalog
+        if any(not one.over and not waits_for_somebody(one) for one in catalog.deployments()):
             return
-        for name in due_refreshes(self._around.catalog, self._around.clock.now_ms())[:1]:
+        for name in due_refreshes(catalog, self._around.clock.now_ms()):
             try:
                 self._deployments.refresh(name, "schedule")
-                self._untold.discard(name)
             except HeadraceError as error:
                 if name not in self._untold:
                     logger.warning("view `%s` cannot be refreshed: %s", name, error)
                 self._untold.add(name)
+            else:
+                self._untold.discard(name)
+                return
 
-    def _abreast(self, deployment: Deployment) -> bool:
-        """A refresh takes over once it shows no less than the version before; under traffic that never ends, soon."""
-        if not is_refresh(deployment) or self._around.clock.now_ms() - deployment.changed_ms > PATIENCE_MS:
-            return True
-        around, [item] = self._around, deployment.items
-        old, new = (around.catalog.state.versions.get(item.name, {}).get(n) for n in (item.before, item.number))
-        queries = [around.catalog.query(version.source.query or "") if version else None for version in (old, new)]
-        cuts = [cut_of(around.log, query) if query else 0 for query in queries]
-        return has_reached(cuts[1], cuts[0]) and around.followers.lag(item.name, item.number) == 0
-
-
-def decide(deployment: Deployment, comparisons: list[Comparison]) -> tuple[str, str]:
-    """The stage after a comparison, and why."""
-    worst = max(comparisons, key=lambda comparison: comparison.share, default=None)
-    if deployment.approved or worst is None:
-        return "switching", ""
-    found = f"{worst.different:,} of {worst.same + worst.different:,} rows of `{worst.view}` differ ({worst.share:.2%})"
-    if deployment.max_changed is not None:
-        if worst.share <= deployment.max_changed:
-            return "switching", ""
-        return "waiting", f"{found}, and {deployment.max_changed:.2%} may"
-    return ("switching", "") if not worst.different else ("waiting", f"{found}: somebody has to approve")
+    def _is_ready(self, deployment: Deployment) -> bool:
+        """A version takes over once it shows no less than the one before, with what was repaired there meanwhile; under
+        traffic that never ends, soon."""
+        around = self._around
+        patient = around.clock.now_ms() - deployment.changed_ms <= PATIENCE_MS
+        if patient and not is_abreast(around.log, around.catalog, around.followers, deployment):
+            return False
+        # What is written only now is seen by the next look.
+        return not self._carrier.carry(deployment) or not patient
 
 
 def _has_before(deployment: Deployment) -> bool:

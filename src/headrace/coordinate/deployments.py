@@ -6,7 +6,7 @@ when finds it before or after, and `deployer` goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from headrace.coordinate.dropping import dropped_version
 from headrace.coordinate.events import DeploymentSaved, Event, FilesApplied, QueryPaced, QueryWanted
 from headrace.coordinate.functions import DescribeFile, FunctionChanges
 from headrace.coordinate.layers import check_lambda, is_layered, speed_events
-from headrace.coordinate.refreshing import refresh_change, refresh_item
+from headrace.coordinate.refreshing import may_go_beside, refresh_change, refresh_item
 from headrace.coordinate.replace import apply_in_place
 from headrace.coordinate.restoring import changed_files, restored
 from headrace.coordinate.result import StatementResult
@@ -60,6 +60,8 @@ class Deployments:
 
     def __init__(self, executor: StatementExecutor, log: Log, catalog: Catalog, clock: Clock) -> None:
         self._executor, self._log, self._catalog, self._clock = executor, log, catalog, clock
+        self.before_rollback: Callable[[Deployment], object] = lambda deployment: None
+        """Whoever takes along what was repaired since the switch."""
 
     def plan(self, files: Mapping[str, str], options: Options | None = None) -> Plan:
         options = options or Options()
@@ -138,7 +140,7 @@ class Deployments:
         """Compute the batch layer of a view again, up to now, and let both layers take over in one step."""
         with self._executor.lock:
             change = refresh_change(self._log, self._catalog, name)
-            self._refuse_second()
+            self._refuse_second(name)
             number, now = max(self._catalog.state.deployments, default=0) + 1, self._clock.now_ms()
             item = refresh_item(self._catalog, change)
             deployment = Deployment(number, [item], now, who, "lambda", approved=True, changed_ms=now)
@@ -165,9 +167,10 @@ class Deployments:
             files, known = restored(deployment, before, self._catalog.state)
             return self.start(files, replace(options, drop=False, **known))
 
-    def _refuse_second(self) -> None:
+    def _refuse_second(self, refreshed: str | None = None) -> None:
         for running in self._catalog.deployments():
-            if not running.over:
+            beside = refreshed is not None and may_go_beside(self._catalog, running, refreshed)
+            if not running.over and not beside:
                 cancel = f"headrace deploy cancel {running.id}"
                 wait = f"wait for it, or end it:  {cancel}"
                 if running.stage == "waiting":
@@ -305,6 +308,10 @@ class Deployments:
 
     def rollback(self, name: str) -> Deployment:
         """The versions that served before the deployment which made this one's, of all it changed."""
+        with self._executor.lock:
+            check_kept(self._catalog, made_by(self._catalog, name))
+        # Not under the lock: it may take its time, and nothing else needs to wait for it.
+        self.before_rollback(made_by(self._catalog, name))
         with self._executor.lock:
             deployment = made_by(self._catalog, name)
             check_kept(self._catalog, deployment)

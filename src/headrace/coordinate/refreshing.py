@@ -57,6 +57,19 @@ def refresh_change(log: Log, catalog: Catalog, name: str) -> Change:
     )
 
 
+def waits_for_somebody(deployment: Deployment) -> bool:
+    return deployment.stage == "waiting" or deployment.paused
+
+
+def may_go_beside(catalog: Catalog, deployment: Deployment, name: str) -> bool:
+    """Whether a view can be refreshed though this deployment is not over: it waits for somebody, maybe for days, and
+    changes neither the view nor what it reads. (Nothing reads a view with layers.)"""
+    version = serving_version(catalog, name)
+    query = catalog.query(version.source.query or "") if version is not None else None
+    names = {name, *(query.sources if query is not None else ())}
+    return waits_for_somebody(deployment) and not names & set(deployment.switches())
+
+
 def is_refresh(deployment: Deployment) -> bool:
     return any(item.verdict == REFRESHES for item in deployment.items)
 

@@ -1,36 +1,25 @@
-"""Two versions of a view, row by row: the same, changed, only in one of them; by column, by window, with samples.
-
-Rows are put into files by a hash of their key while they are read, in one pass and one transaction of the store, and
-compared file by file: a large view costs disk for a moment, not memory.
-"""
+"""Two versions of a view, row by row: the same, changed, only in one of them; by column, by window, with samples."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
-from headrace.sql.source import WINDOW_COLUMNS, Source
-from headrace.store.base import Position, ViewStore
+from headrace.sql.source import Source
 from headrace.store.cuts import Cut, place_texts
-from headrace.store.json_rows import to_json_rows
 from headrace.types import BigInt as Big
 from headrace.types import Column, DataType, Double, Integer, display_name
 from headrace.types import Decimal as Exact
 from headrace.views.compare import same
+from headrace.views.spool import Spool, read_part
 
-PARTS = 16
 SAMPLES = 50
 """Of each kind, so that many of one do not hide another."""
 WINDOWS = 100
-CHUNK = 5_000
-SCAN_SECONDS = 600.0
-KINDS = ("same", "changed", "only_old", "only_new")
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -85,101 +74,125 @@ class Comparison(msgspec.Struct, frozen=True):
         return self.different / max(1, self.same + self.different)
 
 
-@dataclass(frozen=True, slots=True)
-class Spool:
-    """A version's rows at one position."""
-
-    source: Source
-    files: tuple[Path, ...]
-    position: Position
-
-
-def spool_rows(view: ViewStore, folder: Path) -> Spool:
-    folder.mkdir(parents=True, exist_ok=True)
-    source = view.source
-    window = WINDOW_COLUMNS if source.window else ()
-    columns = (*source.key, *window, *source.value)
-    keys = len(source.key) + len(window)
-    paths = tuple(folder / f"{number}.rows" for number in range(PARTS))
-    files = [path.open("wb") for path in paths]
-    try:
-        with view.scan([column.name for column in columns], deadline=SCAN_SECONDS) as scan:
-            for chunk in _chunks(scan.rows):
-                _write(files, to_json_rows(columns, chunk), keys)
-            return Spool(source, paths, scan.position)
-    finally:
-        for file in files:
-            file.close()
+def compare_spools(
+    old: Spool, new: Spool, versions: tuple[int, int], cut: Cut, summed: frozenset[str] = frozenset()
+) -> Comparison:
+    """`summed` are the columns whose last digits depend on how batches were cut."""
+    tally = _Tally(old.source, new.source, summed)
+    if _layout(old.source) == _layout(new.source):
+        for before, now in zip(old.files, new.files, strict=True):
+            rows = dict(read_part(before))
+            for key, value in read_part(now):
+                tally.add(key, rows.pop(key, None), value)
+            for key, value in rows.items():
+                tally.add(key, value, None)
+    else:
+        # Keys of other columns may look the same, and are not.
+        for path in old.files:
+            for key, value in read_part(path):
+                tally.add(key, value, None)
+        for path in new.files:
+            for key, value in read_part(path):
+                tally.add(key, None, value)
+    return tally.result(versions, cut, _rows_by_window(new, tally.windows.newest()))
 
 
-def _chunks(rows: Iterator[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
-    chunk: list[tuple[Any, ...]] = []
-    for row in rows:
-        chunk.append(row)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    yield chunk
+def _layout(source: Source) -> tuple[list[str], bool]:
+    """What a key is made of."""
+    return [column.name for column in source.key], source.window is not None
 
 
-def _write(files: Sequence[IO[bytes]], rows: Iterable[list[Any]], keys: int) -> None:
-    for row in rows:
-        key = msgspec.json.encode(row[:keys])
-        files[zlib.crc32(key) % PARTS].write(key + b"\n" + msgspec.json.encode(row[keys:]) + b"\n")
+def _rows_by_window(spool: Spool, starts: Sequence[int]) -> dict[int, int]:
+    """How many rows these windows have. They are known only once all rows were compared, so it is another pass."""
+    found = dict.fromkeys(starts, 0)
+    if found and spool.source.window is not None:
+        for path in spool.files:
+            for key, _ in read_part(path):
+                start = _start(spool.source, msgspec.json.decode(key))
+                if start in found:
+                    found[start] += 1
+    return found
 
 
-def _read(path: Path) -> Iterator[tuple[bytes, list[Any]]]:
-    with path.open("rb") as file:
-        for key in file:
-            yield key, msgspec.json.decode(file.readline())
+def _start(source: Source, key: list[Any]) -> int:
+    start: int = key[len(source.key)]
+    return start
 
 
-def compare_spools(old: Spool, new: Spool, versions: tuple[int, int], cut: Cut) -> Comparison:
-    tally = _Tally(old.source, new.source)
-    for before, now in zip(old.files, new.files, strict=True):
-        rows = dict(_read(before))
-        for key, value in _read(now):
-            tally.add(key, rows.pop(key, None), value)
-        for key, value in rows.items():
-            tally.add(key, value, None)
-    return tally.result(versions, cut)
+@dataclass(slots=True)
+class _Windows:
+    """The newest that have rows that differ, and how many: of those in the new version, and of those that are only in
+    the old one. Sessions may be as many as rows, so no more are kept than are shown."""
+
+    counts: dict[int, list[int]] = field(default_factory=dict)
+    below: int | None = None
+    """Those up to here were given up for newer ones."""
+
+    def add(self, start: int, only_old: bool) -> None:
+        if self.below is not None and start <= self.below:
+            return
+        self.counts.setdefault(start, [0, 0])[only_old] += 1
+        if len(self.counts) >= 2 * WINDOWS:
+            self.below = sorted(self.counts)[-WINDOWS - 1]
+            self.counts = {kept: counts for kept, counts in self.counts.items() if kept > self.below}
+
+    def newest(self) -> list[int]:
+        return sorted(self.counts, reverse=True)[:WINDOWS]
 
 
 @dataclass(slots=True)
 class _Tally:
     old: Source
     new: Source
+    summed: frozenset[str] = frozenset()
     counts: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(("same", "changed", "only_old", "only_new"), 0)
     )
     deltas: dict[str, tuple[int, Decimal, Decimal]] = field(default_factory=dict)
-    windows: dict[int, list[int]] = field(default_factory=dict)
+    windows: _Windows = field(default_factory=_Windows)
     samples: list[Sample] = field(default_factory=list)
-    shared: list[tuple[str, int, int, bool]] = field(init=False)
-    """Columns of both: name, place in the old, place in the new, whether it is a number."""
+    shared: list[tuple[str, int, int, bool, bool]] = field(init=False)
+    """Columns of both: name, place in the old, place in the new, whether it is a number, whether it was summed up."""
 
     def __post_init__(self) -> None:
         places = {column.name: place for place, column in enumerate(self.old.value)}
         self.shared = [
-            (display_name(column.name), places[column.name], place, _is_number(column.type))
+            (
+                display_name(column.name),
+                places[column.name],
+                place,
+                _is_number(column.type),
+                column.name in self.summed,
+            )
             for place, column in enumerate(self.new.value)
             if column.name in places
         ]
 
-    def add(self, key: bytes, old: list[Any] | None, new: list[Any] | None) -> None:
-        if old is not None and new is not None:
-            different = [column for column in self.shared if _differ(old[column[1]], new[column[2]])]
-            kind = "changed" if different else "same"
-            for name, before, now, number in different:
+    def add(self, key: bytes, before: bytes | None, now: bytes | None) -> None:
+        if before == now and self.old.value == self.new.value:
+            self.counts["same"] += 1
+            return
+        old, new = (None if row is None else msgspec.json.decode(row) for row in (before, now))
+        kind = self._kind(old, new)
+        self.counts[kind] += 1
+        if kind == "same":
+            return
+        source = self.old if new is None else self.new
+        if source.window is not None:
+            self.windows.add(_start(source, msgspec.json.decode(key)), kind == "only_old")
+        if self.counts[kind] <= SAMPLES:
+            self.samples.append(self._sample(source, msgspec.json.decode(key), old, new))
+
+    def _kind(self, old: list[Any] | None, new: list[Any] | None) -> str:
+        if old is None or new is None:
+            return "only_new" if old is None else "only_old"
+        kind = "same"
+        for name, before, now, number, summed in self.shared:
+            if not same(old[before], new[now], summed=summed):
+                kind = "changed"
                 if number:
                     self._delta(name, old[before], new[now])
-        else:
-            kind = "only_new" if old is None else "only_old"
-        self.counts[kind] += 1
-        if self.new.window is not None:
-            self._count_window(msgspec.json.decode(key), kind)
-        if kind != "same" and self.counts[kind] <= SAMPLES:
-            self.samples.append(self._sample(msgspec.json.decode(key), old, new))
+        return kind
 
     def _delta(self, name: str, old: Any, new: Any) -> None:
         try:
@@ -189,13 +202,10 @@ class _Tally:
         rows, total, largest = self.deltas.get(name, (0, Decimal(0), Decimal(0)))
         self.deltas[name] = (rows + 1, total + by, by if abs(by) > abs(largest) else largest)
 
-    def _count_window(self, key: list[Any], kind: str) -> None:
-        counts = self.windows.setdefault(key[len(self.new.key)], [0, 0])
-        counts[kind != "same"] += 1
-
-    def _sample(self, key: list[Any], old: list[Any] | None, new: list[Any] | None) -> Sample:
-        names = [display_name(column.name) for column in self.new.key]
-        window = {"start": key[len(names)], "end": key[len(names) + 1]} if self.new.window else None
+    def _sample(self, source: Source, key: list[Any], old: list[Any] | None, new: list[Any] | None) -> Sample:
+        """With the key as the version has it that the row is of: the other one's may have other columns."""
+        names = [display_name(column.name) for column in source.key]
+        window = {"start": key[len(names)], "end": key[len(names) + 1]} if source.window else None
         return Sample(
             dict(zip(names, key, strict=False)),
             _object(self.old.value, old),
@@ -203,9 +213,10 @@ class _Tally:
             window,
         )
 
-    def result(self, versions: tuple[int, int], cut: Cut) -> Comparison:
+    def result(self, versions: tuple[int, int], cut: Cut, rows: dict[int, int]) -> Comparison:
+        """`rows` are how many the windows that differ have in the new version."""
         old, new = ({display_name(column.name) for column in source.value} for source in (self.old, self.new))
-        differing = sorted((start for start, counts in self.windows.items() if counts[1]), reverse=True)[:WINDOWS]
+        windows = [(start, *self.windows.counts[start]) for start in self.windows.newest()]
         return Comparison(
             view=display_name(self.new.name),
             old=versions[0],
@@ -219,14 +230,9 @@ class _Tally:
                 Delta(name, rows, float(total), float(largest))
                 for name, (rows, total, largest) in sorted(self.deltas.items())
             ],
-            windows=[WindowCount(start, *self.windows[start]) for start in differing],
+            windows=[WindowCount(start, max(0, rows[start] - now), now + gone) for start, now, gone in windows],
             samples=self.samples,
         )
-
-
-def _differ(old: Any, new: Any) -> bool:
-    """A sum of doubles depends on how batches were cut, in its last digits."""
-    return bool(old != new) and not same(old, new)
 
 
 def _is_number(type_: DataType) -> bool:

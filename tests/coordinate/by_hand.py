@@ -1,0 +1,126 @@
+"""A project whose queries a thread of the test computes instead of Spark: each of its tables counts the clicks there
+are, in the row `all`, beside rows that never change. It commits as the engine does, with what it has read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from headrace.clock import Clock, SystemClock
+from headrace.config import load_project
+from headrace.coordinate.base import QueryDefinition
+from headrace.coordinate.deployments import Options
+from headrace.coordinate.status import EngineReport
+from headrace.log.base import Append, BatchIdentity, Route
+from headrace.process.base import QueryError, QueryStatus
+from headrace.server.assemble import open_services
+from headrace.server.services import Services
+from headrace.views.versions import Deployment
+from tests.support import wait_for
+
+PATIENCE = 30.0
+QUIET = "[views]\ncheck_every_seconds = 0\n"
+SQL = """
+CREATE STREAM clicks (userid VARCHAR KEY, page VARCHAR) WITH (KAFKA_TOPIC='clicks', PARTITIONS=1);
+CREATE TABLE by_page AS SELECT page, COUNT(*) AS n FROM clicks GROUP BY page;
+"""
+SAME = SQL.replace("FROM clicks GROUP", "FROM clicks WHERE page IS NOT NULL GROUP")
+
+
+class ByHand:
+    """`pause_s` is what lies between two commits."""
+
+    def __init__(self, services: Services, rows: int = 0, pause_s: float = 0.002) -> None:
+        self.services, self._rows, self._pause_s = services, rows, pause_s
+        self._stop = threading.Event()
+        self.held: set[str] = set()
+        """Topics that are written no more until they are let go."""
+        self.more: dict[str, int] = {}
+        """By topic: how much more it counts than there is."""
+        self._batches: dict[str, int] = {}
+        self._thread = threading.Thread(target=self._work, name="queries-by-hand")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while not self._stop.wait(self._pause_s):
+            for query in self.services.catalog.queries():
+                held = query.sink_topic in self.held or not query.sink.startswith("BY_PAGE")
+                if query.wanted == "running" and not held:
+                    self._compute(query)
+
+    def _compute(self, query: QueryDefinition) -> None:
+        log = self.services.log
+        arrival, batch = log.snapshot().arrival, self._batches.get(query.id, 0)
+        cut = arrival if query.until is None else min(arrival, int(str(query.until)))
+        before = log.last_identity(query.id, 1)
+        if before is not None and msgspec.json.decode(before.offsets)["arrival"] >= cut:
+            return
+        clicks = log.offset_at_arrival("clicks", 0, cut) + self.more.get(query.sink_topic, 0)
+        rows = [("all", clicks), *((f"row {n}", n) for n in range(self._rows if not batch else 0))]
+        columns = {
+            "PAGE": pa.array([page for page, _ in rows]),
+            "N": pa.array([count for _, count in rows], pa.int64()),
+            "$time": pa.array([0] * len(rows), pa.int64()),
+        }
+        route = Route(query.sink_topic, {name: name for name in columns})
+        transaction = f"{query.id}-{batch}"
+        log.stage(transaction, 0, 0, [route], iter([pa.record_batch(columns)]))
+        identity = BatchIdentity(query.id, 1, "by hand", batch, msgspec.json.encode({"arrival": cut}).decode())
+        log.commit(transaction, [(0, 0)], identity)
+        self._batches[query.id] = batch + 1
+
+    def click(self, count: int = 1) -> None:
+        columns = {"USERID": pa.array(["ann"] * count), "PAGE": pa.array(["/"] * count)}
+        batch = pa.record_batch({**columns, "$time": pa.array([0] * count, pa.int64())})
+        self.services.log.append([Append("clicks", batch)]).result()
+
+    def fails(self, query: QueryDefinition, why: str) -> None:
+        status = QueryStatus(query.id, "failed", last_error=QueryError(why, 0, ""), updated_ms=0)
+        self.services.engine.receive(msgspec.to_builtins(EngineReport("running", 1, [status])))
+
+    def deploy(self, sql: str, **options: Any) -> Deployment:
+        started = self.services.deployments.start({"all.sql": sql}, Options(**options))
+        assert started is not None
+        return started
+
+    def reaches(self, deployment: Deployment, stage: str) -> Deployment:
+        def there() -> bool:
+            found = self.services.deployments.get(deployment.id)
+            assert found.stage == stage or found.stage not in ("waiting", "failed") or found.approved, found.detail
+            return found.stage == stage
+
+        wait_for(there, PATIENCE, f"deployment {deployment.id} to be {stage}")
+        return self.services.deployments.get(deployment.id)
+
+    def serving(self, name: str = "BY_PAGE") -> int:
+        return self.services.catalog.state.serving[name]
+
+    def shown(self) -> int:
+        """The clicks that are served."""
+        rows = self.services.followers.view("BY_PAGE").select(["PAGE", "N"])[0].rows
+        return int(dict(rows).get("all", 0))
+
+
+@contextmanager
+def by_hand(folder: Path, sql: str = SQL, rows: int = 0, clock: Clock | None = None) -> Iterator[ByHand]:
+    (folder / "headrace.toml").write_text(QUIET)
+    with open_services(load_project(folder), clock or SystemClock()) as services:
+        services.deployments.start({"all.sql": sql}, Options())
+        engine = ByHand(services, rows)
+        engine.start()
+        try:
+            yield engine
+        finally:
+            engine.close()

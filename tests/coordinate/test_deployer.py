@@ -1,0 +1,218 @@
+"""How deployments get on, and what must not stop them: computed by hand, without Spark."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from headrace.clock import ManualClock
+from headrace.coordinate.deployer import Deployer, Surroundings
+from headrace.coordinate.needed import needed_offsets
+from headrace.views.versions import Deployment
+from tests.coordinate.by_hand import PATIENCE, SAME, SQL, ByHand, by_hand
+from tests.support import let_pass, wait_for
+
+KEEP_MS = 7 * 24 * 3_600_000
+OTHER = SQL.replace("COUNT(*) AS n", "COUNT(*) * 2 AS n")
+
+
+def test_a_view_that_is_written_all_the_time_is_compared_at_one_of_its_commits(tmp_path: Path) -> None:
+    with by_hand(tmp_path, rows=40_000) as engine:
+        stop = threading.Event()
+
+        def work() -> None:
+            while not stop.wait(0.001):
+                engine.click()
+
+        clicking = threading.Thread(target=work)
+        clicking.start()
+        try:
+            wait_for(lambda: engine.shown() > 0, PATIENCE, "the first rows")
+            deployment = engine.reaches(engine.deploy(SAME), "switched")
+        finally:
+            stop.set()
+            clicking.join()
+        [found] = deployment.comparisons
+        # The count is of so many clicks in both: they were read at the same place.
+        assert (found["same"], found["changed"], found["only_old"], found["only_new"]) == (40_001, 0, 0, 0)
+        assert 0 < found["cut"] < engine.services.log.snapshot().arrival
+
+
+def test_what_is_built_serves_only_once_it_shows_no_less(tmp_path: Path) -> None:
+    with by_hand(tmp_path) as engine:
+        engine.click(3)
+        wait_for(lambda: engine.shown() == 3, PATIENCE, "three clicks")
+        engine.more["BY_PAGE.v2"] = 1
+        waiting = engine.reaches(engine.deploy(SAME), "waiting")
+        assert waiting.detail == "1 of 1 rows of `by_page` differ (100.00%): somebody has to approve"
+        engine.held.add("BY_PAGE.v2")
+        engine.click(5)
+        wait_for(lambda: engine.shown() == 8, PATIENCE, "eight clicks")
+        engine.services.deployments.approve(waiting.id)
+        let_pass(1.0)
+        assert (engine.serving(), engine.shown()) == (1, 8)
+        engine.held.clear()
+        engine.reaches(waiting, "switched")
+        assert (engine.serving(), engine.shown()) == (2, 9)
+
+
+def test_what_cannot_be_compared_for_whatever_reason_waits_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with by_hand(tmp_path) as engine:
+        engine.click()
+        scratch = engine.services.project.data / "scratch"
+        scratch.write_text("in the way")
+        waiting = engine.reaches(engine.deploy(SAME), "waiting")
+        assert waiting.detail.startswith("not compared: FileExistsError: ")
+        assert all(query.until is None for query in engine.services.catalog.queries())
+        engine.services.deployments.cancel(waiting.id)
+        engine.reaches(engine.deploy(SAME, approve=True), "switched")
+    [first, _] = [record for record in caplog.records if "could not be compared" in record.message]
+    assert first.exc_info is not None
+
+
+class Stumbling(Deployer):
+    """One deployment cannot even be looked at."""
+
+    def _failure(self, deployment: Deployment) -> str | None:
+        if deployment.id == 3:
+            raise OSError("no space left on device")
+        return super()._failure(deployment)
+
+
+def deployer_of(engine: ByHand, kind: type[Deployer] = Deployer) -> Deployer:
+    services = engine.services
+    around = Surroundings(
+        services.log,
+        services.catalog,
+        services.engine,
+        services.followers,
+        services.clock,
+        services.project.data / "scratch",
+        KEEP_MS,
+    )
+    return kind(services.deployments, around)
+
+
+def test_one_that_cannot_be_looked_at_keeps_nothing_else_from_being_done(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock(1_790_000_000_000)
+    with by_hand(tmp_path, clock=clock) as engine:
+        engine.click()
+        switched = engine.reaches(engine.deploy(SAME), "switched")
+        engine.more["BY_PAGE.v3"] = 1
+        waiting = engine.reaches(engine.deploy(SQL), "waiting")
+        assert (switched.id, waiting.id) == (2, 3)
+        stumbling = deployer_of(engine, Stumbling)
+        clock.advance(KEEP_MS)
+        assert not stumbling.look()
+        assert not stumbling.look()
+        assert [version.number for version in engine.services.catalog.versions("BY_PAGE")] == [2, 3]
+    said = [record for record in caplog.records if record.message == "deployment 3 cannot be looked after"]
+    assert len(said) == 1, "it is said once"
+
+
+def test_columns_that_go_wait_for_somebody(tmp_path: Path) -> None:
+    more = SQL.replace("COUNT(*) AS n", "COUNT(*) AS n, MAX(userid) AS last")
+    with by_hand(tmp_path, more) as engine:
+        engine.click()
+        wait_for(lambda: engine.shown() == 1, PATIENCE, "a click")
+        waiting = engine.reaches(engine.deploy(SQL), "waiting")
+        assert waiting.detail == "`by_page` has no `last` any more: somebody has to approve"
+        engine.services.deployments.cancel(waiting.id)
+        gated = engine.reaches(engine.deploy(SQL, max_changed=0.0), "switched")
+        assert gated.detail == "`by_page` has no `last` any more"
+        engine.reaches(engine.deploy(more), "switched")
+
+
+def test_what_failed_stops_holds_nothing_and_goes_with_the_next(tmp_path: Path) -> None:
+    with by_hand(tmp_path, SQL + SQL.splitlines()[2].replace("by_page", "by_page_too")) as engine:
+        services = engine.services
+        engine.held |= {"BY_PAGE.v2", "BY_PAGE_TOO.v2"}
+        changed = SAME + SAME.splitlines()[2].replace("by_page", "by_page_too")
+        building = engine.deploy(changed)
+        engine.click(5)
+        assert wait_until_holds(engine, 0)
+        engine.fails(services.deployments.queries(building)[0], "out of memory")
+        failed = engine.reaches(building, "failed")
+        first = services.deployments.queries(failed)[0].id
+        assert failed.detail == (
+            f"{first}: out of memory; throw away what it built:  headrace deploy cancel {building.id}"
+        )
+        assert {query.wanted for query in services.deployments.queries(failed)} == {"stopped"}
+        assert wait_until_holds(engine, 5), "retention waits for nobody who will not go on"
+        engine.reaches(engine.deploy(changed, approve=True), "switched")
+        wait_for(
+            lambda: [version.number for version in services.catalog.versions("BY_PAGE")] == [1, 3],
+            PATIENCE,
+            "what failed to be let go",
+        )
+
+
+def wait_until_holds(engine: ByHand, offset: int) -> bool:
+    """Whether retention may remove what is before this offset, and no more."""
+    log, catalog = engine.services.log, engine.services.catalog
+    wait_for(lambda: needed_offsets(log, catalog, "clicks") == {0: offset}, PATIENCE, f"{offset} to be needed")
+    return True
+
+
+LAYERED = "CREATE TABLE hits AS SELECT userid, COUNT(*) AS n FROM clicks GROUP BY userid REFRESH EVERY 1 HOUR;"
+
+
+def test_one_that_waits_keeps_nothing_from_being_refreshed_but_what_it_changes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock(1_790_000_000_000)
+    with by_hand(tmp_path, clock=clock) as engine:
+        deployments = engine.services.deployments
+        engine.click()
+        engine.more["BY_PAGE.v2"] = 1
+        waiting = engine.reaches(engine.deploy(SAME), "waiting")
+        engine.services.statements.execute(LAYERED)
+        assert [one.id for one in engine.services.catalog.deployments() if not one.over] == [waiting.id]
+        clock.advance(10_000)
+        refresh = waiting.id + 1
+        wait_for(lambda: refresh in engine.services.catalog.state.deployments, PATIENCE, "the refresh")
+        assert deployments.get(refresh).items[0].name == "HITS"
+        assert deployments.get(waiting.id).stage == "waiting"
+
+        deployments.cancel(refresh)
+        deployments.cancel(waiting.id)
+        changed = engine.deploy(SAME + LAYERED.replace("COUNT(*)", "COUNT(page)"), drop=False)
+        deployments.pause(changed.id, True)
+        caplog.clear()
+        for _ in range(3):
+            clock.advance(3_600_000)
+            assert deployer_of(engine).look()
+        assert [one.id for one in engine.services.catalog.deployments() if not one.over] == [changed.id]
+        assert f"view `HITS` cannot be refreshed: deployment {changed.id} is building" in caplog.text
+
+
+class Jumping(ManualClock):
+    def jump(self, milliseconds: int) -> None:
+        """Somebody sets it."""
+        self._now_ms += milliseconds
+
+
+def test_a_clock_that_is_set_forward_does_not_take_the_way_back_away(tmp_path: Path) -> None:
+    clock = Jumping(1_790_000_000_000)
+    with by_hand(tmp_path, clock=clock) as engine:
+        engine.click()
+        engine.reaches(engine.deploy(SAME), "switched")
+        careful = deployer_of(engine)
+        clock.jump(10 * KEEP_MS)
+        assert careful.look()
+        assert [version.number for version in engine.services.catalog.versions("BY_PAGE")] == [1, 2]
+        clock.advance(KEEP_MS)
+        assert careful.look()
+        assert [version.number for version in engine.services.catalog.versions("BY_PAGE")] == [2]
+
+
+@pytest.fixture(autouse=True)
+def _logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "headrace.deploy")
