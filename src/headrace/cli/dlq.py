@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.api import Api
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, TopicArgument, UrlOption, open_api
 from headrace.cli.output import local_time, print_json, print_rows, print_table
 from headrace.errors import UsageError
+
+if TYPE_CHECKING:
+    from headrace.cli.api import Api
 
 app = typer.Typer(name="dlq", help="Dead letters: events that were not accepted, with reason.", no_args_is_help=True)
 
