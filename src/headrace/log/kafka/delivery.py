@@ -57,9 +57,10 @@ class Delivery:
 
     @property
     def cause(self) -> KafkaError | None:
-        """Why it failed. Messages that were thrown away because the transaction broke do not know; the commit does."""
-        purged = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
-        return None if self.error is None or self.error.code() in purged else self.error
+        """Why it failed. Messages that were thrown away because the transaction broke, and those that came after the
+        producer's end, do not know; the commit does."""
+        unknowing = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._FATAL)
+        return None if self.error is None or self.error.code() in unknowing else self.error
 
     def count(self, number: int) -> None:
         for _ in range(number):
