@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Measure
+from benchmarks.measure import Measure, percentile
 from headrace.clock import SystemClock
 from headrace.config import LogSettings, load_project
 from headrace.coordinate.catalog import create_internal_topics
@@ -45,6 +45,7 @@ METRICS = TopicSpec(
 )
 WARM = 20_000
 QUIET_S = 3.0
+ONE_BY_ONE = 500
 LINES = TopicSpec("lines", value=(Column("MESSAGE", VARCHAR),))
 
 
@@ -79,13 +80,26 @@ def _syslog_tcp(count: int) -> list[Measure]:
         first = b"".join(message(number) + b"\n" for number in range(WARM))
         _timed(lambda: _send_tcp(port, first), lambda: _records(log, "logs"), WARM)
         ours = _timed(lambda: _send_tcp(port, payload), lambda: _records(log, "logs") - WARM, count)
-    found = [
-        Measure("syslog over TCP", ours, "lines/s", bare, "reading the socket only", aim="≥ 200 k", detail="RFC 5424")
-    ]
+        delays = _delays(log, port)
+    detail = f"RFC 5424; one by one p50 {percentile(delays, 0.5):.1f} ms, p99 {percentile(delays, 0.99):.1f} ms"
+    found = [Measure("syslog over TCP", ours, "lines/s", bare, "reading the socket only", aim="≥ 200 k", detail=detail)]
     daemon = find_daemon("rsyslogd")
     if daemon is not None:
         theirs = _rsyslog(daemon, payload, count)
         found.append(Measure("syslog over TCP", ours, "lines/s", theirs, "rsyslog, imtcp to omfile"))
+    return found
+
+
+def _delays(log: LocalLog, port: int) -> list[float]:
+    """Milliseconds until one message is durable, each sent when the one before it is."""
+    found = []
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        for number in range(ONE_BY_ONE):
+            before, started = _records(log, "logs"), time.perf_counter()
+            connection.sendall(message(number) + b"\n")
+            while _records(log, "logs") == before:
+                threading.Event().wait(0.0002)
+            found.append((time.perf_counter() - started) * 1000)
     return found
 
 
@@ -116,19 +130,32 @@ def _bare_tcp(payload: bytes, count: int) -> float:
 
 
 def _rsyslog(daemon: str, payload: bytes, count: int) -> float:
+    port = free_port()
+    with _rsyslogd(daemon, f'module(load="imtcp")\ninput(type="imtcp" port="{port}" address="127.0.0.1")') as output:
+        wait_for(lambda: _is_open(port), 10, "rsyslogd")
+        return _timed(lambda: _send_tcp(port, payload), lambda: _lines(output), count)
+
+
+def _rsyslog_file(daemon: str, file: Path, count: int) -> float:
+    """It begins with the file at once, so what it has written when it is first looked at does not count."""
+    with _rsyslogd(daemon, f'module(load="imfile")\ninput(type="imfile" file="{file}" tag="app:")') as output:
+        wait_for(lambda: _lines(output) > 0, 20, "rsyslogd")
+        first, started = _lines(output), time.perf_counter()
+        wait_for(lambda: _lines(output) >= count, 120, "all of its lines")
+        return (count - first) / (time.perf_counter() - started)
+
+
+@contextmanager
+def _rsyslogd(daemon: str, reading: str) -> Iterator[Path]:
+    """What it writes to."""
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
-        folder, port = Path(name), free_port()
-        output = folder / "out"
-        (folder / "conf").write_text(
-            f'global(workDirectory="{folder}")\nmodule(load="imtcp")\n'
-            f'input(type="imtcp" port="{port}" address="127.0.0.1")\n'
-            f'action(type="omfile" file="{output}" template="RSYSLOG_SyslogProtocol23Format")\n'
-        )
+        folder, output = Path(name), Path(name) / "out"
+        action = f'action(type="omfile" file="{output}" template="RSYSLOG_SyslogProtocol23Format")'
+        (folder / "conf").write_text(f'global(workDirectory="{folder}")\n{reading}\n{action}\n')
         command = [daemon, "-n", "-f", str(folder / "conf"), "-i", str(folder / "pid")]
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
-            wait_for(lambda: _is_open(port), 10, "rsyslogd")
-            return _timed(lambda: _send_tcp(port, payload), lambda: _lines(output), count)
+            yield output
         finally:
             process.terminate()
             process.wait(30)
@@ -217,7 +244,12 @@ def _file(count: int) -> list[Measure]:
             first, started = _records(log, "lines"), time.perf_counter()
             wait_for(lambda: _records(log, "lines") >= count, 60, "all lines")
             ours = (count - first) / (time.perf_counter() - started)
-    return [Measure("following a file", ours, "lines/s", bare, "Python reading its lines only")]
+        found = [Measure("following a file", ours, "lines/s", bare, "Python reading its lines only")]
+        daemon = find_daemon("rsyslogd")
+        if daemon is not None:
+            theirs = _rsyslog_file(daemon, file, count)
+            found.append(Measure("following a file", ours, "lines/s", theirs, "rsyslog, imfile to omfile"))
+    return found
 
 
 # Processes
