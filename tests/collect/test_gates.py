@@ -200,3 +200,12 @@ def test_the_next_server_counts_on_and_so_do_the_processes_that_outlived_the_las
     assert totals(second, "devices", "files") == [7, 3]
     report(second, 2, devices=1, files=1)
     assert totals(second, "devices", "files") == [8, 4]
+
+
+def test_what_a_collector_says_of_itself_is_text_whatever_it_was_sent() -> None:
+    """One that could not be told silenced all of its process, and everybody thought that nothing was collected."""
+    counters = Counters("any", ManualClock())
+    counters.failed("source avro: `\udcff\ud800` is no topic")
+    counters.becomes("waiting", "for `\udcff`")
+    told = msgspec.json.decode(msgspec.json.encode(counters.status()))
+    assert (told["last_error"], told["detail"]) == (r"source avro: `\udcff\ud800` is no topic", r"for `\udcff`")

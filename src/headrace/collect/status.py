@@ -60,6 +60,11 @@ class Report(msgspec.Struct, frozen=True):
     collectors: list[CollectorStatus] = []
 
 
+def _text(why: str) -> str:
+    """What it quotes may have come as no text at all, and it is sent to the server and shown."""
+    return why.encode("utf-8", "backslashreplace").decode()
+
+
 class Counters:
     """What one running collector counts. Safe to use from several threads."""
 
@@ -104,10 +109,10 @@ class Counters:
         """Something went wrong; the state is its own matter."""
         with self._lock:
             self._errors += 1
-            self._last_error = (why[:500], self._clock.now_ms())
+            self._last_error = (_text(why[:500]), self._clock.now_ms())
 
     def becomes(self, state: State, detail: str = "") -> None:
-        self.state, self.detail = state, detail
+        self.state, self.detail = state, _text(detail)
 
     def status(self) -> CollectorStatus:
         with self._lock:

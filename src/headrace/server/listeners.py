@@ -158,10 +158,14 @@ class Listeners:
 
     async def _report(self) -> None:
         while True:
-            body = msgspec.to_builtins(Report(PROCESS, os.getpid(), self.statuses()))
-            # The server is away; it will hear again when it is back.
-            with contextlib.suppress(HeadraceError, OSError):
+            try:
+                body = msgspec.to_builtins(Report(PROCESS, os.getpid(), self.statuses()))
                 await asyncio.to_thread(self._say, body)
+            except (HeadraceError, OSError):
+                pass  # the server is away; it will hear again when it is back
+            except Exception:
+                # Without reports everybody would think that nothing is collected any more.
+                logger.exception("what the collectors do could not be told")
             await asyncio.sleep(REPORT_S)
 
     def _say(self, body: object) -> None:
