@@ -34,6 +34,15 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 
+def as_text(reason: str) -> str:
+    r"""A reason that can be stored and sent: what it quotes may have come as bytes that are no text.
+
+    >>> as_text("`\udcff` is no topic")
+    '`\\udcff` is no topic'
+    """
+    return reason.encode("utf-8", "backslashreplace").decode()
+
+
 class HeadraceError(Exception):
     """The root. Data is in attributes; `str()` is what a person reads."""
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from headrace.collect.base import Destination, RawEvents, Sent
 from headrace.collect.shedding import only
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, as_text
 from headrace.log.base import Acks, Append, Appended, Topic
 from headrace.log.codecs.json_codec import Unreadable
 
@@ -48,7 +48,7 @@ def find_poison(count: int, attempt: Callable[[Sequence[int]], object]) -> dict[
 
 
 def described(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:300]
+    return as_text(f"{type(error).__name__}: {error}"[:300])
 
 
 def only_rows(sent: Sent, rows: Sequence[int]) -> Sent:

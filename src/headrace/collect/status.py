@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.clock import Clock
 from headrace.collect.base import Outcome
+from headrace.errors import as_text
 
 State = Literal["running", "waiting", "failed", "disabled"]
 
@@ -60,11 +61,6 @@ class Report(msgspec.Struct, frozen=True):
     collectors: list[CollectorStatus] = []
 
 
-def _text(why: str) -> str:
-    """What it quotes may have come as no text at all, and it is sent to the server and shown."""
-    return why.encode("utf-8", "backslashreplace").decode()
-
-
 class Counters:
     """What one running collector counts. Safe to use from several threads."""
 
@@ -109,10 +105,10 @@ class Counters:
         """Something went wrong; the state is its own matter."""
         with self._lock:
             self._errors += 1
-            self._last_error = (_text(why[:500]), self._clock.now_ms())
+            self._last_error = (as_text(why[:500]), self._clock.now_ms())
 
     def becomes(self, state: State, detail: str = "") -> None:
-        self.state, self.detail = state, _text(detail)
+        self.state, self.detail = state, as_text(detail)
 
     def status(self) -> CollectorStatus:
         with self._lock:

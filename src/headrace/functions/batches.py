@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, NamedTuple, Protocol
 
+from headrace.errors import as_text
 from headrace.functions.attach import Attached, Record
 from headrace.functions.compiled import Limits
 from headrace.functions.files import FunctionFile
@@ -36,8 +37,7 @@ class Failed(Exception):
     """A call that raised, hung, or ended its process."""
 
     def __init__(self, reason: str) -> None:
-        # What it quotes may be no text (surrogates), and a dead letter's reason has to be.
-        super().__init__(reason.encode("utf-8", "replace").decode())
+        super().__init__(as_text(reason))
 
 
 class Stopped(Exception):
