@@ -42,9 +42,9 @@ def test_any_bytes_are_a_header_and_bytes_again(data: bytes) -> None:
 @given(st.text(st.characters(exclude_categories=[]), max_size=50))
 def test_any_text_can_be_written_down(text: str) -> None:
     """Also halves of a pair, which a `.properties` file can say."""
-    to_bytes(text)
-    readable(text).encode()
-    str(json_headers({text: text})).encode()
+    assert isinstance(to_bytes(text), bytes)
+    assert readable(text).encode().decode() == readable(text)
+    assert str(json_headers({text: text})).encode()
 
 
 @pytest.mark.parametrize("kind", ["memory", "file"])
