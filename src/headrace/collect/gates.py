@@ -128,18 +128,24 @@ class Gates:
     # Files
 
     def look(self) -> bool:
-        """Reload if a file changed. True if so."""
-        if stamp_of(self._project) == self._stamp:
+        """Reload if a file changed. True if so; what cannot be read now is tried again with the next look."""
+        try:
+            if stamp_of(self._project) == self._stamp:
+                return False
+            self.reload()
+        except (OSError, HeadraceError) as error:
+            logger.warning("collectors cannot be read: %s", error)
             return False
-        self.reload()
+        logger.info("collectors were read again: %s", ", ".join(self._running.gates) or "none")
         return True
 
     def reload(self) -> None:
         """Read the files: what changed is made anew, what is broken goes on as it was, and is a problem."""
         with self._lock:
-            self._stamp = stamp_of(self._project)
+            stamp = stamp_of(self._project)
             definitions, problems = load_definitions(self._project)
             self._running = self._made(definitions, problems)
+            self._stamp = stamp
         for problem in self._running.problems:
             logger.warning("%s", problem)
 
@@ -152,11 +158,7 @@ class Gates:
         """Look for changes until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
-            try:
-                if await asyncio.to_thread(self.look):
-                    logger.info("collectors were read again: %s", ", ".join(self._running.gates) or "none")
-            except (OSError, HeadraceError) as error:
-                logger.warning("collectors cannot be read: %s", error)
+            await asyncio.to_thread(self.look)
 
     def _made(self, definitions: list[Definition], problems: list[Problem]) -> _Running:
         before = self._running.gates

@@ -48,7 +48,7 @@ from headrace.toml_files import Problem
 async def list_collectors(request: Request, services: Services) -> Response:
     def run() -> Collectors:
         kinds = [KindModel(kind.name, kind.where, kind.summary, kind.page) for kind in KINDS.values()]
-        found = all_statuses(services.gates, services.board).values()
+        found = _statuses(services).values()
         return Collectors([CollectorModel(**_fields(status, services)) for status in found], kinds)
 
     return json_response(await services.run(run))
@@ -59,8 +59,14 @@ async def show_collector(request: Request, services: Services) -> Response:
     return json_response(await services.run(_detail, name, url, services))
 
 
+def _statuses(services: Services) -> dict[str, CollectorStatus]:
+    """Of the files as they are now: who has just written one, and asks, need not wait until somebody looks."""
+    services.gates.look()
+    return all_statuses(services.gates, services.board)
+
+
 def _detail(name: str, url: str, services: Services) -> CollectorDetail:
-    status = all_statuses(services.gates, services.board).get(name)
+    status = _statuses(services).get(name)
     if status is None:
         raise NotFound(f"collector `{name}` does not exist", hint="GET /v1/collectors lists those that do")
     definition = _definition(name, services)
