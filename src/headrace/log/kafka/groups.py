@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
@@ -44,6 +44,12 @@ class Groups:
         self._left = left
         self._prefix = connection.settings.prefix
         self._seconds = connection.settings.request_seconds
+        self._sent: dict[str, set[TopicPartition]] = {}
+
+    def note_sent(self, name: str, partitions: Iterable[TopicPartition]) -> None:
+        """That this process commits a group's offsets of these in a transaction. A broker lists no partition whose
+        first offset is part of a transaction that was committed just now: it has to be asked for that one."""
+        self._sent.setdefault(name, set()).update(partitions)
 
     def names(self) -> list[str]:
         try:
@@ -96,13 +102,18 @@ class Groups:
         while True:
             waiting = time.monotonic() < deadline
             found = self._list_offsets(name, stable=waiting)
+            unlisted = self._sent.get(name, set()) - set(map(self._ours, found))
+            if unlisted:
+                found += self._list_offsets(name, waiting, sorted(unlisted))
             if not waiting or not any(at.error and at.error.code() == _UNSTABLE for at in found):
                 return {self._ours(at): at.offset for at in found if at.offset >= 0}
             time.sleep(_AGAIN_S)
 
-    def _list_offsets(self, name: str, stable: bool) -> list[At]:
+    def _list_offsets(self, name: str, stable: bool, asked: Sequence[TopicPartition] = ()) -> list[At]:
+        """Of all partitions, unless some are asked for."""
         id_ = self._prefix + name
-        request = ConsumerGroupTopicPartitions(id_)
+        places = [At(self._prefix + at.topic, at.partition) for at in asked]
+        request = ConsumerGroupTopicPartitions(id_, places) if places else ConsumerGroupTopicPartitions(id_)
         try:
             found = self._ask(
                 id_,

@@ -314,7 +314,9 @@ class KafkaLog(Log):
             return PlainProducer(self.connection, self._encode_send, self._appender.append, acks, linger_ms)
         if acks != "all":
             raise UsageError("a producer with a name needs acks `all`", hint="leave the name or the acks out")
-        return NamedProducer(self.connection, self.offsets, self._encode_send, self._ids, name, transaction_timeout_s)
+        return NamedProducer(
+            self.connection, self.offsets, self._encode_send, self._ids, self._groups, name, transaction_timeout_s
+        )
 
     def _encode_send(self, topic: str, batch: pa.RecordBatch, partition: int | None) -> Outgoing:
         return self._encode(Append(topic, batch, partition))

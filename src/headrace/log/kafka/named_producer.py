@@ -21,6 +21,7 @@ from headrace.log.kafka.client import Connection
 from headrace.log.kafka.delivery import Delivery
 from headrace.log.kafka.encode import Outgoing
 from headrace.log.kafka.errors import FENCED, error_of, is_lost_member, translate
+from headrace.log.kafka.groups import Groups
 from headrace.log.kafka.ids import KafkaIds
 from headrace.log.kafka.offsets import Offsets
 from headrace.log.kafka.producer import Encode
@@ -43,10 +44,12 @@ class NamedProducer(Producer):
         offsets: Offsets,
         encode: Encode,
         ids: KafkaIds | None,
+        groups: Groups,
         name: str,
         timeout_s: float,
     ) -> None:
         self.name = name
+        self._groups = groups
         self._connection = connection
         self._offsets = offsets
         self._encode, self._ids = encode, ids
@@ -115,6 +118,7 @@ class NamedProducer(Producer):
         self._check_open()
         prefix, seconds = self._connection.settings.prefix, self._connection.settings.request_seconds
         places = [At(prefix + at.topic, at.partition, offset) for at, offset in offsets.items()]
+        self._groups.note_sent(group, offsets)
         try:
             self._step(
                 lambda: self._sender.producer.send_offsets_to_transaction(
