@@ -7,14 +7,17 @@ immutable value that is replaced as a whole, so readers need no lock.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
+from hashlib import sha256
 
+import msgspec
 import pyarrow as pa
 
 from headrace.coordinate.base import CATALOG_TOPIC, QueryDefinition, ViewDefinition
-from headrace.coordinate.events import Event, decode_event, encode_event
-from headrace.coordinate.fold import BUILT_IN, DEAD_LETTERS, CatalogState, fold, fold_all, query_number
+from headrace.coordinate.catalog_file import CatalogFile, Saved
+from headrace.coordinate.events import DeploymentSaved, Event, decode_event, encode_event
+from headrace.coordinate.fold import BUILT_IN, DEAD_LETTERS, CatalogState, fold, fold_all, has_samples, query_number
 from headrace.coordinate.taking_over import History, Terms
 from headrace.functions.compiled import Runtime
 from headrace.functions.direct import DIRECT
@@ -47,9 +50,10 @@ CATALOG_SPEC = TopicSpec(CATALOG_TOPIC, value=(Column(EVENT_COLUMN, VARCHAR),), 
 class Catalog:
     """The catalog of one log, as of the last `refresh`. Safe to use from several threads."""
 
-    def __init__(self, log: Log, runtime: Runtime = DIRECT) -> None:
-        """`runtime`: where Python functions are called by whoever plans with this catalog."""
+    def __init__(self, log: Log, runtime: Runtime = DIRECT, file: CatalogFile | None = None) -> None:
+        """`runtime`: where Python functions are called by whoever plans with this catalog. `file`: where to begin."""
         self.log = log
+        self._file = file
         self.runtime = runtime
         self._functions: tuple[Mapping[str, FunctionFile], dict[str, Function]] | None = None
         self._lock = threading.RLock()
@@ -57,10 +61,18 @@ class Catalog:
         self._terms = Terms()
         self._next = 0
         """The offset to read next; not every offset need have an event."""
+        self._last, self._mark = -1, ""
+        """The offset of the last event, and what it is."""
+        self._samples: dict[int, int] = {}
+        """By deployment: the offset of the event that has the samples of its comparisons."""
         self._listeners: list[Callable[[], None]] = []
         self._telling = threading.RLock()
         self._told = 0
         """How many events the listeners know of."""
+        saved = None if file is None else file.load(self._is_there)
+        if saved is not None:
+            self._state, self._terms, self._samples = saved.state, Terms(saved.histories), saved.samples
+            self._last, self._mark, self._next = saved.last, saved.mark, saved.last + 1
         self.refresh()
 
     @property
@@ -75,6 +87,7 @@ class Catalog:
             if ends and ends[0].end > self._next:
                 self._state = self._folded(self._next, ends[0].end)
                 self._next = ends[0].end
+                self._save()
             changed = self._state.events > before
         self._tell()
         return changed
@@ -183,6 +196,17 @@ class Catalog:
         """The oldest first."""
         return [self._state.deployments[number] for number in sorted(self._state.deployments)]
 
+    def deployment(self, number: int) -> Deployment | None:
+        """With all that was found when its versions were compared."""
+        found, at = self._state.deployments.get(number), self._samples.get(number)
+        if found is None or at is None or has_samples(found):
+            return found
+        for _, _, text in self._events(at, at + 1):
+            event = decode_event(text)
+            if isinstance(event, DeploymentSaved):
+                return msgspec.structs.replace(found, comparisons=event.deployment.comparisons)
+        return found
+
     def history(self, name: str) -> History:
         """Which versions of a table served when; nothing if it is the same one as ever, or where there are no arrival
         numbers (Kafka)."""
@@ -190,16 +214,40 @@ class Catalog:
 
     def _folded(self, start: int, end: int) -> CatalogState:
         state = self._state
+        for offset, arrival, text in self._events(start, end):
+            event, before = decode_event(text), state
+            state = fold(before, event)
+            if arrival is not None:
+                self._terms.note(before, event, state, arrival)
+            if isinstance(event, DeploymentSaved):
+                self._note_samples(event.deployment, offset)
+            self._last, self._mark = offset, mark_of(text, arrival)
+        self._samples = {number: at for number, at in self._samples.items() if number in state.deployments}
+        return state
+
+    def _events(self, start: int, end: int) -> Iterator[tuple[int, int | None, str]]:
         numbered = has_arrivals(self.log)
         for records in self.log.read(CATALOG_TOPIC, 0, start, end, [EVENT_COLUMN, ARRIVAL][: 1 + numbered]):
             texts = records.batch.column(EVENT_COLUMN).to_pylist()
             arrivals = records.batch.column(ARRIVAL).to_pylist() if numbered else [None] * len(texts)
-            for text, arrival in zip(texts, arrivals, strict=True):
-                event, before = decode_event(text), state
-                state = fold(before, event)
-                if arrival is not None:
-                    self._terms.note(before, event, state, arrival)
-        return state
+            yield from zip(records.each_offset(), arrivals, texts, strict=True)
+
+    def _note_samples(self, deployment: Deployment, offset: int) -> None:
+        """One that is over is not compared any more: whoever saves it without samples has only not read them."""
+        if has_samples(deployment):
+            self._samples[deployment.id] = offset
+        elif not deployment.over:
+            self._samples.pop(deployment.id, None)
+
+    def _is_there(self, offset: int, mark: str) -> bool:
+        ends = self.log.snapshot().ends.get(CATALOG_TOPIC)
+        if not ends or not ends[0].start <= offset < ends[0].end:
+            return False
+        return any(mark_of(text, arrival) == mark for _, arrival, text in self._events(offset, offset + 1))
+
+    def _save(self) -> None:
+        if self._file is not None and self._file.wants(self._state):
+            self._file.save(Saved(self._state, self._terms.all(), dict(self._samples), self._last, self._mark))
 
 
 class CatalogDraft(Catalog):
@@ -215,6 +263,11 @@ class CatalogDraft(Catalog):
     def append(self, events: Sequence[Event]) -> None:
         self.events += events
         self._state = fold_all(self._state, events)
+
+
+def mark_of(text: str, arrival: int | None) -> str:
+    """Of an event at its place in one log: another log may have the same at the same offset."""
+    return f"{arrival} {sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def _is_transient(state: CatalogState, source: Source) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+import msgspec
+
 from headrace.coordinate.base import TRANSIENT_PREFIX, QueryDefinition, ViewDefinition
 from headrace.coordinate.events import (
     DeploymentSaved,
@@ -35,6 +37,9 @@ from headrace.types import DataType
 from headrace.views.versions import NONE, Deployment, Version, version_state
 
 T = TypeVar("T")
+
+WITH_SAMPLES = 20
+"""Deployments, the newest ones, whose comparisons are kept whole. The samples are nearly all there is to a catalog."""
 
 # Every project can query what was rejected.
 DEAD_LETTERS = Source(
@@ -205,17 +210,31 @@ def _switched(state: CatalogState, name: str, number: int, time_ms: int) -> Cata
 
 
 def _deployment_saved(state: CatalogState, deployment: Deployment) -> CatalogState:
-    """Versions it is making share its stage, until they serve."""
+    """Versions it is making share its stage, until they serve. One that was kept, and is to serve again, stays kept."""
     kept = {n: known for n, known in state.deployments.items() if not _superseded(known, deployment)}
-    state = replace(state, deployments={**kept, deployment.id: deployment})
+    state = replace(state, deployments=_briefly({**kept, deployment.id: deployment}))
     if deployment.over and deployment.stage != "failed":
         return state
     for item in deployment.items:
         version = state.versions.get(item.name, {}).get(item.number)
-        if version is not None and state.serving.get(item.name) != item.number:
+        made = version is not None and version.deployment == deployment.id
+        if version is not None and made and state.serving.get(item.name) != item.number:
             changed = replace(version, state=version_state(deployment.stage), since_ms=deployment.changed_ms)
             state = _with_version(state, changed)
     return state
+
+
+def _briefly(deployments: dict[int, Deployment]) -> dict[int, Deployment]:
+    """Of those that are long over the samples stay where they are: in the log (`Catalog.deployment`)."""
+    for number in sorted(deployments)[:-WITH_SAMPLES]:
+        if deployments[number].over and has_samples(deployments[number]):
+            brief = [{**one, "samples": [], "windows": []} for one in deployments[number].comparisons]
+            deployments[number] = msgspec.structs.replace(deployments[number], comparisons=brief)
+    return deployments
+
+
+def has_samples(deployment: Deployment) -> bool:
+    return any(one.get("samples") or one.get("windows") for one in deployment.comparisons)
 
 
 def _superseded(known: Deployment, saved: Deployment) -> bool:
