@@ -89,6 +89,14 @@ class LayerSpec:
     ends: Mapping[str, Mapping[int, int]]
     cut: Cut
     late_topic: str | None = None
+    begins: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """By topic and partition: the first record there is; the log's first where it does not say."""
+    from_beginning: frozenset[str] = frozenset()
+    """Topics of tables that the stream meets: read as a whole, whatever stretch of the stream is."""
+    folder: Path | None = None
+    """Where what its stretches give is kept. Without one it has only one."""
+    rows_per_second: int = 0
+    """How much it may read; 0 is as much as it can."""
 
 
 class QueryError(msgspec.Struct, frozen=True):
@@ -128,6 +136,11 @@ class QueryRunner(ABC):
     @abstractmethod
     def stop(self, query_id: str) -> None:
         """Stop after the current batch; the checkpoint stays. Returns when it has stopped."""
+
+    @abstractmethod
+    def bound(self, query_id: str, until: Cut | None) -> bool:
+        """Let a query read no further than this, from its next batch on; None for no bound. False if it has to be
+        started anew for that."""
 
     @abstractmethod
     def forget(self, query_id: str) -> None:

@@ -42,15 +42,17 @@ class LetterBox:
     """The query's first input: where the row came from, as far as that can be said."""
     folder: Path | None = None
     kafka: LogSettings | None = None
+    batch: str | None = None
+    """Which of its batches, where Spark does not know it."""
 
 
 _box: ContextVar[LetterBox | None] = ContextVar("letter_box", default=None)
 
 
-def box_for(log: Path | KafkaPlace, query: str, topic: str) -> LetterBox:
+def box_for(log: Path | KafkaPlace, query: str, topic: str, batch: str | None = None) -> LetterBox:
     if isinstance(log, Path):
-        return LetterBox(query, topic, folder=log)
-    return LetterBox(query, topic, kafka=log.log.settings)
+        return LetterBox(query, topic, folder=log, batch=batch)
+    return LetterBox(query, topic, kafka=log.log.settings, batch=batch)
 
 
 @contextmanager
@@ -82,7 +84,7 @@ def tell_failures(box: LetterBox | None) -> None:
 
 def _letters(box: LetterBox, failures: Sequence[Failure]) -> list[DeadLetter]:
     context = TaskContext.get()
-    batch = context.getLocalProperty("streaming.sql.batchId") if context else None
+    batch = box.batch or (context.getLocalProperty("streaming.sql.batchId") if context else None)
     task = f"{batch}/{context.partitionId()}" if context else ""
     seen = _seen(context.taskAttemptId() if context else -1)
     letters = []

@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 from headrace.config import SparkSettings
+from headrace.process.aggregates import kept_in_python
 from headrace.process.base import QuerySpec
+from headrace.sql.plan import Aggregate, Join, PartitionBy, PersistentQuery, walk
 
+ROW_BY_ROW = 2_000_000
+"""Most rows of a batch that are sorted, kept or written one by one."""
 PACED_MS = 1000
 """Between two batches of a query that may only read so many rows a second."""
 
 
 def max_rows(settings: SparkSettings, spec: QuerySpec) -> int:
     """Of a micro-batch. A query with a pace has one batch a second, of a second's rows."""
-    if not spec.rows_per_second:
-        return settings.max_rows_per_batch
-    return min(settings.max_rows_per_batch, max(1, spec.rows_per_second * PACED_MS // 1000))
+    most = settings.max_rows_per_batch
+    if spec.plan.limits.batch_rows is None and not adds_up(spec.plan):
+        most = min(most, ROW_BY_ROW)
+    return min(most, max(1, spec.rows_per_second * PACED_MS // 1000)) if spec.rows_per_second else most
+
+
+def adds_up(query: PersistentQuery) -> bool:
+    """Whether rows are added up as they are read: then a batch of many costs little more than one of few, and the state
+    of each key is read and written once for all of them."""
+    nodes = walk(query.root)
+    groups = [node for node in nodes if isinstance(node, Aggregate)]
+    return bool(groups) and not any(isinstance(node, Join | PartitionBy) or _keeps_rows(node) for node in nodes)
+
+
+def _keeps_rows(node: object) -> bool:
+    if not isinstance(node, Aggregate):
+        return False
+    sessions = node.window is not None and node.window.kind == "session"
+    return sessions or node.over == "table" or kept_in_python(node.aggregates, over_table=False)
 
 
 def pause_ms(settings: SparkSettings, spec: QuerySpec) -> int:

@@ -8,7 +8,7 @@ that cannot hold, does not matter.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -60,25 +60,73 @@ def unpack(packed: Column, types: Sequence[DataType]) -> Column:
 
 
 def keep_groups(
-    frame: DataFrame, calls: Sequence[Call], windowed: bool, final: bool, box: LetterBox | None
+    frame: DataFrame, calls: Sequence[Call], windowed: bool, final: bool, box: LetterBox | None, states: bool = False
 ) -> DataFrame:
     """`frame` has `group` (which group a row is of), `end` (of its window), `keys` (packed) and `row` (packed: arrival,
     place, time, sign, then the arguments of all calls). What comes out has `keys`, `end`, `time` and `result`
-    (packed)."""
+    (packed); with `states` it has `group` too, and results are not values yet, but what `merge_groups` and
+    `finish_groups` make them of."""
     grouped = frame.select(GROUP, END, KEYS, ROW).groupBy(GROUP)
     return grouped.transformWithStateInPandas(
-        GroupProcessor(tuple(calls), windowed, final, box),
-        OUTPUT,
+        GroupProcessor(tuple(calls), windowed, final, box, states),
+        f"{OUTPUT}, {GROUP} string" if states else OUTPUT,
         "Append" if final else "Update",
         "EventTime" if windowed else "None",
     )
 
 
+def merge_groups(calls: Sequence[Call]) -> Callable[[DataFrame], DataFrame]:
+    """Groups with states of different rows → one of each."""
+    kept = tuple(calls)
+
+    def evaluate(lists: pa.Array) -> pa.Array:
+        every = [steps_of(call) for call in kept]
+        return pa.array([pickle.dumps(_merged(every, packed)) for packed in lists.to_pylist()], pa.binary())
+
+    evaluate.__annotations__ = {}
+    merge = F.arrow_udf(evaluate, "binary")
+
+    def merged(several: DataFrame) -> DataFrame:
+        same = [F.first(name).alias(name) for name in (KEYS, END)]
+        listed = several.groupBy(GROUP).agg(*same, F.max(TIME).alias(TIME), F.collect_list(RESULT).alias(RESULT))
+        return listed.withColumn(RESULT, merge(F.col(RESULT))).select(*several.columns)
+
+    return merged
+
+
+def _merged(every: Sequence[Steps], packed: Sequence[bytes]) -> list[Any]:
+    first, *others = (pickle.loads(one) for one in packed)
+    for other in others:
+        first = [steps.merge(a, b) for steps, a, b in zip(every, first, other, strict=True)]
+    return list(first)
+
+
+def finish_groups(frame: DataFrame, calls: Sequence[Call], box: LetterBox | None) -> DataFrame:
+    """States → values."""
+    kept = tuple(calls)
+
+    def evaluate(array: pa.Array) -> pa.Array:
+        every = [steps_of(call) for call in kept]
+        values = (_values(kept, every, pickle.loads(one)) for one in array.to_pylist())
+        found = pa.array([pickle.dumps(one) for one in values], pa.binary())
+        tell_failures(box)
+        return found
+
+    evaluate.__annotations__ = {}
+    return frame.withColumn(RESULT, F.arrow_udf(evaluate, "binary")(F.col(RESULT)))
+
+
+def _values(calls: Sequence[Call], every: Sequence[Steps], states: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(finish(call, steps.result(state)) for call, steps, state in zip(calls, every, states, strict=True))
+
+
 class GroupProcessor(StatefulProcessor):  # type: ignore[misc]
     """Runs in Spark's Python workers. With `final`, a window's result comes out when it is closed, and only then."""
 
-    def __init__(self, calls: tuple[Call, ...], windowed: bool, final: bool, box: LetterBox | None) -> None:
-        self._calls, self._windowed, self._final, self._box = calls, windowed, final, box
+    def __init__(
+        self, calls: tuple[Call, ...], windowed: bool, final: bool, box: LetterBox | None, states: bool = False
+    ) -> None:
+        self._calls, self._windowed, self._final, self._box, self._bare = calls, windowed, final, box, states
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -95,13 +143,13 @@ class GroupProcessor(StatefulProcessor):  # type: ignore[misc]
         if self._windowed:
             self._handle.registerTimer(end)
         if not self._final:
-            yield self._result(keys, end, time, states)
+            yield self._result(key, keys, end, time, states)
         tell_failures(self._box)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
         held = self._state.get()
         if held is not None and self._final:
-            yield self._result(*pickle.loads(held[0]))
+            yield self._result(key, *pickle.loads(held[0]))
             tell_failures(self._box)
         self._state.clear()
 
@@ -124,13 +172,13 @@ class GroupProcessor(StatefulProcessor):  # type: ignore[misc]
             found.append(change(steps, state, order, row[SIGN_AT], arguments))
         return found
 
-    def _result(self, keys: bytes, end: int, time: int, states: Iterable[Any]) -> pd.DataFrame:
-        kept = zip(self._calls, self._steps, states, strict=True)
-        values = tuple(finish(call, steps.result(state)) for call, steps, state in kept)
+    def _result(self, key: Any, keys: bytes, end: int, time: int, states: list[Any]) -> pd.DataFrame:
+        found = pickle.dumps(states if self._bare else _values(self._calls, self._steps, states))
         # Spark's worker has it; the engine, which only names this, need not load it.
         import pandas as pd
 
-        return pd.DataFrame({KEYS: [keys], END: [end], TIME: [time], RESULT: [pickle.dumps(values)]})
+        columns = {KEYS: [keys], END: [end], TIME: [time], RESULT: [found]}
+        return pd.DataFrame({**columns, GROUP: [key[0]]} if self._bare else columns)
 
 
 def order_of_row(row: Sequence[Any]) -> tuple[Any, Any]:

@@ -65,6 +65,7 @@ def check_cut(query: PersistentQuery, apart: Mapping[str, int]) -> LayeredQuery:
     record behind such a cut may come before one that is not (docs/explanation/time-and-lateness.md), so what depends on
     order cannot have layers."""
     found = layered_query(query)
+    _check_topics(query)
     if apart and any(isinstance(node, Join) for node in walk(query.root)):
         raise NotMergeable("it joins a table, and on Kafka a cut does not say which rows of it a stream's row has met")
     if found.aggregate is None or all(apart.get(source.topic, 1) == 1 for source in query.inputs):
@@ -74,6 +75,16 @@ def check_cut(query: PersistentQuery, apart: Mapping[str, int]) -> LayeredQuery:
         if isinstance(call, Call) and steps_of(call).ordered:
             raise NotMergeable(f"{call.name} goes by order, and on Kafka partitions are not cut in order")
     return found
+
+
+def _check_topics(query: PersistentQuery) -> None:
+    """A table's topic is read from its beginning by both layers, a stream's by each from its own place."""
+    tables = {source.topic: source.name for source in query.inputs if source.kind == "table"}
+    for source in query.inputs:
+        if source.kind == "stream" and source.topic in tables:
+            names = f"as the stream `{display_name(source.name)}` and the table `{display_name(tables[source.topic])}`"
+            why = "what is before the cut would be counted by both layers"
+            raise NotMergeable(f"it reads topic `{source.topic}` twice, {names}: {why}")
 
 
 def _check(query: PersistentQuery) -> None:

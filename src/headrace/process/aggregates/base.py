@@ -19,31 +19,40 @@ from headrace.types import DataType
 @dataclass(frozen=True, slots=True)
 class Partial:
     """What one row contributes (null: nothing) and how contributions are merged. `native` is Spark's aggregate where
-    the kind alone does not say it."""
+    the kind alone does not say it, and `again` then the one that merges what several of it have given."""
 
     kind: str
     """As `Partials` in Java has them."""
     value: Column
     native: Column | None = None
+    again: Callable[[Column], Column] | None = None
 
     def aggregate(self) -> Column:
-        if self.native is not None:
-            return self.native
+        return self._by_kind(self.value) if self.native is None else self.native
+
+    def merge(self, kept: Column) -> Column:
+        """Of values that `aggregate` has given for different rows, in any order, the one for all of them."""
+        if self.again is not None:
+            return self.again(kept)
+        assert self.native is None, f"what `{self.kind}` keeps cannot be merged"
+        return self._by_kind(kept)
+
+    def _by_kind(self, value: Column) -> Column:
         match self.kind:
             case "sum":
-                return F.sum(self.value)
+                return F.sum(value)
             case "min":
-                return F.min(self.value)
+                return F.min(value)
             case "max":
-                return F.max(self.value)
+                return F.max(value)
             case "first":
-                return F.min(self.value)
+                return F.min(value)
             case "last":
-                return F.max(self.value)
+                return F.max(value)
             case "set":
-                return F.array_distinct(F.flatten(F.collect_list(self.value)))
+                return F.array_distinct(F.flatten(F.collect_list(value)))
             case _:
-                return F.flatten(F.collect_list(self.value))
+                return F.flatten(F.collect_list(value))
 
 
 @dataclass(frozen=True, slots=True)

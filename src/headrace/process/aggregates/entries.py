@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 from pyspark.sql import Column
@@ -28,8 +29,14 @@ def lower_by_offset(kind: Literal["first", "last"]) -> Callable[[Aggregated], De
         value = of.value()
         placed = F.struct(*of.order, value.alias("value"))
         entry = placed if given == [False] else F.when(value.isNotNull(), placed)
-        native = (F.min_by if kind == "first" else F.max_by)(entry, F.when(entry.isNotNull(), F.struct(*of.order)))
-        return Decomposed((Partial(kind, entry, native),), lambda found: found.getField("value"))
+        choose = F.min_by if kind == "first" else F.max_by
+
+        def again(kept: Column) -> Column:
+            order = F.struct(kept.getField("$arrival"), kept.getField("$place"))
+            return choose(kept, F.when(kept.isNotNull(), order))
+
+        native = choose(entry, F.when(entry.isNotNull(), F.struct(*of.order)))
+        return Decomposed((Partial(kind, entry, native, again),), lambda found: found.getField("value"))
 
     return lower
 
@@ -107,7 +114,7 @@ def keep_all_rows(of: Aggregated) -> Decomposed:
     arguments = [lower_expression(argument).alias(f"a{place}") for place, argument in enumerate(of.call.arguments)]
     sign = (F.lit(1) if of.sign is None else of.sign).cast("int").alias("sign")
     entry = F.struct(*of.order, sign, *(arguments or [F.lit(0).alias("a0")]))
-    part = Partial("list", F.array(entry), F.collect_list(entry))
+    part = Partial("list", F.array(entry), F.collect_list(entry), lambda kept: F.flatten(F.collect_list(kept)))
     return Decomposed((part,), lambda entries: lower_in_python(of.call, _sorted(entries)))
 
 
@@ -133,7 +140,8 @@ def _entries(
     type_ = T.ArrayType(entry)
     value = F.array(F.struct(*(column_ for column_, _ in fields)))
     value = value if counts is None else F.when(counts, value)
-    aggregate = Partial(kind, value.cast(type_), merged(value.cast(type_), type_, kind))
+    again = partial(merged, type_=type_, kind=kind)
+    aggregate = Partial(kind, value.cast(type_), again(value.cast(type_)), again)
     return Decomposed((aggregate,), result if empty is None else lambda entries: F.coalesce(result(entries), empty))
 
 

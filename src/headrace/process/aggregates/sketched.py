@@ -29,7 +29,7 @@ def lower_count_distinct(of: Aggregated) -> Decomposed:
     sketch = F.theta_sketch_agg(hashed, F.lit(SKETCH_LOG_SIZE))
     each = F.when(hashed.isNotNull(), F.array(hashed))
     return Decomposed(
-        (Partial("set", each, sketch),),
+        (Partial("set", each, sketch, lambda kept: F.theta_union_agg(kept, F.lit(SKETCH_LOG_SIZE))),),
         (lambda kept: kept) if of.call.type == BYTES else F.theta_sketch_estimate,
         lambda hashes: F.when(hashes.isNull(), 0).otherwise(F.size(hashes)),
     )
@@ -40,13 +40,13 @@ def lower_distinct_sketch(result: Callable[[Column], Column]) -> Callable[[Aggre
 
     def lower(of: Aggregated) -> Decomposed | None:
         sketch = F.hll_sketch_agg(text_of(of.value(), of.type()), F.lit(sketches.DISTINCT_LOG_SIZE))
-        return _only_native(of, sketch, result)
+        return _only_native(of, sketch, result, F.hll_union_agg)
 
     return lower
 
 
 def lower_quantile_sketch(of: Aggregated) -> Decomposed | None:
-    return _only_native(of, F.kll_sketch_agg_double(of.value(), F.lit(sketches.QUANTILE_SIZE)), lambda sketch: sketch)
+    return _only_native(of, _quantiles(of), lambda sketch: sketch, _merge_quantiles)
 
 
 def lower_quantile(of: Aggregated) -> Decomposed | None:
@@ -59,7 +59,15 @@ def lower_quantile(of: Aggregated) -> Decomposed | None:
         full = F.when(F.kll_sketch_get_n_double(sketch) > 0, sketch)
         return F.kll_sketch_get_quantile_double(full, F.lit(float(fraction)))
 
-    return _only_native(of, F.kll_sketch_agg_double(of.value(), F.lit(sketches.QUANTILE_SIZE)), result)
+    return _only_native(of, _quantiles(of), result, _merge_quantiles)
+
+
+def _quantiles(of: Aggregated) -> Column:
+    return F.kll_sketch_agg_double(of.value(), F.lit(sketches.QUANTILE_SIZE))
+
+
+def _merge_quantiles(kept: Column) -> Column:
+    return F.kll_merge_agg_double(kept, F.lit(sketches.QUANTILE_SIZE))
 
 
 def lower_top_k(of: Aggregated) -> Decomposed | None:
@@ -84,6 +92,8 @@ def lower_top_k(of: Aggregated) -> Decomposed | None:
     return _only_native(of, found, result)
 
 
-def _only_native(of: Aggregated, native: Column, result: Callable[[Column], Column]) -> Decomposed | None:
+def _only_native(
+    of: Aggregated, native: Column, result: Callable[[Column], Column], again: Callable[[Column], Column] | None = None
+) -> Decomposed | None:
     """An aggregate that only Spark itself can keep, not a session."""
-    return None if of.in_session else Decomposed((Partial("list", of.value(), native),), result)
+    return None if of.in_session else Decomposed((Partial("list", of.value(), native, again),), result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 from pyspark.sql import Column
@@ -72,7 +73,8 @@ def lower_deviation(of: Aggregated) -> Decomposed:
         count, squares = kept.getField("count"), kept.getField("squares")
         return F.when(count > 1, F.sqrt(squares / (count - 1))).otherwise(F.lit(0.0))
 
-    return Decomposed((Partial("moments", moments, merged(moments, type_, "moments")),), result)
+    again = partial(merged, type_=type_, kind="moments")
+    return Decomposed((Partial("moments", moments, again(moments), again),), result)
 
 
 def _spread_of_sums(count: Column, total: Column, squares: Column) -> Column:

@@ -10,16 +10,17 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.log.base import TimestampColumn, TopicSpec
 from headrace.log.codecs.of_source import source_options
 from headrace.process.kafka.checkpoint import last_done, last_planned
-from headrace.process.kafka.decode import decode_topic
+from headrace.process.kafka.decode import REACHED, decode_topic
 from headrace.process.kafka.place import SOURCE, KafkaPlace
 from headrace.process.kafka.times import NOTE, read_note, times_at
 from headrace.process.lower.known import Known
+from headrace.process.lower.rows import column
 from headrace.sql.source import Source
 
 Offsets = Mapping[int, int]
@@ -187,13 +188,19 @@ class KafkaRangeInputs(_KafkaInputs):
     ends: Mapping[str, Offsets] = field(default_factory=dict)
     box: Any = None
     """Where records go that cannot be decoded; without one they are left out."""
+    times: Mapping[str, Offsets] = field(default_factory=dict)
+    """By topic: how far time had come at `starts`; where it does not say, that is read."""
+    observed: dict[str, Observation] | None = None
+    """By topic: how far it comes, if that is asked for."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def read(
         self, topic: TopicSpec, columns: Sequence[str], min_lag: int | None, clock: Sequence[str] = ()
     ) -> DataFrame:
         starts = self.starts.get(topic.name, {})
-        times = times_at(self.place.log, topic.name, starts, None)
+        times = self.times.get(topic.name)
+        if times is None:
+            times = times_at(self.place.log, topic.name, starts, None)
         reader = self.spark.read.format(SOURCE).options(**self.place.options(topic.name), times=by_partition(times))
         if topic.name in self.starts:
             reader = reader.option("startingOffsets", offsets_json(self.place, topic, starts, EARLIEST))
@@ -202,7 +209,20 @@ class KafkaRangeInputs(_KafkaInputs):
             reader = reader.option("endingOffsets", ends)
         if min_lag is not None:
             reader = reader.option("minLag", min_lag)
-        return decode_topic(reader.load(), topic, columns, -next(self.numbers), self.place.decoding(topic, self.box))
+        frame = reader.load()
+        if self.observed is not None and min_lag is None and topic.name not in self.observed:
+            self.observed[topic.name] = Observation()
+            largest = (F.max(F.when(F.col("partition") == n, column(REACHED))) for n in range(topic.partitions))
+            frame = frame.observe(self.observed[topic.name], *(one.alias(f"p{n}") for n, one in enumerate(largest)))
+        return decode_topic(frame, topic, columns, -next(self.numbers), self.place.decoding(topic, self.box))
+
+    def reached(self) -> dict[str, dict[int, int]]:
+        """By topic and partition: how far time has come at `ends`, once all has been read."""
+        found = {}
+        for topic, observation in (self.observed or {}).items():
+            seen = {int(name[1:]): time for name, time in observation.get.items() if time is not None}
+            found[topic] = {**self.times.get(topic, {}), **seen}
+        return found
 
     @property
     def known(self) -> None:

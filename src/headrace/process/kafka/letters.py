@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from headrace.log.base import Route
@@ -24,13 +26,13 @@ class DeadLetters:
 
     def stage(self, log: KafkaLog, transaction: str, task: int) -> list[tuple[int, int]]:
         """Once the tasks have run: as one more task of the transaction, if there are any."""
+        batch = self.batch()
+        return stage_letters(log, transaction, task, [] if batch is None else [batch])
+
+    def batch(self) -> pa.RecordBatch | None:
+        """As the log takes them; None if there are none."""
         found = self._letters()
-        if not found:
-            return []
-        batch = bury(found).batch
-        route = Route(DEAD_LETTERS_TOPIC, {name: name for name in batch.schema.names})
-        log.stage(transaction, task, 0, [route], iter([batch]))
-        return [(task, 0)]
+        return bury(found).batch if found else None
 
     def _letters(self) -> list[DeadLetter]:
         """Their source says which record it was."""
@@ -44,6 +46,16 @@ class DeadLetters:
             )
             for one in self.box.letters()
         ]
+
+
+def stage_letters(
+    log: KafkaLog, transaction: str, task: int, batches: Sequence[pa.RecordBatch]
+) -> list[tuple[int, int]]:
+    if not batches:
+        return []
+    route = Route(DEAD_LETTERS_TOPIC, {name: name for name in batches[0].schema.names})
+    log.stage(transaction, task, 0, [route], iter(batches))
+    return [(task, 0)]
 
 
 def dead_letters(spark: SparkSession, query: str) -> DeadLetters:

@@ -16,8 +16,9 @@ from headrace.process.kafka.inputs import KafkaStreamInputs
 from headrace.process.kafka.letters import dead_letters
 from headrace.process.kafka.place import MAX_ROWS, KafkaPlace
 from headrace.process.kafka.sink import write_batches
-from headrace.process.lower.lower import has_sessions, lower_query, waits_for_time
+from headrace.process.lower.lower import has_sessions, lower_query
 from headrace.process.pace import max_rows
+from headrace.sql.plan import waits_for_time
 
 
 def to_kafka(

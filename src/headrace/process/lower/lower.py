@@ -9,19 +9,19 @@ from typing import Literal
 from pyspark.sql import DataFrame
 
 from headrace.log.base import TIME, Route, TopicSpec
-from headrace.process.lower.aggregate import lower_aggregate_node, takes_part
+from headrace.process.lower.aggregate import lower_aggregate_node, lower_parts, takes_part
 from headrace.process.lower.filter import lower_filter
 from headrace.process.lower.flat_map import lower_flat_map
 from headrace.process.lower.join import has_clock, lower_join
 from headrace.process.lower.late import late_below, lower_late
 from headrace.process.lower.partition_by import lower_partition_by
+from headrace.process.lower.parts import Parts
 from headrace.process.lower.project import lower_project, lower_rename
 from headrace.process.lower.rows import Rows, column
 from headrace.process.lower.scan import Inputs, lower_scan
 from headrace.process.lower.session import lower_sessions
 from headrace.process.lower.sink import route_rows
 from headrace.process.lower.window import NO_CLOCK, Clock
-from headrace.sql.expressions import ColumnRef, Expression
 from headrace.sql.plan import (
     Aggregate,
     Filter,
@@ -39,7 +39,7 @@ from headrace.sql.plan import (
     scanned,
     walk,
 )
-from headrace.sql.walk import walk as walk_expression
+from headrace.sql.used import used_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,6 @@ def _output_mode(query: PersistentQuery) -> Literal["append", "update"]:
     return "update" if any(isinstance(node, Aggregate | Join) for node in walk(query.root)) else "append"
 
 
-def waits_for_time(query: PersistentQuery) -> bool:
-    """Are there results that come only with time: windows that close, rows that nothing matched? Then a batch without
-    input has work to do."""
-    joins = [below for below in walk(query.root) if isinstance(below, Join) and below.kind != "inner"]
-    return query.emit == "final" or any(join.within and join.within.grace_ms is not None for join in joins)
-
-
 def has_sessions(query: PersistentQuery) -> bool:
     windows = [below.window for below in walk(query.root) if isinstance(below, Aggregate) and below.window is not None]
     return any(window.kind == "session" for window in windows)
@@ -83,6 +76,16 @@ def has_sessions(query: PersistentQuery) -> bool:
 
 def lower_node(node: PlanNode, inputs: Inputs, final: bool = False) -> Rows:
     return Lowering(inputs, final).lower(node, used_columns(node))
+
+
+def lower_root_parts(root: Project, inputs: Inputs) -> Parts:
+    """Of a range of what an aggregate of a stream groups: what can be merged with that of other ranges, and then is
+    what `lower_node` gives."""
+    node = root.input
+    assert isinstance(node, Aggregate)
+    below = Lowering(inputs).lower(node.input, used_columns(root) | _key_of(node.input))
+    parts = lower_parts(node, below)
+    return replace(parts, finish=lambda whole: lower_project(root, parts.finish(whole)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,31 +201,6 @@ def _late_over_join(node: Aggregate, inputs: Inputs) -> DataFrame | None:
     needed = used_columns(node) | _key_of(node.input)
     below = Lowering(inputs, min_lag=min_lag).lower(node.input, needed)
     return lower_late(node, below, scanned(node)[0], takes_part(node, below)) if in_windows else late_below(below)
-
-
-def used_columns(node: PlanNode) -> frozenset[str]:
-    """Every name that an expression mentions, and those below a Rename that stand for them."""
-    roots = (expression for below in walk(node) for expression in _expressions(below))
-    parts = (part for root in roots for part in walk_expression(root))
-    return frozenset(part.name for part in parts if isinstance(part, ColumnRef))
-
-
-def _expressions(node: PlanNode) -> list[Expression]:
-    match node:
-        case Filter():
-            return [node.predicate]
-        case FlatMap():
-            return [named.expression for named in node.functions]
-        case PartitionBy():
-            return [named.expression for named in node.key]
-        case Join():
-            return [node.left_key, node.right_key]
-        case Project():
-            return [named.expression for named in node.key + node.value]
-        case Aggregate():
-            return [named.expression for named in node.keys + node.aggregates]
-        case _:
-            return []
 
 
 def windowed_aggregate(node: PlanNode) -> Aggregate | None:

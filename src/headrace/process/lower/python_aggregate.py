@@ -9,9 +9,21 @@ from headrace.log.base import ARRIVAL, TIME, TOMBSTONE, WINDOW_END
 from headrace.process.comparable import comparable
 from headrace.process.expressions import lower_expression
 from headrace.process.letters import letter_box
+from headrace.process.lower.parts import Parts
 from headrace.process.lower.rows import PLACE, Rows, column
 from headrace.process.lower.window import NO_CLOCK, Clock, window_columns
-from headrace.process.python_groups import END, GROUP, KEYS, RESULT, ROW, keep_groups, pack, unpack
+from headrace.process.python_groups import (
+    END,
+    GROUP,
+    KEYS,
+    RESULT,
+    ROW,
+    finish_groups,
+    keep_groups,
+    merge_groups,
+    pack,
+    unpack,
+)
 from headrace.process.python_groups import TIME as GROUP_TIME
 from headrace.sql.expressions import Call
 from headrace.sql.plan import Aggregate
@@ -24,26 +36,43 @@ def lower_python_aggregate(
     node: Aggregate, frame: DataFrame, sign: Column | None, final: bool, clock: Clock = NO_CLOCK
 ) -> Rows:
     """`frame` are the rows that are grouped, each once for every window it is in."""
-    # A clock from below is stream time itself: a window is kept until that has passed its grace too.
-    grace = F.lit(node.window.grace_ms if node.window is not None and clock.below else 0).cast("long")
-    calls = [named.expression for named in node.aggregates if isinstance(named.expression, Call)]
-    end = column(WINDOW_END) + grace if node.window is not None else F.lit(0).cast("long")
+    grace = node.window.grace_ms if node.window is not None and clock.below else 0
+    packed = _packed(node, frame, sign, grace)
+    kept = keep_groups(packed, _calls(node), node.window is not None, final, letter_box())
+    return _opened(node, kept, grace)
+
+
+def lower_python_parts(node: Aggregate, frame: DataFrame) -> Parts:
+    """The same of a stretch of a stream's rows: its groups with their states."""
+    calls, box = _calls(node), letter_box()
+    kept = keep_groups(_packed(node, frame, None), calls, node.window is not None, False, box, states=True)
+    return Parts(kept, merge_groups(calls), lambda whole: _opened(node, finish_groups(whole, calls, box)))
+
+
+def _calls(node: Aggregate) -> list[Call]:
+    return [named.expression for named in node.aggregates if isinstance(named.expression, Call)]
+
+
+def _packed(node: Aggregate, frame: DataFrame, sign: Column | None, grace_ms: int = 0) -> DataFrame:
+    """A clock from below is stream time itself: a window is kept until that has passed its grace too."""
+    end = column(WINDOW_END) + F.lit(grace_ms) if node.window is not None else F.lit(0)
     keys = [(lower_expression(key.expression), key.column.type) for key in node.keys]
-    packed = frame.select(
-        _group(keys, end).alias(GROUP),
-        end.alias(END),
+    return frame.select(
+        _group(keys, end.cast("long")).alias(GROUP),
+        end.cast("long").alias(END),
         pack([value for value, _ in keys], [type_ for _, type_ in keys]).alias(KEYS),
-        _row(frame, calls, sign).alias(ROW),
+        _row(frame, _calls(node), sign).alias(ROW),
     )
-    kept = keep_groups(packed, calls, node.window is not None, final, letter_box())
-    types = [named.column.type for named in node.aggregates]
+
+
+def _opened(node: Aggregate, kept: DataFrame, grace_ms: int = 0) -> Rows:
     opened = kept.select(
-        unpack(column(KEYS), [type_ for _, type_ in keys]).alias(_KEYS),
-        unpack(column(RESULT), types).alias(_VALUES),
+        unpack(column(KEYS), [key.column.type for key in node.keys]).alias(_KEYS),
+        unpack(column(RESULT), [named.column.type for named in node.aggregates]).alias(_VALUES),
         column(END),
         column(GROUP_TIME).alias(TIME),
     )
-    ended = column(END) - grace
+    ended = column(END) - F.lit(grace_ms)
     bounds = window_columns(ended - F.lit(node.window.size_ms), ended) if node.window is not None else []
     return Rows(
         opened.select(
