@@ -153,6 +153,30 @@ def test_other_topics_start_no_batch(spark: SparkSession, log: LocalLog, tmp_pat
     assert [len(rows) for rows in seen] == [1, 1]
 
 
+def test_where_results_wait_for_time_a_place_is_closed_without_records(
+    spark: SparkSession, log: LocalLog, tmp_path: Path
+) -> None:
+    """Once, also by a query that was stopped before it came to it."""
+    checkpoint, options = tmp_path / "c", {"path": str(log.folder), "topic": "pageviews"}
+    put_views(log, "ab")
+    reader = spark.readStream.format("headrace").options(**options).name("input")
+    seen, _ = run_available(reader.load(), checkpoint)
+    assert [len(rows) for rows in seen] == [2]
+    assert "closed" not in source_ends(checkpoint, 0)[0]
+    closing = reader.option("closes", True).option("maxRowsPerTrigger", 1)
+    run_available(closing.load(), checkpoint, seen)
+    assert [len(rows) for rows in seen] == [2, 0]
+    assert source_ends(checkpoint, 1)[0] == {**source_ends(checkpoint, 0)[0], "closed": True}
+    put_views(log, "cde")
+    run_available(closing.load(), checkpoint, seen)
+    # While there is more to read, that comes first, for a second.
+    assert [row["USERID"] for row in seen.all] == list("abcde")
+    ends = [source_ends(checkpoint, number)[0] for number in range(len(seen.rows))]
+    assert ends[-1] == {**ends[-2], "closed": True}
+    run_available(closing.load(), checkpoint, seen)
+    assert len(seen.rows) == len(ends)
+
+
 def test_starting_with_what_comes(spark: SparkSession, log: LocalLog, tmp_path: Path) -> None:
     put_views(log, "abc")
     seen = Batches()

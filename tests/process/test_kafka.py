@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import textwrap
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,18 @@ from pyspark.sql import SparkSession
 
 from headrace.clock import SystemClock
 from headrace.coordinate.functions import deploy_functions
+from headrace.coordinate.topics import sink_spec
 from headrace.functions.describe import describe
 from headrace.log.base import Log, TopicSpec
+from headrace.log.dead_letters import DEAD_LETTERS_TOPIC
 from headrace.log.kafka import KafkaLog
 from headrace.log.registry.schemas import RegistrySchemas
+from headrace.process.base import LayerSpec
 from headrace.process.batch import run_batch
 from headrace.process.kafka.place import KafkaPlace
 from headrace.process.kafka.schemas import worker_schemas
+from headrace.process.layer import BatchLayer
+from headrace.sql.layered import layered_query
 from tests.kafka import kafka_settings
 from tests.process.pipeline import Pipeline, Row
 from tests.process.test_python_functions import FUNCTIONS, ORDERS
@@ -137,6 +143,48 @@ def test_lateness_does_not_depend_on_where_batches_are_cut(
         [query] = [pipeline.spec("per_window").plan]
         found = run_batch(spark, pipeline.where, pipeline.topic, query).collect()
         assert {(row["PAGEID"], row["WINDOWSTART"]): row["VIEWS"] for row in found} == counts
+
+
+def test_a_batch_layer_in_stretches_judges_lateness_as_the_whole_does(
+    spark: SparkSession, kafka: str, tmp_path: Path
+) -> None:
+    chance = random.Random(9)
+    with KafkaPipeline(tmp_path, STREAM + PER_WINDOW, kafka) as pipeline:
+        for part in range(3):
+            pipeline.put("views", adversarial(chance, 40), partition=part)
+        producer = Producer({"bootstrap.servers": kafka})
+        for broken in (b"{", b"}"):
+            producer.produce(pipeline.kafka.kafka_name("views"), broken, partition=0, timestamp=1)
+            producer.flush()
+            pipeline.put("views", adversarial(chance, 10), partition=0)
+        snapshot, spec = pipeline.log.snapshot(), pipeline.spec("per_window")
+        ends = {number: end.end for number, end in enumerate(snapshot.ends["views"])}
+        partial = layered_query(replace(spec.plan, sink=replace(spec.plan.sink, topic="layer"))).partial
+        pipeline.log.create_topic(sink_spec(partial.sink))
+        layer = LayerSpec(
+            "BATCH_1",
+            partial,
+            {"views": ends},
+            {"views": ends},
+            spec.late_topic,
+            folder=tmp_path / "kept",
+        )
+        # More arrives meanwhile, which is none of its business.
+        pipeline.put("views", adversarial(chance, 10), partition=1)
+        while (next_ := BatchLayer(spark, pipeline.where, pipeline.topic, layer).stretches.next(30)) is not None:
+            BatchLayer(spark, pipeline.where, pipeline.topic, layer).keep(next_)
+        for _ in range(2):
+            BatchLayer(spark, pipeline.where, pipeline.topic, layer).commit()
+        before = [row for row in addressed(pipeline, "views") if row["$offset"] < ends[row["$partition"]]]
+        # What cannot be decoded has no page.
+        counts, late = model([row for row in before if row["PAGEID"] is not None])
+        rows = pipeline.records("layer")
+        assert {(row["PAGEID"], row["$window_start"]): row["PART_0"] for row in rows} == counts
+        assert len(rows) == len(counts)
+        ledger = pipeline.records(spec.late_topic or "")
+        assert {(row["PARTITION"], row["OFFSET"], row["WINDOW_START"]) for row in ledger} == late
+        assert len(ledger) == len(late) > 10
+        assert len(pipeline.records(DEAD_LETTERS_TOPIC)) == 2
 
 
 def addressed(pipeline: Pipeline, topic: str) -> list[Row]:

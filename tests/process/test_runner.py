@@ -56,6 +56,23 @@ def count_table(name: str) -> str:
     return f"CREATE TABLE {name} AS SELECT pageid, COUNT(*) AS views FROM views GROUP BY pageid;"
 
 
+def test_a_query_keeps_to_a_bound_that_is_set_while_it_runs(spark: SparkSession, tmp_path: Path) -> None:
+    with Pipeline(tmp_path, STREAM + count_table("t")) as pipeline:
+        put(pipeline, 3)
+        with running(spark, pipeline, "t") as runner:
+            wait_for(lambda: views(pipeline, "T") == 3, SECONDS, "the first three")
+            id_ = status(runner, pipeline, "t").id
+            assert runner.bound(id_, pipeline.log.snapshot().arrival)
+            put(pipeline, 2)
+            reached = pipeline.log.snapshot().arrival
+            put(pipeline, 4)
+            assert runner.bound(id_, reached)
+            wait_for(lambda: views(pipeline, "T") == 5, SECONDS, "those below the bound")
+            wait_for(lambda: status(runner, pipeline, "t").lag == 4, SECONDS, "the others to be left")
+            assert runner.bound(id_, None)
+            wait_for(lambda: views(pipeline, "T") == 9, SECONDS, "all of them")
+
+
 def test_a_query_stops_and_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     sql = (
         STREAM

@@ -54,9 +54,10 @@ class StreamInputs(_LocalInputs):
     cut: str
     max_rows: int
     starts: Mapping[str, Offsets] = field(default_factory=dict)
-    until: int | None = None
     known_until: int = 0
     known_closed: int | None = None
+    closes: bool = False
+    """Whether results wait for time: then what a batch's records have closed comes out of one without records."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def read(
@@ -69,13 +70,12 @@ class StreamInputs(_LocalInputs):
             .options(**self._options(topic, columns, clock))
             .option("cut", self.cut)
             .option("maxRowsPerTrigger", self.max_rows)
+            .option("closes", self.closes)
         )
         if topic.name in self.starts:
             reader = reader.option("startingOffsets", offsets_json(self.starts[topic.name]))
         if self.known_until:
             reader = reader.option("stopAt", self.known_until)
-        if self.until is not None:
-            reader = reader.option("maxArrival", self.until)
         return (reader if min_lag is None else reader.option("minLag", min_lag)).load()
 
     @property

@@ -23,6 +23,7 @@ _JAVA_OPTIONS = (
     # Spark asks whether a value is null before it asks for it; Arrow need not look again.
     "-Darrow.enable_null_check_for_get=false",
 )
+_A_MONTH_MS = 30 * 24 * 3_600_000
 _STREAMING = "spark.sql.streaming."
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -92,6 +93,9 @@ def spark_session(settings: SparkSettings, app_name: str) -> SparkSession:
         "spark.driver.memory": settings.memory,
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
     }
+    if settings.master.startswith("local"):
+        # A laptop that slept: Spark would take its own process for an executor that died, and never get over it.
+        conf["spark.storage.blockManagerHeartbeatTimeoutMs"] = str(_A_MONTH_MS)
     builder = SparkSession.builder.appName(app_name).master(settings.master)
     for name, value in (conf | settings.conf).items():
         builder = builder.config(name, value)

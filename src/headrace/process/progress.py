@@ -115,15 +115,14 @@ def stream_time(log: Log, snapshot: Snapshot, topic: str, read: Offsets) -> int 
 class Rate:
     """Rows per second over the last few seconds, from totals."""
 
-    SECONDS = 5.0
-
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 5.0) -> None:
+        self._seconds = seconds
         self._samples: list[tuple[float, int]] = []
 
     def update(self, now: float, total: int) -> float:
         """One older sample is kept, so that a rate is known however rarely somebody asks."""
-        recent = [sample for sample in self._samples if sample[0] > now - self.SECONDS]
-        older = [sample for sample in self._samples if sample[0] <= now - self.SECONDS]
+        recent = [sample for sample in self._samples if sample[0] > now - self._seconds]
+        older = [sample for sample in self._samples if sample[0] <= now - self._seconds]
         self._samples = [*older[-1:], *recent, (now, total)]
         then, before = self._samples[0]
         seconds = now - then

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,8 @@ from headrace.process.moved import with_known_results
 from headrace.process.progress import Offsets, Progress, lag, parse_offsets, stream_time, topic_end
 from headrace.process.running import RunningQuery
 from headrace.process.session import query_session
-from headrace.process.streaming import start_query
-from headrace.store.cuts import offsets_at, parse_cut
+from headrace.process.streaming import bound_query, start_query
+from headrace.store.cuts import Cut, offsets_at, parse_cut
 
 if TYPE_CHECKING:
     from headrace.process.kafka.place import KafkaPlace
@@ -76,6 +77,17 @@ class SparkQueryRunner(QueryRunner):
 
     def stop(self, query_id: str) -> None:
         self._query(query_id).stop()
+
+    def bound(self, query_id: str, until: Cut | None) -> bool:
+        where, query = self._where, self._query(query_id)
+        if not isinstance(where, Path):
+            return False
+        query.change(lambda spec: self._bounded(replace(spec, until=until), where))
+        return True
+
+    def _bounded(self, spec: QuerySpec, folder: Path) -> QuerySpec:
+        bound_query(self._spark, folder, spec)
+        return spec
 
     def forget(self, query_id: str) -> None:
         query = self._query(query_id)

@@ -87,6 +87,11 @@ class RunningQuery:
             return True
         return False
 
+    def change(self, change: Callable[[QuerySpec], QuerySpec]) -> None:
+        """What it is from now on; a launch that is under way comes first."""
+        with self._busy:
+            self.spec = change(self.spec)
+
     def stop(self) -> None:
         """Whatever was being written is either in the log with its batch's identity, or will be computed again."""
         self._unwanted.set()

@@ -17,9 +17,10 @@ from headrace.log.base import Route, TopicSpec
 from headrace.process.base import QuerySpec
 from headrace.process.inputs import FORMAT, StreamInputs
 from headrace.process.letters import box_for, writing_letters
-from headrace.process.lower.lower import Lowered, lower_query, waits_for_time
+from headrace.process.lower.lower import Lowered, lower_query
 from headrace.process.pace import max_rows, pause_ms
 from headrace.process.session import query_session
+from headrace.sql.plan import waits_for_time
 
 if TYPE_CHECKING:
     from headrace.process.kafka.place import KafkaPlace
@@ -40,7 +41,7 @@ def start_query(
     if spec.plan.limits.batch_rows is not None:
         settings = msgspec.structs.replace(settings, max_rows_per_batch=spec.plan.limits.batch_rows)
     discard_unbegun(spec.checkpoint)
-    session = _session_for(spark, spec)
+    session = spark if isinstance(log, Path) else _session_on_kafka(spark, spec)
     with writing_letters(box_for(log, f"{spec.id}-v{spec.version}", spec.plan.inputs[0].topic)):
         writer = _lowered(session, log, topics, settings, spec)
     writer = writer.queryName(f"{spec.id}-v{spec.version}").option("checkpointLocation", str(spec.checkpoint))
@@ -60,7 +61,7 @@ def _lowered(
     spec: QuerySpec,
 ) -> Any:
     if isinstance(log, Path):
-        until = spec.until if isinstance(spec.until, int) else None
+        bound_query(session, log, spec)
         inputs = StreamInputs(
             session,
             log,
@@ -68,9 +69,9 @@ def _lowered(
             spec.id,
             max_rows(settings, spec),
             spec.starts,
-            until,
             spec.known_until,
             spec.known_closed,
+            waits_for_time(spec.plan),
         )
         sink = topics(spec.plan.sink.topic)
         return to_local_log(lower_query(spec.plan, inputs, spec.late_topic, sink), log, spec)
@@ -78,6 +79,15 @@ def _lowered(
     from headrace.process.kafka.streaming import to_kafka
 
     return to_kafka(session, log, topics, settings, spec)
+
+
+def bound_query(spark: SparkSession, log_folder: Path, spec: QuerySpec) -> None:
+    """Up to where the query reads, whether it runs already or not."""
+    bounds: Any = spark._jvm.dev.headrace.spark.Bounds
+    if isinstance(spec.until, int):
+        bounds.set(str(log_folder), spec.id, spec.until)
+    else:
+        bounds.clear(str(log_folder), spec.id)
 
 
 def discard_unbegun(checkpoint: Path) -> None:
@@ -101,9 +111,9 @@ def to_local_log(lowered: Lowered, log_folder: Path, spec: QuerySpec) -> Any:
     )
 
 
-def _session_for(spark: SparkSession, spec: QuerySpec) -> SparkSession:
+def _session_on_kafka(spark: SparkSession, spec: QuerySpec) -> SparkSession:
     """Most queries share a session. Results that come only with time need batches without input, which the others
-    should not be made to run."""
+    should not be made to run. On the local log the connector sees to it (`CutGroup.java`)."""
     if not waits_for_time(spec.plan):
         return spark
     session = query_session(spark)

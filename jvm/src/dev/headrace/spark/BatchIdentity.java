@@ -38,7 +38,8 @@ record BatchIdentity(String query, int version, String checkpoint, long batch, S
 
   /**
    * A digest of all that Spark wrote; for people and for `headrace query list`, where the first source ended; and the
-   * arrival number that all sources were read up to, which is what the batch's rows include.
+   * arrival number that all sources were read up to, which is what the batch's rows include; and whether what those
+   * records have closed is out with it.
    */
   private static String describe(String text) throws IOException {
     ObjectNode found = JSON.createObjectNode();
@@ -49,6 +50,9 @@ record BatchIdentity(String query, int version, String checkpoint, long batch, S
         found.set("partitions", offset.get("partitions"));
         if (offset.has("arrival")) {
           found.set("arrival", offset.get("arrival"));
+        }
+        if (offset.has("closed")) {
+          found.set("closed", offset.get("closed"));
         }
         break;
       }

@@ -21,20 +21,29 @@ import org.apache.spark.sql.connector.read.streaming.ReadLimit;
  * <p>If no source has new records, every source keeps its offset, though the log's arrival number may have grown: a
  * new offset would start an empty batch. Otherwise all move, also those without new records, so the sources of a query
  * are always at the same arrival number and one of them can tell, after a restart, where the others are.
+ *
+ * <p>Where results wait for time (`closes`), what a batch's records have closed comes out of the next batch, as Spark's
+ * watermark moves between them. So a place is followed by the same one, `closed`, in a batch without records: at once if
+ * there are none, and every now and then if there always are. It says of which records alone the results are.
  */
 final class CutGroup {
+  /** While records keep coming, a batch without any is worth so much time. */
+  private static final long CLOSE_NANOS = 1_000_000_000;
+
   private static final Map<String, CutGroup> GROUPS = new ConcurrentHashMap<>();
 
   private final String key;
+  private final ReadOptions options;
   private final StableFile stable;
   private final Map<TopicStream, TopicOffset> members = new LinkedHashMap<>();
   private final Map<TopicStream, TopicOffset> decided = new HashMap<>();
   private LogMoment first;
   private LogMoment last;
-  private boolean rested;
+  private long closedAt = System.nanoTime();
 
   private CutGroup(String key, ReadOptions options) {
     this.key = key;
+    this.options = options;
     this.stable = new StableFile(options.path());
   }
 
@@ -104,37 +113,30 @@ final class CutGroup {
     Map<TopicStream, TopicOffset> starts = new LinkedHashMap<>();
     for (Map.Entry<TopicStream, TopicOffset> entry : members.entrySet()) {
       TopicOffset known = entry.getValue();
-      starts.put(entry.getKey(), known != null ? known : start(entry.getKey(), asked.arrival(), moment));
+      starts.put(entry.getKey(), known != null ? known : start(entry.getKey(), asked, moment));
     }
-    // All of a query rest where the first of them has to, and end a batch where they must.
-    long most = members.keySet().stream().mapToLong(TopicStream::maxArrival).min().orElse(Long.MAX_VALUE);
+    // All of a query rest where they have to, and end a batch where they must.
+    long most = Bounds.of(options);
     long stop = Math.min(most, members.keySet().stream().mapToLong(TopicStream::stopAt).max().orElse(0));
     long cut = Math.min(most, unlimited ? moment.arrival() : cut(starts, moment));
+    boolean open = !asked.closed() && members.keySet().stream().anyMatch(TopicStream::closes);
+    Map<TopicStream, TopicOffset> ends = ends(starts, moment, cut);
     if (stop > 0 && asked.arrival() <= stop) {
       Map<TopicStream, TopicOffset> known = ends(starts, moment, Math.min(stop, cut));
-      boolean anyNew = isNew(starts, known);
-      if (anyNew || rests()) {
-        decided.putAll(anyNew ? known : starts);
-        return;
-      }
+      // What the records before the stop have closed belongs to what was before it.
+      ends = open || isNew(starts, known) ? known : ends;
     }
-    Map<TopicStream, TopicOffset> ends = ends(starts, moment, cut);
     boolean anyNew = isNew(starts, ends);
+    if (open && (!anyNew || System.nanoTime() - closedAt >= CLOSE_NANOS)) {
+      starts.forEach((member, start) -> decided.put(member, start.closed(true)));
+      closedAt = System.nanoTime();
+      return;
+    }
     decided.putAll(anyNew ? ends : starts);
     if (!anyNew && last == null) {
       // What comes meanwhile is found when Spark asks again, at once: so the wait does not count as a batch's time.
       stable.awaitAfter(moment);
     }
-  }
-
-  /**
-   * Once, before the first batch behind the stop: what time has brought about by then comes out of a batch without
-   * records, which Spark makes when there are none, and which belongs to what was before the stop.
-   */
-  private boolean rests() {
-    boolean first = !rested && last == null;
-    rested = true;
-    return first;
   }
 
   private static Map<TopicStream, TopicOffset> ends(Map<TopicStream, TopicOffset> starts, LogMoment moment, long cut) {
@@ -151,8 +153,11 @@ final class CutGroup {
   }
 
   /** Where a source will start that Spark has not asked yet: where the one that was asked is. */
-  private TopicOffset start(TopicStream member, long arrival, LogMoment moment) {
-    return arrival == 0 ? member.initialOffset() : new OffsetParser(member.topic(moment), moment).atArrival(arrival);
+  private TopicOffset start(TopicStream member, TopicOffset asked, LogMoment moment) {
+    if (asked.arrival() == 0) {
+      return member.initialOffset();
+    }
+    return new OffsetParser(member.topic(moment), moment).atArrival(asked.arrival()).closed(asked.closed());
   }
 
   private long cut(Map<TopicStream, TopicOffset> starts, LogMoment moment) throws IOException {

@@ -12,6 +12,9 @@ final class RangePlanner {
   /** A task costs some milliseconds; fewer rows than this are not worth another. */
   private static final long LEAST_ROWS = 50_000;
 
+  /** A task keeps a core to itself until it ends: with more rows than this, other queries would wait too long. */
+  private static final long MOST_ROWS = 1_000_000;
+
   private final TopicDefinition topic;
   private final Long minLag;
   private final int tasks;
@@ -35,7 +38,7 @@ final class RangePlanner {
       }
     }
     long rows = wanted.stream().mapToLong(range -> range.to() - range.from()).sum();
-    long rowsPerTask = Math.max(LEAST_ROWS, rows / tasks);
+    long rowsPerTask = Math.max(LEAST_ROWS, Math.min(rows / tasks, MOST_ROWS));
     List<OffsetRange> planned = new ArrayList<>();
     for (OffsetRange range : wanted) {
       split(range, Math.round((double) (range.to() - range.from()) / rowsPerTask), planned);

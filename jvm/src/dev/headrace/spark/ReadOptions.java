@@ -19,7 +19,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param maxRowsPerTrigger most rows of a micro-batch; 0 means no limit
  * @param cut sources of a query that name the same group read up to the same arrival number; null means alone
  * @param stopAt an arrival number that no batch passes over: one ends there
- * @param maxArrival a stream reads no record with this arrival number or a larger one; null means no bound
+ * @param closes each place is followed by a batch without records, for what waits until those before it are over
  * @param clock other topics: `$stream_time` is then that of all of them together; as `columns`, empty means none
  * @param minLag read only frames that may hold records more than this many milliseconds late; null means all
  */
@@ -32,7 +32,7 @@ record ReadOptions(
     long maxRowsPerTrigger,
     String cut,
     long stopAt,
-    Long maxArrival,
+    boolean closes,
     List<String> clock,
     Long minLag) {
   private static final Set<String> KNOWN =
@@ -45,7 +45,7 @@ record ReadOptions(
           "maxRowsPerTrigger",
           "cut",
           "stopAt",
-          "maxArrival",
+          "closes",
           "clock",
           "minLag");
 
@@ -62,7 +62,7 @@ record ReadOptions(
         options.containsKey("maxRowsPerTrigger") ? number(options, "maxRowsPerTrigger", 1) : 0,
         options.get("cut"),
         options.containsKey("stopAt") ? number(options, "stopAt", 0) : 0,
-        options.containsKey("maxArrival") ? number(options, "maxArrival", 0) : null,
+        options.getBoolean("closes", false),
         list(options.getOrDefault("clock", "")),
         minLag);
   }

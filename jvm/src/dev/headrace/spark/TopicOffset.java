@@ -10,17 +10,26 @@ import org.apache.spark.sql.connector.read.streaming.Offset;
 /**
  * How far a topic has been read: the next offset of each partition. It holds exactly the topic's records below
  * `arrival`, which is the same number for all sources of a query.
+ *
+ * <p>`closed`: what these records have closed is out, too. Spark's watermark moves between batches, so that takes one
+ * more batch at the same place, without records.
  */
 final class TopicOffset extends Offset {
   private static final ObjectMapper JSON = new ObjectMapper();
   private final int topicId;
   private final long arrival;
   private final long[] offsets;
+  private final boolean closed;
 
   TopicOffset(int topicId, long arrival, long[] offsets) {
+    this(topicId, arrival, offsets, false);
+  }
+
+  private TopicOffset(int topicId, long arrival, long[] offsets, boolean closed) {
     this.topicId = topicId;
     this.arrival = arrival;
     this.offsets = offsets;
+    this.closed = closed;
   }
 
   /** Read what `json` wrote. Partitions it does not name are at `missing`. */
@@ -35,7 +44,7 @@ final class TopicOffset extends Offset {
       int partition = partition(entry.getKey(), topic);
       offsets[partition] = entry.getValue().asLong();
     }
-    return new TopicOffset(topicId, body.path("arrival").asLong(0), offsets);
+    return new TopicOffset(topicId, body.path("arrival").asLong(0), offsets, body.path("closed").asBoolean(false));
   }
 
   static JsonNode readTree(String text) {
@@ -60,6 +69,15 @@ final class TopicOffset extends Offset {
     return arrival;
   }
 
+  boolean closed() {
+    return closed;
+  }
+
+  /** The same place. */
+  TopicOffset closed(boolean isClosed) {
+    return new TopicOffset(topicId, arrival, offsets, isClosed);
+  }
+
   /** A partition that was split off since has not been read at all. */
   long offset(int partition) {
     return partition < offsets.length ? offsets[partition] : 0;
@@ -76,7 +94,7 @@ final class TopicOffset extends Offset {
     for (int partition = 0; partition < later.length; partition++) {
       later[partition] = Math.max(offset(partition), start.offset(partition));
     }
-    return new TopicOffset(topicId, Math.max(arrival, start.arrival), later);
+    return new TopicOffset(topicId, Math.max(arrival, start.arrival), later, closed);
   }
 
   boolean sameOffsets(TopicOffset other) {
@@ -89,6 +107,6 @@ final class TopicOffset extends Offset {
     for (int partition = 0; partition < offsets.length; partition++) {
       out.append(partition == 0 ? "\"" : ",\"").append(partition).append("\":").append(offsets[partition]);
     }
-    return out.append("}}").toString();
+    return out.append(closed ? "},\"closed\":true}" : "}}").toString();
   }
 }

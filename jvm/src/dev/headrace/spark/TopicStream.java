@@ -51,16 +51,15 @@ final class TopicStream implements MicroBatchStream, SupportsTriggerAvailableNow
     return scan.options().stopAt();
   }
 
-  /** The arrival number this source must not reach. */
-  long maxArrival() {
-    Long bound = scan.options().maxArrival();
-    return bound == null ? Long.MAX_VALUE : bound;
+  boolean closes() {
+    return scan.options().closes();
   }
 
+  /** Before the first record nothing waits. */
   @Override
   public TopicOffset initialOffset() {
     LogMoment moment = group.firstMoment();
-    return new OffsetParser(topic(moment), moment).parse(scan.options().startingOffsets());
+    return new OffsetParser(topic(moment), moment).parse(scan.options().startingOffsets()).closed(closes());
   }
 
   @Override
