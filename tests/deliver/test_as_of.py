@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.clock import ManualClock
 from headrace.errors import Gone, SqlError, UsageError
 from headrace.log.base import TopicConfig
 from headrace.sql.source import Source
@@ -57,6 +58,28 @@ def test_a_table_as_it_was(shop: Serving) -> None:
     found = shop.query(ask.format(f"AS OF ARRIVAL {then}"))
     assert found.position is not None
     assert dict(found.position.offsets) == {0: 2, 1: 1}, "the answer's address is the one that was asked for"
+
+
+def test_what_is_still_to_come_is_refused(shop: Serving) -> None:
+    clock = ManualClock(NOON)
+    shop.delivery = replace(shop.delivery, clock=clock)
+    price(shop, "a", 1, NOON, 0)
+    ask = "SELECT id, price FROM prices AS OF {};"
+    with pytest.raises(UsageError) as refused:
+        shop.rows(ask.format("TIMESTAMP '2026-11-15T12:00:02.001Z'"))
+    assert (refused.value.message, refused.value.hint) == (
+        "`prices` as of 2026-11-15T12:00:02.001Z is still to come: it is 2026-11-15T12:00:00.000Z",
+        "leave AS OF out for what it is now",
+    )
+    # Whose clock is a little ahead is answered, and so is who asks for what the table's own time has come to.
+    assert shop.rows(ask.format(f"TIMESTAMP {NOON + 2000}")) == [["a", 1]]
+    price(shop, "a", 2, NOON + 3_600_000, 0)
+    assert shop.rows(ask.format(f"TIMESTAMP {NOON + 3_599_999}")) == [["a", 1]]
+    with pytest.raises(UsageError, match="is still to come"):
+        shop.rows(ask.format(f"TIMESTAMP {NOON + 3_600_000}"))
+    for place in ("OFFSET (3, 0)", f"ARRIVAL {shop.log.snapshot().arrival + 1}"):
+        with pytest.raises(UsageError, match="yet: "):
+            shop.rows(ask.format(place))
 
 
 def test_what_a_version_was_before_it_served_is_not_told(shop: Serving) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
+from headrace.clock import Clock, SystemClock
+from headrace.deliver.sharing import Sharing
 from headrace.deliver.tails import Tails
 from headrace.log.base import Log
 from headrace.sql.source import Source
@@ -41,8 +44,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class FeedEvent:
-    """`id` is `VERSION-ARRIVAL`; `event` is `change`, `heartbeat`, `cut` or, for push queries, `header`, `row`,
-    `end`, `error`."""
+    """`id` is what a feed goes on after (`deliver.ids`); `event` is `change`, `heartbeat`, `cut` or, for push queries,
+    `header`, `row`, `end`, `error`."""
 
     event: str
     data: dict[str, Any]
@@ -75,8 +78,12 @@ class Delivery:
     history: Callable[[str], Sequence[tuple[int, int]]] = lambda name: ()
     """By a table's name: the arrival numbers from which on its versions served. What the changelog of one has from
     before is how it was built, not what anybody was served. Nothing if there was never another."""
+    scratch: Path | None = None
+    """Where large answers are put for as long as they are read; the system's own folder for such if None."""
+    clock: Clock = field(default_factory=SystemClock)
     tails: Tails = field(init=False)
     revisions: Revisions = field(init=False)
+    crossings: Sharing[Any] = field(init=False, default_factory=Sharing)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tails", Tails(self.log))
@@ -84,6 +91,7 @@ class Delivery:
 
     def close(self) -> None:
         self.tails.close()
+        self.crossings.close()
 
 
 def view_topic(view: ViewStore) -> str:

@@ -60,7 +60,7 @@ def read_changes(
     stretch = read_stretch(log, source.topic, after, snapshot, decoder.columns, max_rows)
     batch = merge([decoder.decode(records) for records in stretch.records], after)
     events = () if batch is None else tuple(change_events(batch, source, ids_of(batch, version, after)))
-    if revisions is not None and source.window is not None and revisions.of_view(source.name, version):
+    if revisions is not None and source.window is not None and revisions.has(source.name, version):
         events = tuple(_revised(event, source.name, version, revisions) for event in events)
     return Changes(events, stretch.position)
 
@@ -86,20 +86,6 @@ def change_events(batch: pa.RecordBatch, source: Source, ids: Iterable[str]) -> 
 def snapshot_columns(source: Source) -> tuple[Column, ...]:
     window = WINDOW_COLUMNS if source.window else ()
     return (ROWTIME, *window, *source.key, *source.value)
-
-
-def snapshot_events(source: Source, version: int, rows: Sequence[tuple[Any, ...]], last_id: str) -> Iterable[FeedEvent]:
-    """Rows of a view, in `snapshot_columns`, as changes. Only the last has an id: to have a part of a snapshot is to
-    have nothing to continue from."""
-    columns = snapshot_columns(source)
-    first_key = len(columns) - len(source.key) - len(source.value)
-    first_value = first_key + len(source.key)
-    for number, row in enumerate(rows, 1):
-        [key] = _objects(source.key, [row[first_key:first_value]])
-        [value] = _objects(source.value, [row[first_value:]])
-        window = {"start": row[1], "end": row[2]} if source.window else None
-        data = change(key, value, row[0], window) | {"snapshot": True}
-        yield FeedEvent("change", data, last_id if number == len(rows) else None)
 
 
 def change(key: dict[str, Any], value: dict[str, Any] | None, time_ms: int, window: Any) -> dict[str, Any]:

@@ -6,37 +6,28 @@ nothing is queued for them. `ids` says what an id is.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from headrace.deliver.base import Delivery, FeedEvent
-from headrace.deliver.changes import Changes, next_changes, read_changes, snapshot_columns, snapshot_events
-from headrace.deliver.crossing import Crossing, cross
-from headrace.deliver.ids import id_after, parse_id, position_after
+from headrace.deliver.ids import parse_midway
+from headrace.deliver.way import Way, changes_after, cut, heartbeat, place_after, travel, way_from
 from headrace.errors import NotFound, OffsetOutOfRange
-from headrace.log.base import Log, PartitionEnds, Snapshot
-from headrace.store.arrivals import behind, has_arrivals, position_at_end, position_at_start, topic_ends
+from headrace.log.base import Snapshot
+from headrace.store.arrivals import behind, has_arrivals, position_at_end, position_at_start
 from headrace.store.base import Position, ViewStore
 from headrace.types import display_name
 
 HEARTBEAT_SECONDS = 5.0
 MAX_BEHIND = 100_000
 """A feed that once had caught up and falls this many changes behind is cut: its client does not read."""
-SNAPSHOT_ROWS = 100_000
-ROWS_PER_READ = 500
-CROSS_AGAIN_SECONDS = 0.02
-ENDED = Position(-1, {})
-"""After a feed's last event."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedOptions:
     heartbeat_s: float = HEARTBEAT_SECONDS
     max_behind: int = MAX_BEHIND
-    snapshot_rows: int = SNAPSHOT_ROWS
 
 
 def feed(
@@ -58,38 +49,25 @@ def feed(
     now = delivery.log.snapshot()
     topic = view.source.topic
     if after is not None:
-        view = _version_of(delivery, view, after)
-        return _follow(delivery, view, position_after(delivery.log, now, view, after), options)
+        if midway := parse_midway(after):
+            return _begin(delivery, way_from(delivery, now, view, midway), options)
+        view, position = place_after(delivery, now, view, after)
+        return _follow(delivery, view, position, options)
     if snapshot:
-        return _snapshot(delivery, view, options)
+        return _begin(delivery, Way(view), options)
     begin = position_at_end if start == "now" else position_at_start
     position = begin(delivery.log, now, topic)
     return _follow(delivery, view, position, options)
 
 
-async def _snapshot(delivery: Delivery, view: ViewStore, options: FeedOptions) -> AsyncIterator[FeedEvent]:
-    """The rows as they are, then what follows the very position they were read at."""
-    names = [column.name for column in snapshot_columns(view.source)]
-    rows, _ = await asyncio.to_thread(view.select, names, limit=options.snapshot_rows + 1)
-    if len(rows.rows) > options.snapshot_rows:
-        yield cut(f"the view has more than {options.snapshot_rows} rows: query it, and follow it from now")
-        return
-    last_id = id_after(delivery.log, view.version, rows.position)
-    for event in snapshot_events(view.source, view.version, rows.rows, last_id):
-        yield event
-    async for event in _follow(delivery, view, rows.position, options):
-        yield event
-
-
-def _version_of(delivery: Delivery, serving: ViewStore, id_: str) -> ViewStore:
-    """The version that an id is of, as long as it is kept: a feed continues in it, and crosses over."""
-    number = parse_id(id_).version
-    if number == serving.version:
-        return serving
-    try:
-        return delivery.views.version(serving.source.name, number)
-    except NotFound:
-        return serving  # where the id is refused
+async def _begin(delivery: Delivery, way: Way, options: FeedOptions) -> AsyncIterator[FeedEvent]:
+    """To the rows as they are, then what follows the very position they were read at."""
+    async for step in travel(delivery, way):
+        if isinstance(step, FeedEvent):
+            yield step
+            continue
+        async for event in _follow(delivery, way.new, step, options):
+            yield event
 
 
 async def _follow(
@@ -101,12 +79,13 @@ async def _follow(
         source, version = view.source, view.version
         serving = _serving(delivery, source.name)
         if serving is not None and serving.version != version:
-            async for event, at in _cross(delivery, view, serving, position, options):
-                yield event
-                position = at
-            if position is ENDED:
+            async for step in travel(delivery, Way(serving, view, position)):
+                if isinstance(step, FeedEvent):
+                    yield step
+                else:
+                    view, position, caught_up = serving, step, False
+            if view is not serving:
                 return
-            view = serving
             continue
         now = await delivery.tails.wait(source.topic, position, options.heartbeat_s)
         reason = why_to_end(delivery, view, now)
@@ -124,7 +103,7 @@ async def _follow(
             yield cut(f"too slow: {lag} changes behind")
             return
         try:
-            changes = await _changes(delivery, view, position, now)
+            changes = await changes_after(delivery, view, position, now)
         except NotFound:
             continue  # gone since we looked; the next look says so
         except OffsetOutOfRange:
@@ -133,71 +112,6 @@ async def _follow(
         for event in changes.events:
             yield event
         position = changes.position
-
-
-async def _cross(
-    delivery: Delivery, old: ViewStore, new: ViewStore, position: Position, options: FeedOptions
-) -> AsyncIterator[tuple[FeedEvent, Position]]:
-    """Events on the way from one version to another, each with the position after it; the last one's is in `new`."""
-    try:
-        crossing = await _crossing(delivery, old, new, position, options)
-        while behind_position(position, crossing.old):
-            now = _bounded(delivery.log.snapshot(), old.source.topic, crossing.old)
-            changes = await _changes(delivery, old, position, now, crossing.old)
-            for event in changes.events:
-                yield event, position
-            position = changes.position
-    except (NotFound, OffsetOutOfRange):
-        # Nobody knows any more what the client has.
-        name = display_name(new.source.name)
-        yield cut(f"`{name}` has a new version, {new.version}, and the one before is gone: begin again"), ENDED
-        return
-    if crossing.events is None:
-        yield cut(f"a new version serves, and it has more than {options.snapshot_rows} rows: query it"), ENDED
-        return
-    for event in crossing.events:
-        yield event, position
-    yield heartbeat(delivery.log, new.version, crossing.new), crossing.new
-
-
-async def _crossing(
-    delivery: Delivery, old: ViewStore, new: ViewStore, position: Position, options: FeedOptions
-) -> Crossing:
-    """One for all who cross together, unless somebody is ahead of where it was read: rows follow the log closely."""
-    load = partial(cross, delivery.log, old, new, options.snapshot_rows)
-    key = ("crossing", old.source.name, old.version, new.version, id(new))
-    crossing: Crossing = await delivery.tails.share(key, load)
-    while behind_position(crossing.old, position):
-        delivery.tails.forget(key)
-        await asyncio.sleep(CROSS_AGAIN_SECONDS)
-        crossing = await delivery.tails.share(key, load)
-    return crossing
-
-
-def behind_position(position: Position, other: Position) -> bool:
-    return any(position.offsets.get(number, 0) < offset for number, offset in other.offsets.items())
-
-
-def _bounded(now: Snapshot, topic: str, until: Position) -> Snapshot:
-    """The log as if the topic ended there."""
-    ends = tuple(
-        PartitionEnds(end.start, min(end.end, until.offsets.get(number, 0)))
-        for number, end in enumerate(topic_ends(now, topic))
-    )
-    return replace(now, arrival=min(now.arrival, until.arrival), ends={**now.ends, topic: ends})
-
-
-async def _changes(
-    delivery: Delivery, view: ViewStore, position: Position, now: Snapshot, until: Position | None = None
-) -> Changes:
-    source, version = view.source, view.version
-    bound = None if until is None else tuple(until.offsets.items())
-    return await next_changes(
-        delivery.tails,
-        ("changes", source.name, version, tuple(position.offsets.items()), bound),
-        position,
-        partial(read_changes, delivery.log, view, position, now, ROWS_PER_READ, delivery.revisions),
-    )
 
 
 def _serving(delivery: Delivery, name: str) -> ViewStore | None:
@@ -214,13 +128,3 @@ def why_to_end(delivery: Delivery, view: ViewStore, now: Snapshot) -> str | None
     if _serving(delivery, view.source.name) is None or view.source.topic not in now.ends:
         return f"`{name}` was dropped"
     return None
-
-
-def heartbeat(log: Log, version: int, position: Position) -> FeedEvent:
-    """Says how far the feed has come."""
-    return FeedEvent("heartbeat", {}, id_after(log, version, position))
-
-
-def cut(reason: str) -> FeedEvent:
-    data: dict[str, Any] = {"reason": reason}
-    return FeedEvent("cut", data)

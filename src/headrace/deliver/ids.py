@@ -3,6 +3,10 @@
 Where the log gives arrival numbers an id is `VERSION-ARRIVAL`, the event's own. Elsewhere no number says what came
 before it in other partitions, so it names the next offset of each: `VERSION@A.B.C`, in base 36. Either is all that a
 feed needs to go on without a gap or a repeat, whoever was restarted in between.
+
+On the way from one version's rows to another's (`deliver.way`) a client has some of both. Its id names how far each of
+them has come, and the place below which rows are the new version's: `OLD~NEW~PLACE`. In the middle of a snapshot there
+is no old version: `~NEW~PLACE`.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from headrace.types import display_name
 
 _BY_ARRIVAL = re.compile(r"(?P<version>[0-9]{1,9})-(?P<arrival>[0-9]{1,19}|-1)", re.ASCII)
 _BY_OFFSETS = re.compile(r"(?P<version>[0-9]{1,9})@(?P<offsets>[0-9a-z]{1,13}(\.[0-9a-z]{1,13})*)", re.ASCII)
+_PLACE = re.compile(r"[0-9a-z]{1,13}", re.ASCII)
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -45,7 +50,47 @@ def parse_id(text: str) -> EventId:
         return EventId(int(found["version"]), int(found["arrival"]))
     if found := _BY_OFFSETS.fullmatch(text):
         return EventId(int(found["version"]), offsets=tuple(int(part, 36) for part in found["offsets"].split(".")))
-    raise UsageError(f"`{text[:40]}` is not an event id", hint="an id looks like 1-48112 or 1@1a.0: take one that came")
+    raise no_id(text)
+
+
+def no_id(text: str) -> UsageError:
+    return UsageError(
+        f"`{text[:40]}` is not an event id", hint="an id looks like 1-48112 or 1@1a.0: take one that came"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Midway:
+    """`old` and `new` are ids of events; there is no old one in a snapshot."""
+
+    old: str | None
+    new: str
+    done: int
+    """Rows at places below it are the new version's."""
+
+
+def parse_midway(text: str) -> Midway | None:
+    """None if it is not of the middle of anything.
+
+    >>> parse_midway("1-7~2-9~1a"), parse_midway("~2@1a.0~z"), parse_midway("1-7")
+    (Midway(old='1-7', new='2-9', done=46), Midway(old=None, new='2@1a.0', done=35), None)
+    """
+    if "~" not in text:
+        return None
+    old, new, done = text.split("~") if text.count("~") == 2 else ("", "", "")
+    if not _PLACE.fullmatch(done):
+        raise no_id(text)
+    for part in (old, new) if old else (new,):
+        parse_id(part)
+    return Midway(old or None, new, int(done, 36))
+
+
+def midway_id(old: str | None, new: str, done: int) -> str:
+    """
+    >>> midway_id("1-7", "2-9", 46), midway_id(None, "2-9", 0)
+    ('1-7~2-9~1a', '~2-9~0')
+    """
+    return f"{old or ''}~{new}~{base36(done)}"
 
 
 def id_after(log: Log, version: int, position: Position) -> str:

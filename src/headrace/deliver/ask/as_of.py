@@ -7,12 +7,14 @@ have no part in that, so the answer is the same whenever it is asked, and after 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from headrace.deliver.ask.budget import Budget
 from headrace.deliver.base import Delivery
 from headrace.errors import Gone, NotFound, UsageError
 from headrace.log.base import ARRIVAL, Log, PartitionEnds, Snapshot
 from headrace.sql.clauses import AsOf
+from headrace.sql.source import Source
 from headrace.store.arrivals import behind, has_arrivals, position_at_start, read_stretch, topic_ends
 from headrace.store.base import ViewStore
 from headrace.store.layers import changelog_decoder
@@ -20,6 +22,8 @@ from headrace.store.memory import MemoryView
 from headrace.types import display_name
 
 ROWS_PER_STRETCH = 100_000
+SKEW_MS = 2_000
+"""By how much the clock of whoever asks may be ahead of ours."""
 MOST_ROWS = 1_000_000
 """They are all held in memory, for as long as the question takes."""
 BUILT = "a version is computed in a few large steps, so what the one that serves would have been then cannot be told"
@@ -60,6 +64,7 @@ def _then(delivery: Delivery, serving: ViewStore, as_of: AsOf) -> tuple[ViewStor
         except NotFound:
             continue
         _check_whole(log, now, version.source.topic, display_name(name))
+        _check_past(delivery, now, version.source, as_of)
         until = _until(log, now, version.source.topic, as_of)
         if as_of.kind == "offset" or not history:
             return version, until
@@ -103,6 +108,32 @@ def _check_whole(log: Log, now: Snapshot, topic: str, name: str) -> None:
             f"what `{name}` was cannot be told: retention has removed {gone:,} changes of `{topic}`",
             hint="a longer retention of its topic keeps them",
         )
+
+
+def _check_past(delivery: Delivery, now: Snapshot, source: Source, as_of: AsOf) -> None:
+    """What is still to come has no answer that would be the same later. Time is that of the records: a table that holds
+    something newer was at that moment, whatever the clock says."""
+    clock_ms = delivery.clock.now_ms()
+    if as_of.kind != "timestamp" or not isinstance(as_of.at, int) or as_of.at <= clock_ms + SKEW_MS:
+        return
+    log, ends = delivery.log, enumerate(topic_ends(now, source.topic))
+    if all(log.offset_at_time(source.topic, number, as_of.at + 1) >= end.end for number, end in ends):
+        raise UsageError(
+            f"`{display_name(source.name)}` as of {_shown(as_of.at)} is still to come: it is {_shown(clock_ms)}",
+            hint="leave AS OF out for what it is now",
+        )
+
+
+def _shown(time_ms: int) -> str:
+    """
+    >>> _shown(1_794_744_000_500), _shown(10**17)
+    ('2026-11-15T12:00:00.500Z', '100000000000000000 ms')
+    """
+    try:
+        moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
 
 def _until(log: Log, now: Snapshot, topic: str, as_of: AsOf) -> Snapshot:
