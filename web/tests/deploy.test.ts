@@ -62,7 +62,7 @@ describe("the difference", () => {
       { key: { p: "/b" }, old: { n: 1, who: "y" }, new: null, window: null },
       { key: { p: "/c" }, old: null, new: { n: null, more: 1 }, window: null },
     ];
-    const { columns, rows } = diffRows({ ...comparison, samples });
+    const { columns, rows } = diffRows(samples);
     expect(columns).toEqual(["n", "who", "more"]);
     expect(rows.map((row) => [row.kind, row.window])).toEqual([["changed", 7], ["only_old", null], ["only_new", null]]);
     expect(rows[0]!.cells.slice(0, 2)).toEqual([{ old: 5, new: 3, delta: -2, differs: true }, { old: "x", new: "x", delta: null, differs: false }]);

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -20,6 +21,23 @@ from headrace.views.spool import Spool, read_part
 SAMPLES = 50
 """Of each kind, so that many of one do not hide another."""
 WINDOWS = 100
+
+Kind: TypeAlias = Literal["changed", "only_old", "only_new"]
+KINDS: tuple[Kind, ...] = ("changed", "only_old", "only_new")
+
+
+class Apart(NamedTuple):
+    """One row that differs. Both rows are JSON as a spool has them; the key is that of the version the row is of."""
+
+    kind: Kind
+    key: list[Any]
+    old: bytes | None
+    new: bytes | None
+    deltas: dict[str, float | None]
+    """Of a row that changed, the columns that differ: by how much, or None where that is no number."""
+
+
+Keep: TypeAlias = Callable[[Apart], None]
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -75,10 +93,16 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def compare_spools(
-    old: Spool, new: Spool, versions: tuple[int, int], cut: Cut, summed: frozenset[str] = frozenset()
+    old: Spool,
+    new: Spool,
+    versions: tuple[int, int],
+    cut: Cut,
+    summed: frozenset[str] = frozenset(),
+    keep: Keep | None = None,
 ) -> Comparison:
-    """`summed` are the columns whose last digits depend on how batches were cut."""
-    tally = _Tally(old.source, new.source, summed)
+    """`summed` are the columns whose last digits depend on how batches were cut. `keep` is handed every row that
+    differs."""
+    tally = _Tally(old.source, new.source, summed, keep)
     if _layout(old.source) == _layout(new.source):
         for before, now in zip(old.files, new.files, strict=True):
             rows = dict(read_part(before))
@@ -145,6 +169,7 @@ class _Tally:
     old: Source
     new: Source
     summed: frozenset[str] = frozenset()
+    keep: Keep | None = None
     counts: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(("same", "changed", "only_old", "only_new"), 0)
     )
@@ -173,34 +198,36 @@ class _Tally:
             self.counts["same"] += 1
             return
         old, new = (None if row is None else msgspec.json.decode(row) for row in (before, now))
-        kind = self._kind(old, new)
-        self.counts[kind] += 1
-        if kind == "same":
+        deltas = {} if old is None or new is None else self._differing(old, new)
+        kind: Kind = "only_new" if old is None else "only_old" if new is None else "changed"
+        if kind == "changed" and not deltas:
+            self.counts["same"] += 1
             return
-        source = self.old if new is None else self.new
+        self.counts[kind] += 1
+        source, place = self.old if new is None else self.new, msgspec.json.decode(key)
         if source.window is not None:
-            self.windows.add(_start(source, msgspec.json.decode(key)), kind == "only_old")
+            self.windows.add(_start(source, place), kind == "only_old")
         if self.counts[kind] <= SAMPLES:
-            self.samples.append(self._sample(source, msgspec.json.decode(key), old, new))
+            self.samples.append(self._sample(source, place, old, new))
+        if self.keep is not None:
+            self.keep(Apart(kind, place, before, now, deltas))
 
-    def _kind(self, old: list[Any] | None, new: list[Any] | None) -> str:
-        if old is None or new is None:
-            return "only_new" if old is None else "only_old"
-        kind = "same"
-        for name, before, now, number, summed in self.shared:
-            if not same(old[before], new[now], summed=summed):
-                kind = "changed"
-                if number:
-                    self._delta(name, old[before], new[now])
-        return kind
+    def _differing(self, old: list[Any], new: list[Any]) -> dict[str, float | None]:
+        """The columns that differ, and by how much."""
+        return {
+            name: self._delta(name, old[before], new[now]) if number else None
+            for name, before, now, number, summed in self.shared
+            if not same(old[before], new[now], summed=summed)
+        }
 
-    def _delta(self, name: str, old: Any, new: Any) -> None:
+    def _delta(self, name: str, old: Any, new: Any) -> float | None:
         try:
             by = Decimal(str(new or 0)) - Decimal(str(old or 0))
         except InvalidOperation:
-            return  # not a number after all: NaN, infinity
+            return None  # not a number after all: NaN, infinity
         rows, total, largest = self.deltas.get(name, (0, Decimal(0), Decimal(0)))
         self.deltas[name] = (rows + 1, total + by, by if abs(by) > abs(largest) else largest)
+        return float(by) if math.isfinite(by) else None
 
     def _sample(self, source: Source, key: list[Any], old: list[Any] | None, new: list[Any] | None) -> Sample:
         """With the key as the version has it that the row is of: the other one's may have other columns."""

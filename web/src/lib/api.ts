@@ -31,7 +31,7 @@ import type {
   Why,
 } from "./types";
 import type { Collector, CollectorDetail, CollectorKind, Delivery, TopicFunction, TrialResult } from "./types-collect";
-import type { Deployment, PlannedChange, Version } from "./types-deploy";
+import type { Deployment, Difference, DifferencePage, PlannedChange, Version } from "./types-deploy";
 
 export interface RedriveOrder {
   where?: string;
@@ -135,7 +135,11 @@ export function address(path: string): string {
   return new URL(path.replace(/^\//, ""), document.baseURI).href;
 }
 
-const part = encodeURIComponent;
+/** A name as a part of an address. The server takes an encoded slash for a slash, and so for another address. */
+export function part(name: string): string {
+  if (name.includes("/") || name === "." || name === "..") throw new ApiError(404, { code: "not_found", message: `\`${name}\` does not exist` });
+  return encodeURIComponent(name);
+}
 
 export const api = {
   overview: () => call<Overview>("/v1/overview"),
@@ -169,6 +173,11 @@ export const api = {
   rows: (name: string, parameters: Record<string, string>) =>
     call<Answer>(`/v1/views/${part(name)}/rows?${new URLSearchParams(parameters)}`),
   versions: (name: string) => call<{ versions: Version[] }>(`/v1/views/${part(name)}/versions`).then((answer) => answer.versions),
+  compareVersions: (name: string, pair: { old: number; new: number }, signal?: AbortSignal) => call<Difference>(`/v1/views/${part(name)}/diff`, post(pair, signal)),
+  difference: (name: string, id: number, signal?: AbortSignal) => call<Difference>(`/v1/views/${part(name)}/diff/${id}`, signal ? { signal } : {}),
+  differenceRows: (name: string, id: number, query: Record<string, string>, signal?: AbortSignal) =>
+    call<DifferencePage>(`/v1/views/${part(name)}/diff/${id}/rows?${new URLSearchParams(query)}`, signal ? { signal } : {}),
+  differenceFile: (name: string, id: number, query: Record<string, string>) => `/v1/views/${part(name)}/diff/${id}/export?${new URLSearchParams(query)}`,
   deployments: () => call<{ deployments: Deployment[] }>("/v1/deployments").then((answer) => answer.deployments),
   deployment: (id: number) => call<Deployment>(`/v1/deployments/${id}`),
   actOnDeployment: (id: number, action: "pause" | "resume" | "approve" | "cancel") => call<Deployment>(`/v1/deployments/${id}/${action}`, post({})),

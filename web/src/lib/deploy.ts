@@ -1,8 +1,8 @@
 /** What a deployment and a plan say, in words. */
 
-import { count, duration, plural } from "./format";
+import { count, duration, json, plural } from "./format";
 import type { Value } from "./types";
-import type { Build, Comparison, Deployment, PlannedChange } from "./types-deploy";
+import type { Build, Comparison, Deployment, PlannedChange, Sample } from "./types-deploy";
 
 /** Of the newest deployment that changed a view; null if none did. */
 export function deploymentOf(name: string, deployments: Deployment[]): Deployment | null {
@@ -41,7 +41,8 @@ export function comparisonSays(found: Comparison): string {
 export function changeSays(change: PlannedChange): string {
   const about = change.seconds === null ? "" : `, about ${duration(change.seconds * 1000)}`;
   const cost = change.replays > 0 ? ` (replays ${plural(change.replays, "event")}${about})` : "";
-  return `${change.verdict}${cost}${change.reason ? `: ${change.reason}` : ""}`;
+  const verdict = change.verdict === "serves again" ? `version ${change.version}, which is kept, serves again` : change.verdict;
+  return `${verdict}${cost}${change.reason ? `: ${change.reason}` : ""}`;
 }
 
 export type DiffKind = "changed" | "only_old" | "only_new";
@@ -54,19 +55,26 @@ export interface DiffRow {
 }
 
 /** The rows that differ, value by value; a delta where both are numbers. */
-export function diffRows(found: Comparison): { columns: string[]; rows: DiffRow[] } {
-  const columns = [...new Set(found.samples.flatMap((sample) => [...Object.keys(sample.old ?? {}), ...Object.keys(sample.new ?? {})]))];
-  const rows = found.samples.map((sample): DiffRow => ({
+export function diffRows(samples: Sample[]): { columns: string[]; rows: DiffRow[] } {
+  const columns = [...new Set(samples.flatMap((sample) => [...Object.keys(sample.old ?? {}), ...Object.keys(sample.new ?? {})]))];
+  const rows = samples.map((sample): DiffRow => ({
     kind: sample.old === null ? "only_new" : sample.new === null ? "only_old" : "changed",
     key: sample.key,
     window: sample.window?.start ?? null,
     cells: columns.map((name) => {
       const [before, now] = [sample.old?.[name], sample.new?.[name]];
-      const delta = typeof before === "number" && typeof now === "number" ? Number((now - before).toPrecision(12)) : null;
-      return { old: before, new: now, delta, differs: JSON.stringify(before) !== JSON.stringify(now) };
+      const both = before !== undefined && now !== undefined;
+      const differs = sample.deltas && both ? name in sample.deltas : before === undefined || now === undefined || json(before) !== json(now);
+      return { old: before, new: now, delta: differs ? deltaOf(before, now) : null, differs };
     }),
   }));
   return { columns, rows };
+}
+
+function deltaOf(before: Value | undefined, now: Value | undefined): number | null {
+  const isWhole = (value: Value | undefined): value is number | bigint => typeof value === "bigint" || Number.isInteger(value);
+  if (isWhole(before) && isWhole(now)) return Number(BigInt(now) - BigInt(before));
+  return typeof before === "number" && typeof now === "number" ? Number((now - before).toPrecision(12)) : null;
 }
 
 /** +3, −1: with its sign, which is the point of it. */

@@ -1,6 +1,8 @@
 /** Rows and charts as files. */
 
+import { address, open } from "./api";
 import { json, raw } from "./format";
+import { session } from "./session.svelte";
 import type { Column, Value } from "./types";
 
 /** RFC 4180. A value that a spreadsheet would take for a formula is kept as text by a leading quote. */
@@ -32,6 +34,18 @@ export function save(name: string, type: string, content: BlobPart): void {
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+/** A file that the server makes: handed to the browser as it comes, or, where a key has to be sent, when it is whole. */
+export async function download(path: string, name: string): Promise<void> {
+  if (session.key) {
+    save(name, "application/octet-stream", await (await open(path)).blob());
+    return;
+  }
+  const link = document.createElement("a");
+  link.href = address(path);
+  link.download = name;
+  link.click();
 }
 
 /** A file's name: what it is and when, without what a file system may not like. */

@@ -57,7 +57,38 @@ export interface Comparison {
   columns_removed: string[];
   deltas: { column: string; rows: number; total: number; largest: number }[];
   windows?: { start: number; same: number; different: number }[];
-  samples: { key: Fields; old: Fields | null; new: Fields | null; window: { start: number; end: number } | null }[];
+  samples: Sample[];
+}
+
+/** A row that differs, as it is in both versions. */
+export interface Sample {
+  key: Fields;
+  old: Fields | null;
+  new: Fields | null;
+  window: { start: number; end: number } | null;
+  /** The columns that differ, new minus old; null where that is no number. Not in the samples of a deployment. */
+  deltas?: Record<string, number | null>;
+}
+
+/** Two versions, compared because somebody asked. */
+export interface Difference {
+  id: number;
+  view: string;
+  old: number;
+  new: number;
+  state: "waiting" | "comparing" | "done" | "failed";
+  error: { code: string; message: string; detail?: string | null; hint?: string | null } | null;
+  comparison: Comparison | null;
+  keys: string[];
+  columns: string[];
+  windowed: boolean;
+}
+
+export interface DifferencePage {
+  rows: Sample[];
+  matching: number;
+  /** Where to go on; null if these are the last. */
+  next: number | null;
 }
 
 export interface Deployment {
