@@ -6,11 +6,13 @@ import logging
 import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from headrace.clock import ManualClock
 from headrace.coordinate.deployer import Deployer, Surroundings
 from headrace.coordinate.needed import needed_offsets
+from headrace.log.base import Append
 from headrace.views.versions import Deployment
 from tests.coordinate.by_hand import PATIENCE, SAME, SQL, ByHand, by_hand
 from tests.support import let_pass, wait_for
@@ -106,7 +108,7 @@ def test_one_that_cannot_be_looked_at_keeps_nothing_else_from_being_done(
         engine.click()
         switched = engine.reaches(engine.deploy(SAME), "switched")
         engine.more["BY_PAGE.v3"] = 1
-        waiting = engine.reaches(engine.deploy(SQL), "waiting")
+        waiting = engine.reaches(engine.deploy(OTHER), "waiting")
         assert (switched.id, waiting.id) == (2, 3)
         stumbling = deployer_of(engine, Stumbling)
         clock.advance(KEEP_MS)
@@ -115,6 +117,52 @@ def test_one_that_cannot_be_looked_at_keeps_nothing_else_from_being_done(
         assert [version.number for version in engine.services.catalog.versions("BY_PAGE")] == [2, 3]
     said = [record for record in caplog.records if record.message == "deployment 3 cannot be looked after"]
     assert len(said) == 1, "it is said once"
+
+
+def test_a_rollback_is_undone_at_once_and_compared_while_events_arrive(tmp_path: Path) -> None:
+    with by_hand(tmp_path) as engine:
+        engine.click(3)
+        wait_for(lambda: engine.shown() == 3, PATIENCE, "three clicks")
+        engine.more["BY_PAGE.v2"] = 1
+        made = engine.reaches(engine.deploy(OTHER, approve=True), "switched")
+        engine.services.deployments.rollback("BY_PAGE")
+        queries = [query.id for query in engine.services.catalog.queries()]
+        engine.click(2)
+        waiting = engine.reaches(engine.deploy(OTHER), "waiting")
+        assert waiting.detail == "1 of 1 rows of `by_page` differ (100.00%): somebody has to approve"
+        [version] = [one for one in engine.services.catalog.versions("BY_PAGE") if one.number == 2]
+        assert (version.state, version.deployment) == ("retired", made.id)
+        engine.services.deployments.approve(waiting.id)
+        engine.reaches(waiting, "switched")
+        wait_for(lambda: engine.shown() == 6, PATIENCE, "what the kept version counts")
+        assert (engine.serving(), [query.id for query in engine.services.catalog.queries()]) == (2, queries)
+        assert all(query.until is None for query in engine.services.catalog.queries())
+
+
+def test_a_view_that_is_to_read_another_stream_is_compared_though_nothing_arrives_in_the_old_one(
+    tmp_path: Path,
+) -> None:
+    second = SQL.splitlines()[1].replace("clicks", "clicks_2")
+    with by_hand(tmp_path, SQL + second) as engine:
+        engine.click(3)
+        wait_for(lambda: engine.shown() == 3, PATIENCE, "three clicks")
+        columns = {"USERID": pa.array(["ann"]), "PAGE": pa.array(["/"]), "$time": pa.array([0], pa.int64())}
+        engine.held.add("BY_PAGE")
+        engine.services.log.append([Append("clicks_2", pa.record_batch(columns))]).result()
+        moved = engine.deploy((SQL + second).replace("FROM clicks GROUP", "FROM clicks_2 GROUP"))
+        [found] = engine.reaches(moved, "waiting").comparisons
+        assert (found["same"], found["changed"]) == (0, 1), "three clicks, and one of the other stream"
+
+
+def test_a_kept_version_that_has_failed_is_built_anew(tmp_path: Path) -> None:
+    with by_hand(tmp_path) as engine:
+        engine.click()
+        engine.reaches(engine.deploy(OTHER, approve=True), "switched")
+        engine.services.deployments.rollback("BY_PAGE")
+        [kept] = [query for query in engine.services.catalog.queries() if query.sink_topic == "BY_PAGE.v2"]
+        engine.fails(kept, "out of memory")
+        [item] = [item for item in engine.deploy(OTHER).items if item.name == "BY_PAGE"]
+        assert (item.verdict, item.number) == ("rebuilds", 3)
 
 
 def test_columns_that_go_wait_for_somebody(tmp_path: Path) -> None:

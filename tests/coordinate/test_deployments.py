@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pyarrow as pa
 import pytest
 
 from headrace.clock import ManualClock
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.deployments import Deployments, Options
-from headrace.coordinate.events import QueryCreated
+from headrace.coordinate.events import QueryCreated, QueryWanted
 from headrace.coordinate.statements import StatementExecutor
-from headrace.errors import Conflict
-from headrace.log.base import BatchIdentity
+from headrace.errors import Conflict, UsageError
+from headrace.log.base import Append, BatchIdentity, TopicSpec
 from headrace.log.local.open import LocalLog
+from headrace.types import BIGINT, Column
 from headrace.views.versions import Deployment, Strategy
 
 CLICKS = "CREATE STREAM clicks (userid VARCHAR KEY, page VARCHAR) WITH (KAFKA_TOPIC='clicks');"
@@ -140,6 +144,210 @@ def test_a_version_that_was_rolled_back_meanwhile_keeps_a_deployment_from_switch
     assert failed.detail == "`top` was built from a version of `by_user` that does not serve any more"
 
 
+def test_what_was_dropped_can_be_made_again_while_it_is_kept(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    with_home = CHAIN + HOME + COUNTED
+    deployed(deployments, with_home)
+    deployed(deployments, CHAIN)
+    assert [version.state for version in executor.catalog.versions("COUNTED")] == ["retired"]
+    again = deployed(
+        deployments,
+        with_home.replace("COUNT(*) AS n FROM clicks GROUP BY page", "MAX(page) AS n FROM clicks GROUP BY page"),
+    )
+    assert [(item.name, item.verdict, item.number) for item in again.items] == [
+        ("HOME", "serves again", 1),
+        ("COUNTED", "creates", 2),
+    ]
+    topics = {source.topic for source in executor.catalog.sources() if source.name in ("HOME", "COUNTED")}
+    assert topics == {"HOME", "COUNTED.v2"}
+    assert [version.state for version in executor.catalog.versions("COUNTED")] == ["retired", "serving"]
+
+
+def test_what_was_sent_to_a_stream_outlives_its_declaration(
+    deployments: Deployments, executor: StatementExecutor, log: LocalLog
+) -> None:
+    others = CLICKS.replace("clicks", "others")
+    deployed(deployments, CHAIN + others)
+    log.append([Append("others", pa.record_batch({"USERID": ["a"], "PAGE": ["/"]}))]).result()
+    deployed(deployments, CHAIN)
+    deployed(deployments, CHAIN + others)
+    assert [version.state for version in executor.catalog.versions("OTHERS")] == ["retired", "serving"]
+    # As after `keep_hours`.
+    assert [version.number for version in deployments.forget("OTHERS")] == [1]
+    assert [version.state for version in executor.catalog.versions("OTHERS")] == ["serving"]
+    assert log.stats("others").records == 1
+    deployed(deployments, CHAIN)
+    deployments.forget("OTHERS")
+    assert log.stats("others").records == 1, "as DROP STREAM leaves it, without DELETE TOPIC"
+
+
+def test_a_version_that_is_kept_serves_again_and_so_does_what_reads_it(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    changed = CHAIN.replace("FROM clicks", "FROM clicks WHERE page <> ''")
+    first = deployed(deployments, changed)
+    deployments.rollback("TOP")
+    with pytest.raises(Conflict, match="rolled back already") as refused:
+        deployments.rollback("TOP")
+    assert refused.value.hint == f"undo the rollback:  headrace deploy restore {first.id}"
+    plan = deployments.plan({"pipelines/all.sql": changed})
+    assert [(one.name, one.verdict, one.number, one.replays) for one in plan.pending] == [
+        ("BY_USER", "serves again", 2, 0),
+        ("TOP", "serves again", 2, 0),
+    ]
+    assert plan.pending[1].reason == "it reads `by_user`, which is another version again"
+    queries = executor.catalog.queries()
+    again = deploy(deployments, changed)
+    assert executor.catalog.queries() == queries, "nothing is computed that is there"
+    assert deployments.switch(again).stage == "switched"
+    assert reads(executor, "TOP") == ["BY_USER.v2"]
+    assert {version.state for version in executor.catalog.versions("TOP")} == {"retired", "serving"}
+    # Undone and done again, as often as somebody likes.
+    deployments.rollback("BY_USER")
+    assert reads(executor, "TOP") == ["BY_USER"]
+    restored = deployments.restore(first.id, False, Options(approve=True))
+    assert restored is not None
+    assert deployments.switch(restored).switches() == {"BY_USER": 2, "TOP": 2}
+
+
+def test_what_reads_a_version_that_serves_again_is_built_on_it(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    changed = CHAIN.replace("FROM clicks", "FROM clicks WHERE page <> ''")
+    deployed(deployments, changed)
+    deployments.rollback("TOP")
+    other = deploy(deployments, changed.replace("n > 1", "n > 2"))
+    assert [(item.name, item.verdict, item.number) for item in other.items] == [
+        ("BY_USER", "serves again", 2),
+        ("TOP", "rebuilds", 3),
+    ]
+    [built] = deployments.building(other)
+    assert (built.sink, built.reads) == ("TOP", {"BY_USER": "BY_USER.v2"})
+    # What was kept is none of its business: neither to be stopped, nor to go with what it built.
+    deployments.pause(other.id, True)
+    assert [query.wanted for query in deployments.queries(other)] == ["running", "stopped"]
+    deployments.cancel(other.id)
+    assert [(v.number, v.state) for v in executor.catalog.versions("BY_USER")] == [(1, "serving"), (2, "retired")]
+    assert [(v.number, v.state) for v in executor.catalog.versions("TOP")] == [(1, "serving"), (2, "retired")]
+
+
+def test_only_a_kept_version_of_the_same_definition_serves_again(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    changed = CHAIN.replace("n > 1", "n > 2")
+    started = deployments.start({"pipelines/all.sql": changed}, Options(approve=True, start="1"))
+    assert started is not None
+    deployments.switch(started)
+    deployments.rollback("TOP")
+
+    def planned(sql: str, **options: Any) -> tuple[str, int]:
+        [change] = deployments.plan({"pipelines/all.sql": sql}, Options(**options)).pending
+        return change.verdict, change.number
+
+    assert planned(changed, start="1") == ("serves again", 2)
+    assert planned(changed) == ("rebuilds", 3), "it began elsewhere"
+    assert planned(changed, start="now") == ("rebuilds", 3), "now is another time"
+    assert planned(CHAIN.replace("n > 1", "n > 3"), start="1") == ("rebuilds", 3)
+    kept = executor.catalog.versions("TOP")[1].source.query
+    assert kept is not None
+    executor.catalog.append([QueryWanted(kept, "stopped")])
+    assert planned(changed, start="1") == ("rebuilds", 3), "it is not up to date"
+
+
+def test_what_is_about_to_serve_again_is_not_forgotten(deployments: Deployments, executor: StatementExecutor) -> None:
+    changed = CHAIN.replace("n > 1", "n > 2")
+    deployed(deployments, changed)
+    deployments.rollback("TOP")
+    again = deploy(deployments, changed)
+    with pytest.raises(Conflict, match=f"deployment {again.id} is to let version 2 of `top` serve again"):
+        deployments.forget("TOP")
+    deployments.drop_versions(executor.catalog.versions("TOP")[1:])
+    assert deployments.switch(again).switches() == {"TOP": 2}
+    assert executor.catalog.state.serving["TOP"] == 2
+
+
+def test_what_was_dropped_by_a_deployment_can_be_made_again_by_a_statement(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    deployed(deployments, CHAIN + COUNTED)
+    deployed(deployments, CHAIN)
+    executor.execute(COUNTED)
+    assert executor.catalog.state.serving["COUNTED"] == 2
+
+
+def test_a_view_that_was_made_in_layers_and_rolled_back_is_made_again(
+    deployments: Deployments, executor: StatementExecutor, log: LocalLog
+) -> None:
+    deployments.switch(deploy(deployments, CHAIN + COUNTED, "lambda"))
+    deployments.rollback("COUNTED")
+    deployments.switch(deploy(deployments, CHAIN + COUNTED, "lambda"))
+    source = executor.catalog.source("COUNTED")
+    assert source is not None
+    assert source.topic == "COUNTED.v2"
+    assert {"COUNTED", "COUNTED.v2"} <= {topic.name for topic in log.topics()}
+
+
+def test_a_statement_that_asks_for_layers_of_a_topic_that_is_read_twice_is_refused(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    executor.execute("CREATE TABLE people (userid VARCHAR PRIMARY KEY, page VARCHAR) WITH (KAFKA_TOPIC='clicks');")
+    joined = "CREATE TABLE twice AS SELECT p.page AS page, COUNT(*) AS n FROM clicks c JOIN people p "
+    joined += "ON c.userid = p.userid GROUP BY p.page"
+    with pytest.raises(UsageError, match="topic `clicks` twice, as the stream `clicks` and the table `people`"):
+        executor.execute(f"{joined} REFRESH EVERY 1 HOUR;")
+    executor.execute(f"{joined};")
+
+
+def test_a_plan_refuses_what_would_write_among_the_records_of_another_query(
+    deployments: Deployments, log: LocalLog
+) -> None:
+    log.create_topic(TopicSpec("COUNTED", value=(Column("N", BIGINT),), role="derived"))
+    log.append([Append("COUNTED", pa.record_batch({"N": [1]}))]).result()
+    [refused] = deployments.plan({"pipelines/all.sql": CHAIN + COUNTED}).refused
+    assert refused.reason == "topic `COUNTED` holds records of an earlier query"
+    assert refused.hint.startswith("delete it:  headrace topic delete COUNTED")
+
+
+def test_a_plan_refuses_a_name_that_no_topic_can_have(deployments: Deployments) -> None:
+    odd = COUNTED.replace("TABLE counted", "TABLE `by page, 100%`")
+    [refused] = deployments.plan({"pipelines/all.sql": CHAIN + odd}).refused
+    assert (refused.reason, refused.hint) == (
+        "`by page, 100%` is not a topic name",
+        "name one:  WITH (KAFKA_TOPIC='…')",
+    )
+    named = odd.replace(" AS SELECT", " WITH (KAFKA_TOPIC='by_page') AS SELECT")
+    assert not deployments.plan({"pipelines/all.sql": CHAIN + named}).refused
+
+
+def test_what_is_new_and_reads_what_is_there_says_that_it_fills(deployments: Deployments, log: LocalLog) -> None:
+    assert deployed(deployments, CHAIN + HOME).detail == "nothing had to be computed again"
+    log.append([Append("clicks", pa.record_batch({"USERID": ["a"], "PAGE": ["/"]}))]).result()
+    made = deployed(deployments, CHAIN + HOME + COUNTED)
+    assert made.detail == "`counted` can be read at once, and fills from the beginning"
+
+
+def test_only_what_was_switched_can_be_rolled_back(deployments: Deployments) -> None:
+    running = deploy(deployments, CHAIN.replace("n > 1", "n > 2"))
+    deployments.cancel(running.id)
+    with pytest.raises(Conflict, match="is cancelled") as cancelled:
+        deployments.cancel(running.id)
+    assert cancelled.value.hint is None
+    switched = deployed(deployments, CHAIN.replace("n > 1", "n > 3"))
+    with pytest.raises(Conflict, match="is switched") as refused:
+        deployments.cancel(switched.id)
+    assert refused.value.hint == "roll back:  headrace view rollback VIEW"
+
+
+def test_one_that_waits_and_was_paused_goes_on_when_it_is_approved(deployments: Deployments) -> None:
+    running = deploy(deployments, CHAIN.replace("n > 1", "n > 2"))
+    deployments.update(running.id, stage="waiting")
+    deployments.pause(running.id, True)
+    approved = deployments.approve(running.id)
+    assert (approved.stage, approved.paused) == ("switching", False)
+    assert {query.wanted for query in deployments.queries(approved)} == {"running"}
+
+
 def test_a_bound_leaves_the_pace_alone(deployments: Deployments, executor: StatementExecutor) -> None:
     running = deploy(deployments, CHAIN.replace("COUNT(*)", "COUNT(*) + 1"))
     [first] = deployments.first_queries(running)
@@ -228,7 +436,9 @@ def test_a_strategy_and_a_start_are_restored(
     other = deployments.switch(started)
     back = deployments.restore(other.id, True, Options(approve=True))
     assert back is not None
-    assert [version.layers is not None for version in executor.catalog.versions("COUNTED")] == [True, False, True]
+    # The layers are kept, so they serve again.
+    assert [(item.verdict, item.number) for item in back.items] == [("serves again", 1)]
+    assert [version.layers is not None for version in executor.catalog.versions("COUNTED")] == [True, False]
     assert back.start == "beginning"
     deployments.cancel(back.id)
     deployments.rollback("COUNTED")

@@ -101,6 +101,7 @@ def test_a_record_may_have_any_time(log: LocalLog, deliveries: Deliveries, tmp_p
     deliveries.create(note("any", source="fed"))
     put(log, "fed", VALUE=[b"one"], time_=[time_ms])
     wait_for(lambda: lines(tmp_path) == ["one"], 10, "the file")
+    assert deliveries.error("any") is None
 
 
 def test_a_folder_may_be_taken_away(log: LocalLog, clock: ManualClock, tmp_path: Path) -> None:
@@ -114,6 +115,7 @@ def test_a_folder_may_be_taken_away(log: LocalLog, clock: ManualClock, tmp_path:
     deliveries = begun(log, clock, tmp_path)
     put(log, "_firehose.swept", VALUE=[b"two"])
     wait_for(lambda: lines(tmp_path) == ["two"], 10, "the next file")
+    assert deliveries.error("swept") is None
     deliveries.close()
 
 
@@ -124,6 +126,7 @@ def test_records_without_bytes_do_not_fill_the_memory(
     deliveries.create(note("small", seconds=900))
     put(log, "_firehose.small", VALUE=[b""] * 5)
     wait_for(lambda: lines(tmp_path) == [""] * 3, 10, "a file before its time")
+    assert deliveries.error("small") is None
 
 
 def test_what_is_not_delivered_is_kept_however_long_it_takes(log: LocalLog, clock: ManualClock, tmp_path: Path) -> None:
@@ -195,6 +198,7 @@ def test_the_stream_it_reads_may_be_made_again(
     log.create_topic(FED)
     put(log, "fed", VALUE=[b"c"])
     wait_for(lambda: lines(tmp_path) == ["a", "b", "c", "z"], 20, "the new one's records")
+    assert deliveries.error("zz") is None
     deliveries.close()
 
 
@@ -204,3 +208,4 @@ def test_a_topic_left_by_a_kill_is_no_obstacle(log: LocalLog, deliveries: Delive
     deliveries.create(note("left"))
     put(log, "_firehose.left", VALUE=[b"new"])
     wait_for(lambda: lines(tmp_path) == ["new"], 10, "the file")
+    assert deliveries.error("left") is None

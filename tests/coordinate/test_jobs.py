@@ -16,7 +16,7 @@ from headrace.config import LogSettings, load_project
 from headrace.coordinate.job_runner import JobRunner, Outcome
 from headrace.coordinate.job_schedule import parse_schedule
 from headrace.coordinate.jobs import Job, load_jobs
-from headrace.errors import ConfigError, Conflict
+from headrace.errors import Conflict, NotFound
 from headrace.log.local.open import LocalLog
 from tests.support import wait_for
 
@@ -52,7 +52,7 @@ def test_cron_says_when(cron: str, zone: str, now: str, then: str) -> None:
     ("text", "message"),
     [
         ("run = 'repair'", "needs `view`"),
-        ("run = 'dance'", "Invalid enum value"),
+        ("run = 'dance'", "`run`: invalid enum value"),
         ("run = 'check'\nview = 'v'\nevery = 'soon'", "not a length of time"),
         ("run = 'check'\nview = 'v'\nafter = ['b']", "comes after `b`, which does not exist"),
         ("run = 'check'\nview = 'v'\nafter = ['a']", "wait for each other"),
@@ -68,8 +68,10 @@ def test_cron_says_when(cron: str, zone: str, now: str, then: str) -> None:
 )
 def test_what_is_wrong_with_a_job_is_said(tmp_path: Path, text: str, message: str) -> None:
     write(tmp_path, f"[[job]]\nname = 'a'\n{text}\n")
-    with pytest.raises(ConfigError, match=message):
-        load_jobs(load_project(tmp_path))
+    loaded = load_jobs(load_project(tmp_path))
+    [problem] = loaded.problems
+    assert (problem.file, not loaded.jobs) == ("jobs/all.toml", True)
+    assert message in problem.message
 
 
 def write(folder: Path, text: str) -> None:
@@ -246,6 +248,30 @@ def test_files_that_are_wrong_change_nothing_and_are_said(tmp_path: Path) -> Non
         write(tmp_path, CHAIN)
         assert len(runner.jobs()) == 3
         assert runner.problem is None
+
+
+def test_a_file_that_is_wrong_keeps_the_jobs_of_others_from_nothing(tmp_path: Path) -> None:
+    write(tmp_path, CHAIN)
+    good, bad = '[[job]]\nname = "{}"\nrun = "check"\nview = "v"\n', '[[job]]\nname = "x"\nrn = "check"\nview = "v"\n'
+    (tmp_path / "jobs" / "more.toml").write_text(good.format("ok") + "\n" + bad)
+    (tmp_path / "jobs" / "torn.toml").write_text("[[job]]\nname = 'y\n")
+    (tmp_path / "jobs" / "next.toml").write_text(good.format("z") + 'after = ["ok"]\n' + good.format("first"))
+    with running(tmp_path, ManualClock(HOUR), Works()) as runner:
+        with pytest.raises(NotFound, match="job `ok` does not exist") as refused:
+            runner.job("ok")
+        assert refused.value.detail is not None
+        assert "jobs/more.toml:8: there is no setting `rn`" in refused.value.detail
+        assert sorted(run.job for run in runner.ask([])) == ["asked", "first", "later"]
+        assert runner.problem is not None
+        said = runner.problem.splitlines()
+        assert said.pop(2).startswith("jobs/torn.toml:2: not valid TOML: ")
+        assert said == [
+            "jobs/more.toml:8: there is no setting `rn`",
+            "  did you mean `run`?  docs/howto/run-jobs.md says what a job can be",
+            "jobs/next.toml:6: there are two jobs `first`",
+            "  the other is jobs/all.toml:7",
+            "jobs/next.toml:1: job `z` comes after `ok`, which does not exist",
+        ]
 
 
 def test_what_an_older_version_wrote_is_taken_over(tmp_path: Path) -> None:

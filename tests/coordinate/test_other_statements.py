@@ -193,7 +193,7 @@ def test_a_query_without_state_is_replaced_in_place(run: Run, log: LocalLog, exe
         (
             "SELECT userid, pageid FROM views",
             "SELECT userid, LEN(pageid) AS pageid FROM views",
-            "`pageid` would change",
+            "`pageid` is VARCHAR, and would be INTEGER",
         ),
         ("SELECT userid, pageid FROM views", "SELECT userid, pageid AS p FROM views", "`pageid` would change"),
         ("SELECT userid, pageid FROM views", "SELECT userid AS u, pageid FROM views", "key would change"),
@@ -257,3 +257,11 @@ def test_explaining_a_replacement_says_what_it_would_do(run: Run, executor: Stat
     assert "the engine, which is not running" in (statement.text or "")
     [question] = run("EXPLAIN EXTENDED SELECT * FROM u;")
     assert "Spark has no part in it" in (question.text or "")
+
+
+def test_a_stream_is_copied_into_one_with_wider_numbers(run: Run) -> None:
+    """What the plan advises where a column is to have another type."""
+    columns = "userid VARCHAR KEY, ms {}, price DECIMAL({}, 2), share {}"
+    run(f"CREATE STREAM narrow ({columns.format('INT', 6, 'BIGINT')}) WITH (KAFKA_TOPIC='narrow');")
+    run(f"CREATE STREAM wide ({columns.format('BIGINT', 12, 'DOUBLE')}) WITH (KAFKA_TOPIC='wide');")
+    assert "writes to stream `wide` too" in run("INSERT INTO wide SELECT * FROM narrow;")[0].message

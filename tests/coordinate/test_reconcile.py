@@ -1,7 +1,8 @@
-"""CREATE OR REPLACE while the query runs: it goes on from where it was, as another one."""
+"""What is changed of a query that runs: it goes on from where it was, as another one, or with another bound."""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from headrace.clock import SystemClock
 from headrace.config import SparkSettings
+from headrace.coordinate.events import QueryPaced
 from headrace.coordinate.reconcile import Reconciler
 from headrace.process.runner import SparkQueryRunner
 from tests.process.pipeline import Pipeline
@@ -53,3 +55,44 @@ def test_a_replaced_query_starts_once_and_goes_on_where_it_was(spark: SparkSessi
             assert not reconciler.reconcile()
         finally:
             runner.close()
+
+
+def test_a_query_gets_another_bound_without_being_stopped(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "headrace.engine")
+    with Pipeline(tmp_path, SQL) as pipeline:
+        clock = SystemClock()
+        runner = SparkQueryRunner(spark, pipeline.log_folder, SparkSettings(), clock, pipeline.log)
+        reconciler = Reconciler(pipeline.catalog, runner, tmp_path / "checkpoints", clock)
+        [query] = pipeline.catalog.queries()
+
+        def put(seconds: int) -> int:
+            """And up to where that is read."""
+            pipeline.put("views", [{"USERID": "a", "SECONDS": seconds}])
+            return pipeline.log.snapshot().arrival
+
+        def bound(until: int | None) -> None:
+            pipeline.catalog.append([QueryPaced(query.id, 0, until)])
+            assert reconciler.reconcile()
+            assert not reconciler.reconcile()
+
+        def written(*seconds: int) -> None:
+            wait_for(
+                lambda: [record["SECONDS"] for record in pipeline.records("LONG_VIEWS")] == list(seconds),
+                SECONDS,
+                f"{seconds}",
+            )
+
+        try:
+            bound(put(20))
+            reached = put(30)
+            put(40)
+            written(20)
+            bound(reached)
+            written(20, 30)
+            bound(None)
+            written(20, 30, 40)
+        finally:
+            runner.close()
+        assert caplog.messages == [f"starting {query.id}"]

@@ -74,6 +74,16 @@ def test_a_chain_is_rebuilt_compared_switched_and_rolled_back(project: Live) -> 
     with pytest.raises(Conflict, match="rolled back already"):
         deployments.rollback("TOP")
 
+    # And so does the way forward again: the versions rolled back from are kept, and go on too.
+    project.send("clicks", {"userid": "dan", "page": "/cart"}, {"userid": "dan", "page": "/cart"})
+    assert [change.verdict for change in deployments.plan(project.files).pending] == ["serves again"] * 3
+    queries = [query.id for query in project.services.catalog.queries()]
+    again = project.reaches(project.deploy(approve=True), "switched")
+    assert {one["view"]: one["only_new"] for one in again.comparisons} == {"by_user": 1, "top": 3}
+    assert [project.serving(name) for name in ("HOME", "BY_USER", "TOP")] == [2, 2, 2]
+    project.eventually("SELECT * FROM top;", [["ann", 2], ["bob", 2], ["cem", 2], ["dan", 2]])
+    assert [query.id for query in project.services.catalog.queries()] == queries
+
 
 def test_the_same_numbers_switch_by_themselves_while_events_arrive(project: Live) -> None:
     project.write(CHAIN.replace("WHERE page = '/home'", "WHERE page = '/home' AND page IS NOT NULL"))
@@ -84,6 +94,14 @@ def test_the_same_numbers_switch_by_themselves_while_events_arrive(project: Live
         sent += 1
     deployment = project.reaches(started, "switched")
     assert all(one["changed"] + one["only_old"] + one["only_new"] == 0 for one in deployment.comparisons)
+    # What serves now and what did before are still the same whenever somebody looks, at the end of a chain too.
+    asked = project.services.differences.start("TOP")
+    while (found := project.services.differences.get("TOP", asked.id)).state not in ("done", "failed"):
+        project.send("clicks", {"userid": f"u{sent % 7}", "page": "/home"})
+        sent += 1
+    assert found.comparison is not None, found.error
+    assert (found.old, found.new, found.comparison.different) == (1, 2, 0)
+    assert found.comparison.same >= 1
     expected = [["ann", 2], ["bob", 1], *([f"u{n}", len(range(n, sent, 7))] for n in range(min(7, sent)))]
     project.eventually("SELECT * FROM by_user;", expected)
 
@@ -188,3 +206,31 @@ def test_a_view_that_gets_a_window_is_deployed(project: Live) -> None:
     [found] = deployment.comparisons
     assert (found["only_old"], found["only_new"], found["changed"]) == (2, 2, 0)
     project.eventually("SELECT userid, n FROM by_user;", [["ann", 2], ["bob", 1]])
+
+
+JOINED = """
+CREATE STREAM clicks (userid VARCHAR KEY, page VARCHAR, ms INT) WITH (KAFKA_TOPIC='clicks', PARTITIONS=1);
+CREATE TABLE users (userid VARCHAR PRIMARY KEY, town VARCHAR) WITH (KAFKA_TOPIC='users', PARTITIONS=1);
+CREATE STREAM towns AS SELECT c.userid, page, town FROM clicks c LEFT JOIN users u ON c.userid = u.userid;
+CREATE TABLE by_town AS SELECT town, COUNT(*) AS n FROM towns GROUP BY town;
+"""
+
+
+def test_a_join_goes_on_with_its_state_after_a_further_column_that_it_does_not_use(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    with live(tmp_path, spark, JOINED) as project:
+        project.send("users", {"userid": "ann", "town": "Bern"})
+        project.send("clicks", {"userid": "ann", "page": "/"})
+        project.eventually("SELECT * FROM by_town;", [["Bern", 1]])
+        project.write(JOINED.replace("ms INT", "ms INT, referrer VARCHAR"))
+        done = project.deploy()
+        assert (done.stage, [item.verdict for item in done.items]) == ("switched", ["keeps its state"])
+        # Planned anew when it is started the next time, it finds the state that it left.
+        [query] = [query for query in project.services.catalog.queries() if query.sink == "TOWNS"]
+        for word, states in (("PAUSE", ("stopped", None)), ("RESUME", ("running",))):
+            project.services.statements.execute(f"{word} {query.id};")
+            status = project.services.engine.status
+            wait_for(lambda: getattr(status(query.id), "state", None) in states, PATIENCE, word)  # noqa: B023
+        project.send("clicks", {"userid": "ann", "page": "/a", "referrer": "x"}, {"userid": "ann", "page": "/b"})
+        project.eventually("SELECT * FROM by_town;", [["Bern", 3]])

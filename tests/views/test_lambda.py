@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
 from headrace.coordinate.subjects import view_subject
 from headrace.errors import UsageError
+from headrace.process.base import QueryStatus
+from headrace.process.stretches import ACCOUNT, Account
 from headrace.views.why import why
 from tests.support import wait_for
 from tests.views.live import Live, live
@@ -167,6 +170,13 @@ def test_a_batch_layer_counts_what_came_too_late_if_it_is_asked_to(tmp_path: Pat
             [row] = project.rows(f"SELECT n FROM healing WHERE windowstart = {minute};")
             return row
 
+        def instead() -> str:
+            view = project.services.catalog.view("HEALING")
+            assert view is not None
+            with pytest.raises(UsageError, match="cannot be revised") as refused:
+                project.services.care.repair(view)
+            return refused.value.hint or ""
+
         def explained() -> tuple[bool, int, list[int]]:
             services = project.services
             view = services.catalog.view("HEALING")
@@ -177,16 +187,59 @@ def test_a_batch_layer_counts_what_came_too_late_if_it_is_asked_to(tmp_path: Pat
 
         # The third comes when its window is closed; as a history would that is imported.
         send(0, 300, 10)
-        project.write("\n".join((TIMED, HEALING)))
+        project.write("\n".join((TIMED, HEALING.replace(" WITH (BATCH_COUNTS_LATE=TRUE)", ""))))
         project.reaches(project.deploy(strategy="lambda"), "switched")
+        assert first() == [1]
+        assert "add WITH (BATCH_COUNTS_LATE=TRUE) to its statement" in instead()
+        project.write("\n".join((TIMED, HEALING)))
+        project.reaches(project.deploy(strategy="lambda", approve=True), "switched")
         assert first() == [2]
         send(20, 600)
         project.eventually("SELECT n FROM healing;", [[2], [1], [1]])
         assert first() == [2], "the stream does not count what comes too late for it"
         assert explained() == (True, 2, [20_000])
+        assert instead().endswith("headrace view refresh healing")
         project.reaches(project.services.deployments.refresh("HEALING", "ann"), "switched")
         assert first() == [3], "the next batch layer does"
         assert explained() == (True, 3, [])
         view = project.services.catalog.view("HEALING")
         assert view is not None
         assert project.services.care.check(view, rows=100) == []
+
+
+def test_a_batch_layer_is_throttled_paused_and_goes_on_where_it_was(project: Live) -> None:
+    project.send("events", *events(5, 300))
+    project.write(f"{project.files['pipelines/all.sql']}\n{EVERYTHING}")
+    # A stretch has the rows of some seconds, and the next one waits until they are over.
+    deployment = project.deploy(strategy="lambda", rows_per_second=12)
+    [batch] = [query for query in project.services.deployments.queries(deployment) if query.layer == "batch"]
+    account = project.services.project.checkpoints_folder / f"{batch.id}-v1" / ACCOUNT
+
+    def told() -> QueryStatus:
+        found = project.services.engine.status(batch.id)
+        assert found is not None
+        return found
+
+    wait_for(lambda: account.is_file() and bool(kept(account)), 120, "a stretch")
+    first = kept(account)
+    project.services.deployments.pause(deployment.id, True)
+    wait_for(lambda: told().state == "stopped", 60, "it to rest")
+    rested = kept(account)
+    assert rested[: len(first)] == first
+    status = told()
+    assert 60 <= status.rows < 300
+    assert (status.batch, status.lag) == (-1, 300 - status.rows)
+    # Nobody goes on with it, and another engine knows as much.
+    assert kept(account) == rested
+    project.services.deployments.throttle(deployment.id, 30)
+    project.services.deployments.pause(deployment.id, False)
+    wait_for(lambda: len(kept(account)) > len(rested), 120, "another stretch")
+    assert kept(account)[: len(rested)] == rested
+    project.services.deployments.throttle(deployment.id, 0)
+    project.reaches(deployment, "switched")
+    agree(project)
+    wait_for(lambda: not account.parent.exists(), 60, "what was kept to be removed")
+
+
+def kept(account: Path) -> list[str]:
+    return msgspec.json.decode(account.read_bytes(), type=Account).kept

@@ -119,7 +119,7 @@ def test_a_late_visit_joins_its_session_once_that_is_closed(tmp_path: Path, spar
         project.compute()
         assert rows(project, "visits", shop="a") == [["a", 10_000, 10_000, 1, [1]], ["a", 45_000, 45_000, 1, [2]]]
         done = repair(project, "visits")
-        assert done["revised"] == 3, "one comes, and the two it is made of go"
+        assert (done["revised"], done["late"]) == (3, 1), "one comes, and the two it is made of go"
         assert rows(project, "visits", shop="a") == [["a", 10_000, 45_000, 3, [1, 2, 4]]]
         assert project.why("visits", shop="a", window=10_000)["verdict"] == "equal"
         assert repair(project, "visits")["revised"] == 0

@@ -78,6 +78,17 @@ def test_an_error_is_found_behind_more_rows_of_one_country_than_a_round_takes(lo
     view.close()
 
 
+def test_a_round_after_the_last_row_begins_anew(log: LocalLog, tmp_path: Path) -> None:
+    rows = [{"COUNTRY": country, "CITY": city, "N": 1} for country, city in KEYS]
+    view = filled(log, tmp_path / "views", PLACES, rows)
+    known, seen = Checked(), []
+    for _ in range(6):
+        check_round(log, over_topic(PLACES, 1), view, Revisions(log), known, 0, len(KEYS) // 2, float("inf"))
+        seen.append(known.rows)
+    assert seen == [len(KEYS) // 2 * (number + 1) for number in range(6)]
+    view.close()
+
+
 def test_keys_that_cannot_be_ordered_end_a_pass_all_the_same(log: LocalLog, tmp_path: Path) -> None:
     source = Source("LISTS", "table", "lists", (Column("K", Array(BIGINT)),), (Column("N", BIGINT),))
     view = filled(log, tmp_path / "views", source, [{"K": [number], "N": 1} for number in range(9)])

@@ -118,4 +118,4 @@ def go_back(project: Live) -> None:
     assert [project.serving(name) for name in TABLES] == [1, 1, 1, 1]
     project.eventually("SELECT * FROM dear;", [["cream", 13], ["tea", 20]])
     project.eventually("SELECT * FROM swings;", [[1, 15], [2, 0], [3, 2], [4, 0]])
-    assert verdicts(project.services.deployments.plan(project.files)) == dict.fromkeys(TABLES, "rebuilds")
+    assert verdicts(project.services.deployments.plan(project.files)) == dict.fromkeys(TABLES, "serves again")

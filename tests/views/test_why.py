@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.log.base import Append
 from tests.cli.conftest import Headrace, headrace  # noqa: F401
 from tests.views.trusted import MINUTE, trusted
 
@@ -131,3 +133,48 @@ def test_what_cannot_be_asked_is_said(tmp_path: Path, spark: SparkSession) -> No
         assert ask("/v1/views/by_shop/why", params={"shop": "a", "version": 7}).status_code == 404
         nothing = project.why("by_shop", shop="nobody")
         assert (nothing["verdict"], nothing["row"], nothing["records"]) == ("equal", None, 0)
+
+
+KEYLESS = """
+CREATE STREAM sales (shop VARCHAR KEY, item VARCHAR, amount INTEGER) WITH (KAFKA_TOPIC='sales', PARTITIONS=1);
+CREATE TABLE items (item VARCHAR PRIMARY KEY, kind VARCHAR) WITH (KAFKA_TOPIC='items', PARTITIONS=1);
+CREATE TABLE by_item AS SELECT item, COUNT(*) AS n FROM sales WHERE amount > 0 GROUP BY item;
+CREATE TABLE by_both AS SELECT shop, amount, COUNT(*) AS n FROM sales GROUP BY shop, amount;
+CREATE TABLE per_minute AS SELECT item, COUNT(*) AS n FROM sales WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY item;
+"""
+
+
+def test_records_without_a_key_are_counted_for_who_asks_for_null(
+    tmp_path: Path,
+    spark: SparkSession,
+    headrace: Headrace,  # noqa: F811
+) -> None:
+    with trusted(tmp_path / "project", spark, KEYLESS) as project:
+        sold: list[dict[str, Any]] = [{"shop": "a", "amount": amount} for amount in (3, 1, 0, 2)]
+        sold[0]["item"] = "tea"
+        project.send("sales", *sold, {"shop": "b", "item": "tea"}, {"item": "tea", "amount": 7})
+        project.send("items", {"item": "tea", "kind": "dry"})
+        columns = {"KIND": pa.array(["lost"]), "ITEM": pa.array([None], pa.string())}
+        project.server.services.log.append([Append("items", pa.record_batch(columns))]).result()
+        project.compute()
+
+        def keyless(view: str, **key: Any) -> tuple[list[str], bool, int]:
+            found = project.why(view, **key)
+            assert (found["row"], found["records"], found["verdict"]) == (None, 0, "equal")
+            return found["keyless"]["columns"], found["keyless"]["grouped"], found["keyless"]["records"]
+
+        assert keyless("by_item", item="null") == (["item"], True, 2), "those that WHERE lets pass"
+        assert keyless("by_both", shop="b", amount="null") == (["amount"], True, 1)
+        assert keyless("by_both", shop="null", amount=7) == (["shop"], True, 1)
+        assert keyless("items", item="NULL") == (["item"], False, 1)
+        assert project.why("by_item", item="tea")["keyless"] is None
+        newest = project.why("by_item", item="null")["keyless"]["newest"]
+        assert (newest["offset"], newest["value"]["amount"]) == (3, 2)
+
+        url = f"http://127.0.0.1:{project.server.port}"
+        said = headrace("view", "why", "by_item", "null", "--url", url)
+        assert said.code == 0, said.err
+        assert "no key      2 records without `item`: a GROUP BY counts none without it   newest 0:3 " in said.out
+        said = headrace("view", "why", "per_minute", "null", "--url", url)
+        assert said.code == 1
+        assert "3 of the records have no `item`, and a GROUP BY counts none without" in said.err

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import IO, Any
 
 import httpx
 
@@ -33,11 +33,19 @@ class Api:
         # trust_env: a proxy of the environment has no business between us and our own server.
         self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False)
 
-    def get(self, path: str, **query: Any) -> dict[str, Any]:
+    # Names of columns are parameters too, and may be called like ours: so ours have no names.
+    def get(self, path: str, /, **query: Any) -> dict[str, Any]:
         return self.request("GET", path, params=_given(query))
 
-    def post(self, path: str, body: Any = None, **query: Any) -> dict[str, Any]:
+    def post(self, path: str, body: Any = None, /, **query: Any) -> dict[str, Any]:
         return self.request("POST", path, json=body, params=_given(query))
+
+    def get_exactly(self, path: str, /, **query: Any) -> dict[str, Any]:
+        """Values of somebody's data, to the last digit."""
+        return self.request("GET", path, exact=True, params=_given(query))
+
+    def post_exactly(self, path: str, body: Any = None, /, **query: Any) -> dict[str, Any]:
+        return self.request("POST", path, exact=True, json=body, params=_given(query))
 
     def delete(self, path: str) -> dict[str, Any]:
         return self.request("DELETE", path)
@@ -68,6 +76,17 @@ class Api:
                 answer.read()
                 _body(answer)
             yield from parse_events(answer.iter_lines(), exact)
+
+    def download(self, path: str, file: IO[bytes], **query: Any) -> int:
+        """A file as it comes, into another; how many bytes. Not whole is an error."""
+        size, timeout = 0, httpx.Timeout(30.0, read=120.0)
+        with _as_ours(self.url), self._http.stream("GET", path, params=_given(query), timeout=timeout) as answer:
+            if answer.status_code >= 400:
+                answer.read()
+                _body(answer)
+            for piece in answer.iter_bytes():
+                size += file.write(piece)
+        return size
 
     def close(self) -> None:
         self._http.close()

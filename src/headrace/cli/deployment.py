@@ -168,7 +168,7 @@ def print_comparison(found: dict[str, Any]) -> None:
     alone = f"{found['only_old']:,} only before, {found['only_new']:,} only now"
     print(f"  {found['view']}, version {found['old']} → {found['new']}: {counts}, {alone}")
     for delta in found["deltas"]:
-        by = f"by {delta['total']:+,g} in all, {delta['largest']:+,g} at most"
+        by = f"by {float(delta['total']):+,g} in all, {float(delta['largest']):+,g} at most"
         print(f"    {delta['column']}: {delta['rows']:,} rows {by}")
     for what in ("added", "removed"):
         if names := found[f"columns_{what}"]:
@@ -185,8 +185,8 @@ def print_samples(found: dict[str, Any]) -> None:
             [
                 ", ".join(data_text(value) for value in sample["key"].values()),
                 *[local_time((sample["window"] or {}).get("start"))] * windowed,
-                _row_text(sample["old"]),
-                _row_text(sample["new"]),
+                row_text(sample["old"]),
+                row_text(sample["new"]),
             ]
             for sample in samples
         ],
@@ -194,9 +194,9 @@ def print_samples(found: dict[str, Any]) -> None:
     )
 
 
-def _row_text(row: dict[str, Any] | None) -> str:
+def row_text(row: dict[str, Any] | None) -> str:
     """
-    >>> _row_text({"n": 3, "page": "/a"}), _row_text(None)
+    >>> row_text({"n": 3, "page": "/a"}), row_text(None)
     ('n = 3  page = /a', '-')
     """
     return "-" if row is None else "  ".join(f"{name} = {data_text(value)}" for name, value in row.items())

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 import msgspec
 
@@ -25,7 +24,8 @@ from headrace.cli.deployment import POLL_S, RUNNING, progress_line
 from headrace.cli.export_files import export_query, export_topic
 from headrace.cli.history_files import Reading
 from headrace.cli.import_files import bring_in, summary
-from headrace.cli.options import project_key
+from headrace.cli.options import project_key, view_path
+from headrace.cli.trust import checked_text, nothing_checked
 from headrace.config import Project, load_project
 from headrace.coordinate.jobs import Job
 from headrace.errors import HeadraceError
@@ -60,16 +60,18 @@ def import_files(work: Workplace, job: Job) -> str:
 
 
 def repair(work: Workplace, job: Job) -> str:
-    done = work.api.post(f"{_view(job)}/repair", {})
+    done = work.api.post(f"{view_path(job.view)}/repair", {})
     missing = f"; records of {', '.join(done['missing'])} are gone" if done["missing"] else ""
     return f"{done['revised']:,} rows revised, {done['late']:,} late records{missing}"
 
 
 def check(work: Workplace, job: Job) -> str:
-    body = work.api.post(f"{_view(job)}/check", rows=CHECKED_ROWS)
+    body = work.api.post(f"{view_path(job.view)}/check", rows=CHECKED_ROWS)
     if body["drifted"]:
         raise HeadraceError(f"{body['drifted']} rows of `{job.view}` are not what the log says")
-    return f"{body['rows']:,} rows checked so far, all as the log says"
+    if nothing_checked(body):
+        raise HeadraceError(f"`{job.view}`: {checked_text(body)}")
+    return checked_text(body)
 
 
 def refresh(work: Workplace, job: Job) -> str:
@@ -77,7 +79,7 @@ def refresh(work: Workplace, job: Job) -> str:
     name = f"job {job.name}"
     running = [one for one in work.api.get("/v1/deployments")["deployments"] if one["stage"] in RUNNING]
     ours = [one for one in running if one["who"] == name]
-    deployment = ours[0] if ours else work.api.post(f"{_view(job)}/refresh", {"who": name})
+    deployment = ours[0] if ours else work.api.post(f"{view_path(job.view)}/refresh", {"who": name})
     while deployment["stage"] in RUNNING:
         if deployment["paused"]:
             raise HeadraceError(
@@ -96,10 +98,6 @@ def export(work: Workplace, job: Job) -> str:
         return export_topic(work.project, job.topic, work.project.folder / job.to, job.format, work.say)
     sql = job.query or f"SELECT * FROM {quote_name(job.view.upper())};"
     return export_query(work.api, sql, work.project.folder, job.to)
-
-
-def _view(job: Job) -> str:
-    return f"/v1/views/{quote(job.view, safe='')}"
 
 
 WORK: dict[str, Callable[[Workplace, Job], str]] = {

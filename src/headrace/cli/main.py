@@ -34,6 +34,7 @@ from headrace.cli import (
     trust,
     up,
     view,
+    view_diff,
 )
 from headrace.cli.output import exit_code, print_error
 from headrace.errors import HeadraceError
@@ -52,6 +53,7 @@ app = typer.Typer(
 for module in (init, up, sql, plan, deploy, test, doctor, bench, import_files, run_jobs):
     module.register(app)
 trust.register(view.app)
+view_diff.register(view.app)
 for commands in (topic, collector, alert, function, delivery, group, queue, log, schema, query, view, dlq, agent):
     app.add_typer(commands.app)
 

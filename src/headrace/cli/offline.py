@@ -12,6 +12,7 @@ from headrace.collect.base import RawEvents
 from headrace.collect.decode import EventCollector
 from headrace.config import Project
 from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.catalog_file import FILE, CatalogFile
 from headrace.coordinate.describe import CONFIG, altered_topic, check_unused, delete_records, describe_topic, new_topic
 from headrace.coordinate.groups import describe_group, describe_groups, describe_queue, reset_offsets
 from headrace.deliver.browse import offsets_at, page_json, read_after, read_before
@@ -33,7 +34,7 @@ class OfflineBackend:
     def __init__(self, log: Log, project: Project) -> None:
         self._log = log
         self._project = project
-        self._catalog = Catalog(log)
+        self._catalog = Catalog(log, file=CatalogFile(project.data / FILE))
         self._opened: Queues | None = None
         self._collector: EventCollector | None = None
 

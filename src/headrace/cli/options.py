@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -81,3 +82,21 @@ def _named(project: Path | None) -> str:
 
 def in_terminal() -> bool:
     return os.isatty(1)
+
+
+def view_path(view: str) -> str:
+    """Where a view is, whatever it is called.
+
+    >>> view_path("by day, 100%")
+    '/v1/views/by%20day%2C%20100%25'
+    """
+    return f"/v1/views/{quote(view, safe='')}"
+
+
+def columns_given(columns: dict[str, str], *ours: str) -> dict[str, str]:
+    """Columns as parameters of a request: one that is called like a parameter of ours is told from it by its case.
+
+    >>> columns_given({"limit": "3", "page": "/"}, "limit", "order")
+    {'LIMIT': '3', 'page': '/'}
+    """
+    return {name.upper() if name in ours else name: value for name, value in columns.items()}

@@ -107,7 +107,8 @@ def print_table(
         numeric = all(is_number(row[index]) or row[index] is None for row in rows)
         table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(show(value)) for value in row))
+        # A tab is as wide as the terminal makes it, and rich would break the cell there.
+        table.add_row(*(Text(show(value).expandtabs(4)) for value in row))
     for line in _rendered(table):
         print(line)
 

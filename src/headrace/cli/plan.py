@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.deployment import RUNNING
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api, open_project
 from headrace.cli.output import console, duration, print_json
 
@@ -46,11 +47,14 @@ def plan(
     """What the project's files would change, statement by statement. Exit code 0: nothing, 2: changes, 1: refused."""
     with open_api(project, url, key) as api:
         body = api.post("/v1/plan", {"files": files_of(project, url), "in_place": in_place, "strategy": strategy})
+        newest = api.get("/v1/deployments", limit=1)["deployments"]
     if as_json:
         print_json(body)
     else:
         asked = [" --strategy lambda"] * (strategy == "lambda") + [" --in-place"] * in_place
         print_plan(body, whole, "headrace deploy" + "".join(asked))
+        if body["pending"] and newest and newest[0]["stage"] in (*RUNNING, "waiting"):
+            print(_in_the_way(newest[0]))
     changes = body["pending"] or body["functions"]
     raise typer.Exit(1 if body["refused"] else EXIT_CHANGES if changes else 0)
 
@@ -81,7 +85,28 @@ def print_plan(body: dict[str, Any], whole: bool, command: str) -> None:
     changes = f"{body['pending']} change{'s' * (body['pending'] != 1)}"
     out.print(f"\n{changes}{refused}; {cost(body)}", markup=False, highlight=False)
     if not body["refused"]:
-        out.print(f"do it:  {command}", markup=False)
+        out.print(f"do it:  {command}{_agreed(body)}", markup=False)
+
+
+def _in_the_way(deployment: dict[str, Any]) -> str:
+    """
+    >>> _in_the_way({"id": 3, "stage": "waiting"})
+    'but first:  headrace deploy approve 3, or cancel 3; it is waiting'
+    >>> _in_the_way({"id": 3, "stage": "building"})
+    'but first:  headrace deploy follow 3, or cancel 3; it is building'
+    """
+    number, stage = deployment["id"], deployment["stage"]
+    wanted = "approve" if stage == "waiting" else "follow"
+    return f"but first:  headrace deploy {wanted} {number}, or cancel {number}; it is {stage}"
+
+
+def _agreed(body: dict[str, Any]) -> str:
+    """What a deployment has to be told, or it refuses.
+
+    >>> _agreed({"changes": [{"verdict": "creates"}]}), _agreed({"changes": [{"verdict": "drops"}]})
+    ('', ' --approve')
+    """
+    return " --approve" if any(change["verdict"] == "drops" for change in body["changes"]) else ""
 
 
 def _function_line(function: dict[str, Any]) -> str:
@@ -95,17 +120,28 @@ def _function_line(function: dict[str, Any]) -> str:
 
 
 def _headline(change: dict[str, Any]) -> str:
+    """
+    >>> new = {"kind": "table", "name": "a", "verdict": "creates", "replays": 0, "strategy": "lambda", "file": ""}
+    >>> _headline(new), _headline(new | {"verdict": "drops"})
+    ('  + table a: creates as a batch, then a stream from there', '  - table a: drops, if you say --approve')
+    """
     place = f"   {change['file']}:{change['line']}" if change["file"] else ""
     verdict = change["verdict"]
     if verdict == "rebuilds":
         verdict = f"rebuilds as version {change['version']}, {cost(change)}"
+    elif verdict == "serves again":
+        state = f"once it has read {change['replays']:,} more events" if change["replays"] else "it is up to date"
+        verdict = f"serves version {change['version']} again, which is kept: {state}"
     elif verdict == "continues":
         offsets = ", ".join(f"{number}:{offset}" for number, offset in change["offsets"].items())
         verdict = f"continues from offset {offsets or 0}"
     elif verdict == "creates" and change["replays"]:
         verdict = f"creates, {cost(change)}"
+    elif verdict == "drops":
+        verdict = "drops, if you say --approve"
     if change["strategy"] == "lambda" and change["verdict"] in ("creates", "rebuilds"):
-        verdict = verdict.replace("replaying", "as a batch over") + ", then a stream from there"
+        verdict = "creates as a batch" if verdict == "creates" else verdict.replace("replaying", "as a batch over")
+        verdict += ", then a stream from there"
     return f"  {MARKS.get(change['verdict'], '~')} {change['kind']} {change['name']}: {verdict}{place}"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.cli.deploy import who
 from headrace.cli.deployment import follow
+from headrace.cli.options import view_path
 from headrace.errors import HeadraceError, UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 def check_refreshable(api: Api, views: Sequence[str]) -> None:
     """`UsageError` for one that has no batch layer, and will not have one by itself."""
     for view in views:
-        versions = api.get(f"/v1/views/{view}/versions")["versions"]
+        versions = api.get(f"{view_path(view)}/versions")["versions"]
         serving = [version for version in versions if version["state"] == "serving"]
         if not any(one["layers"] or "REFRESH EVERY" in " ".join(one["statement"].upper().split()) for one in serving):
             raise UsageError(f"`{view}` has no batch layer", hint="headrace deploy --strategy lambda gives it one")
@@ -24,7 +25,7 @@ def check_refreshable(api: Api, views: Sequence[str]) -> None:
 
 def refresh_now(api: Api, view: str, quiet: bool) -> dict[str, Any]:
     """What serves then. Fails if it does not come to that."""
-    deployment = follow(api, api.post(f"/v1/views/{view}/refresh", {"who": who()}), quiet)
+    deployment = follow(api, api.post(f"{view_path(view)}/refresh", {"who": who()}), quiet)
     if deployment["stage"] != "switched":
         raise HeadraceError(
             f"deployment {deployment['id']} is {deployment['stage']}: `{view}` is not refreshed",

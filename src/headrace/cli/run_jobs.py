@@ -10,8 +10,8 @@ import typer
 
 from headrace.cli.deployment import ProgressLine, is_away
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
-from headrace.cli.output import local_time, print_json, print_table
-from headrace.errors import HeadraceError, UsageError
+from headrace.cli.output import local_time, print_error, print_json, print_table
+from headrace.errors import ConfigError, HeadraceError, UsageError
 
 if TYPE_CHECKING:
     from headrace.cli.api import Api
@@ -51,17 +51,30 @@ def run(
 
 
 def _run(api: Api, names: list[str], detach: bool, as_json: bool) -> None:
-    asked = api.post("/v1/jobs", {"jobs": names})["runs"]
+    body = api.post("/v1/jobs", {"jobs": names})
+    asked = body["runs"]
     if not asked:
         raise UsageError("there are no jobs", hint="jobs/*.toml holds them: docs/howto/run-jobs.md")
     if detach:
-        _print([(run["job"], "queued", "") for run in asked]) if not as_json else print_json({"runs": asked})
+        _print([(run["job"], "queued", "") for run in asked]) if not as_json else print_json(body)
+        _say_problem(body["problem"], not names)
         return
     done = [_follow(api, run["job"], run["number"], as_json) for run in asked]
     if as_json:
-        print_json({"runs": done})
+        print_json({"runs": done, "problem": body["problem"]})
+    _say_problem(body["problem"], not names)
     if any(run["state"] != "done" for run in done):
         raise typer.Exit(1)
+
+
+def _say_problem(problem: str | None, all_wanted: bool = True) -> None:
+    """Files that are wrong keep other jobs from nothing, but whoever wanted all has not got all."""
+    if problem is None:
+        return
+    error = ConfigError(problem, hint="put it right; until then its jobs are as they were, if they were there")
+    if all_wanted:
+        raise error
+    print_error(error)
 
 
 def _follow(api: Api, name: str, number: int, quiet: bool) -> dict[str, Any]:
@@ -121,8 +134,7 @@ def _list(api: Api, names: list[str], as_json: bool) -> None:
             last.get("message", ""),
         ])  # fmt: skip
     print_table(["job", "runs", "when", "state", "last", "next", ""], rows, empty="no jobs; jobs/*.toml holds them")
-    if body["problem"]:
-        raise HeadraceError(body["problem"])
+    _say_problem(body["problem"])
 
 
 def _history(api: Api, names: list[str], as_json: bool) -> None:

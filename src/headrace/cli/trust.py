@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
+from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, columns_given, open_api, view_path
 from headrace.cli.output import data_text, local_time, place_text, print_json
 from headrace.errors import UsageError
 
@@ -43,15 +43,15 @@ def why(
 ) -> None:
     """The records that made a row, and the row computed again from them. Exits with 1 if both differ."""
     with open_api(project, url, api_key, timeout=120.0) as api:
-        columns = [column["name"] for column in api.get(f"/v1/views/{view}")["columns"] if column["key"]]
-        body = api.get(
-            f"/v1/views/{view}/why",
+        columns = [column["name"] for column in api.get(view_path(view))["columns"] if column["key"]]
+        body = api.get_exactly(
+            f"{view_path(view)}/why",
             window=None if window is None else parse_moment(window),
             version=version,
             limit=records,
             skip=skip,
             order=order,
-            **key_columns(columns, key),
+            **columns_given(key_columns(columns, key), "window", "version", "limit", "skip", "order"),
         )
     if as_json:
         print_json(body)
@@ -79,7 +79,7 @@ def repair(
         "dry_run": dry_run,
     }
     with open_api(project, url, api_key, timeout=PATIENCE_S) as api:
-        done = api.post(f"/v1/views/{view}/repair", body)
+        done = api.post_exactly(f"{view_path(view)}/repair", body)
     if as_json:
         print_json(done)
         return
@@ -103,9 +103,9 @@ def check(
     api_key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute some rows again from the log and compare. Exits with 1 if a row differs."""
+    """Compute some rows again from the log and compare. Exits with 1 if a row differs, or none could be computed."""
     with open_api(project, url, api_key) as api:
-        body = api.post(f"/v1/views/{view}/check", rows=rows)
+        body = api.post_exactly(f"{view_path(view)}/check", rows=rows)
     if as_json:
         print_json(body)
     else:
@@ -113,11 +113,28 @@ def check(
             key = ", ".join(data_text(value) for value in one["key"].values())
             since = f"{local_time(one['window']['start_ms'])}  " if one["window"] else ""
             print(f"  {since}{key}   served {_or_none(one['served'])}   the log says {_or_none(one['recomputed'])}")
-        said = "all as the log says ✓" if not body["drifted"] else f"{_count(body['drifted'], 'row')} DIFFER"
-        skipped = f", {body['skipped']} checks given up" if body["skipped"] else ""
-        print(f"{_count(body['rows'], 'row')} checked so far{skipped}: {said}")
-    if body["drifted"]:
+        print(checked_text(body))
+    if body["drifted"] or nothing_checked(body):
         raise typer.Exit(1)
+
+
+def nothing_checked(body: dict[str, Any]) -> bool:
+    """There was something to look at, and none of it could be computed again."""
+    return body["skipped"] > 0 and not body["rows"]
+
+
+def checked_text(body: dict[str, Any]) -> str:
+    """
+    >>> checked_text({"rows": 50, "skipped": 1, "drifted": 0})
+    '50 rows checked so far, 1 check given up: all as the log says ✓'
+    >>> checked_text({"rows": 0, "skipped": 2, "drifted": 0})
+    'no row could be checked, 2 checks given up: too much to read in the time allowed, or gone from the log'
+    """
+    skipped = f", {_count(body['skipped'], 'check')} given up" if body["skipped"] else ""
+    if nothing_checked(body):
+        return f"no row could be checked{skipped}: too much to read in the time allowed, or gone from the log"
+    said = "all as the log says ✓" if not body["drifted"] else f"{_count(body['drifted'], 'row')} DIFFER"
+    return f"{_count(body['rows'], 'row')} checked so far{skipped}: {said}"
 
 
 def _moment_text(text: str | None) -> str | None:
@@ -175,6 +192,7 @@ def print_why(body: dict[str, Any]) -> None:
         was = _or_none(revision["old"])
         print(f"  revised     {local_time(revision['time_ms'])}, with {revision['late']} late; before: {was}")
     _print_left_out(body)
+    _print_keyless(body["keyless"])
     _print_late(body)
     for letter in body["dead"][-3:]:
         print(f"  dead        a letter would have belonged here: {letter['reason']}   {letter['text'][:80]}")
@@ -217,6 +235,16 @@ def _print_left_out(body: dict[str, Any]) -> None:
     print(f"  left out    {how_many} by WHERE {body['condition']}   newest {_place(found[0])}")
     for record in found[: len(body["page"]) or 1]:
         _print_record(record, "    ")
+
+
+def _print_keyless(found: dict[str, Any] | None) -> None:
+    if found is None:
+        return
+    who = "a GROUP BY counts none without it" if found["grouped"] else "no table has a row without it"
+    newest = f"   newest {_place(found['newest'])}" if found["newest"] else ""
+    print(
+        f"  no key      {_count(found['records'], 'record')} without `{'`, `'.join(found['columns'])}`: {who}{newest}"
+    )
 
 
 def _print_late(body: dict[str, Any]) -> None:

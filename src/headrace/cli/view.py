@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.deploy import who
-from headrace.cli.deployment import AWAY_S, finish, follow, is_away, print_comparison, print_samples
-from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
+from headrace.cli.deployment import AWAY_S, finish, follow, is_away
+from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, columns_given, open_api, view_path
 from headrace.cli.output import data_text, duration, local_time, place_text, print_json, print_rows, print_table
 from headrace.errors import HeadraceError, NotRunning, UsageError
 
@@ -55,7 +55,8 @@ def get_view(
 ) -> None:
     """The rows of a view, now."""
     with open_api(project, url, key) as api:
-        body = api.get(f"/v1/views/{view}/rows", limit=limit, order=order, **dict(map(_condition, where or ())))
+        given = columns_given(dict(map(condition, where or ())), "limit", "order")
+        body = api.get_exactly(f"{view_path(view)}/rows", limit=limit, order=order, **given)
     if as_json:
         print_json(body)
         return
@@ -74,7 +75,7 @@ def show_view(
 ) -> None:
     """A view's versions: which serves, which are built or kept."""
     with open_api(project, url, key) as api:
-        body = api.get(f"/v1/views/{view}/versions")
+        body = api.get(f"{view_path(view)}/versions")
     if as_json:
         print_json(body)
         return
@@ -128,32 +129,8 @@ def refresh_view(
 ) -> None:
     """Compute the batch layer of a Lambda view again, up to now; both layers take over in one step."""
     with open_api(project, url, key) as api:
-        started = api.post(f"/v1/views/{view}/refresh", {"who": who()})
+        started = api.post(f"{view_path(view)}/refresh", {"who": who()})
         finish(api, started if detach else follow(api, started, as_json), as_json)
-
-
-@app.command("diff", epilog="Example:  headrace view diff views_by_page")
-def diff_view(
-    view: ViewArgument,
-    project: ProjectOption = None,
-    url: UrlOption = None,
-    key: KeyOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """How the versions of a view differed, at the same records, when they were last compared."""
-    with open_api(project, url, key) as api:
-        body = api.get(f"/v1/views/{view}/diff")
-    if as_json:
-        print_json(body)
-        return
-    if body["comparison"] is None:
-        print("its versions were never compared")
-        return
-    print(f"deployment {body['deployment']}:")
-    print_comparison(body["comparison"])
-    if body["comparison"]["samples"]:
-        print()
-        print_samples(body["comparison"])
 
 
 @app.command("rollback", epilog="Example:  headrace view rollback views_by_page")
@@ -166,13 +143,14 @@ def roll_back(
 ) -> None:
     """Let the version before serve again, and with it all that was deployed together. At once."""
     with open_api(project, url, key) as api:
-        body = api.post(f"/v1/views/{view}/rollback")
+        body = api.post(f"{view_path(view)}/rollback")
     if as_json:
         print_json(body)
     else:
         back = ", ".join(f"{item['name']} {item['before'] or 'gone'}" for item in body["items"])
         print(f"deployment {body['id']} is rolled back; these serve: {back}")
         print("the files still say otherwise:  headrace plan")
+        print(f"undo:  headrace deploy restore {body['id']} --approve")
 
 
 @app.command("forget", epilog="Example:  headrace view forget views_by_page")
@@ -185,7 +163,7 @@ def forget_versions(
 ) -> None:
     """Give up the versions kept for a rollback, and what they cost."""
     with open_api(project, url, key) as api:
-        body = api.post(f"/v1/views/{view}/forget")
+        body = api.post(f"{view_path(view)}/forget")
     if as_json:
         print_json(body)
     else:
@@ -223,7 +201,8 @@ def changes(api: Api, view: str, snapshot: bool) -> Iterator[ServerEvent]:
     while True:
         first = "true" if snapshot and last is None else None
         try:
-            for event in api.stream("GET", f"/v1/views/{view}/feed", snapshot=first, last_event_id=last):
+            feed = f"{view_path(view)}/feed"
+            for event in api.stream("GET", feed, exact=True, snapshot=first, last_event_id=last):
                 broken_since = None
                 if event.event == "change":
                     last = event.id or last
@@ -251,7 +230,7 @@ def print_change(event: ServerEvent, as_json: bool) -> None:
     print(f"{local_time(data['time_ms'])}  {key}{since}  {shown}", flush=True)
 
 
-def _condition(text: str) -> tuple[str, str]:
+def condition(text: str) -> tuple[str, str]:
     column, equals, value = text.partition("=")
     if not equals or not column:
         raise UsageError(f"`{text}` is not COLUMN=VALUE", hint="such as pageid=/home")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
-from headrace.coordinate.comparing import cut_of, lag_of, offsets_at
+from headrace.coordinate.how_far import cut_of, lag_of, offsets_at
 from headrace.errors import NotFound
 from headrace.log.base import Log
 from headrace.store.follow import Followers

@@ -27,7 +27,7 @@ def version_events(
     attempt takes."""
     events: list[Event] = []
     last = catalog.state.last_query_number
-    built = [change for change in changes if change.verdict != "drops"]
+    built = [change for change in changes if change.verdict not in ("drops", "serves again")]
     new_topics = {change.source.topic for change in built if change.source is not None}
     for change in built:
         assert change.query is not None

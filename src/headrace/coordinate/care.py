@@ -21,7 +21,7 @@ from headrace.types import display_name
 from headrace.views.check import Checked, check_round
 from headrace.views.drift import DRIFT_SPEC, Drift, append_drift, read_drift
 from headrace.views.repair import Repaired, repair
-from headrace.views.subject import is_ordered
+from headrace.views.subject import Subject, is_ordered
 from headrace.views.traced import Bounds
 
 logger = logging.getLogger("headrace.views")
@@ -56,7 +56,7 @@ class ViewCare:
         if is_layered(self._catalog, subject.source):
             raise UsageError(
                 f"`{display_name(view.name)}` is a Lambda view: its topic has parts of rows, which cannot be revised",
-                hint="its refresh counts what came too late if it is created WITH (BATCH_COUNTS_LATE=TRUE)",
+                hint=_instead(view, subject),
             )
         at = (view.name, subject.version, subject.query_id)
         with self._repairing:
@@ -180,3 +180,15 @@ def _say(drift: Drift) -> None:
             drift.served,
             drift.recomputed,
         )
+
+
+def _instead(view: ViewDefinition, subject: Subject) -> str:
+    """What to do about what came too late for a Lambda view."""
+    if subject.late_topic is None:
+        return "it has no windows that close, so nothing comes too late for it"
+    if subject.query.counts_late:
+        return f"its next batch layer counts what came too late:  headrace view refresh {display_name(view.name)}"
+    return (
+        "let its batch layers count what came too late: add WITH (BATCH_COUNTS_LATE=TRUE) to its statement, then "
+        "headrace deploy --strategy lambda"
+    )

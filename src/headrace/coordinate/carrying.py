@@ -46,10 +46,9 @@ class Carrier:
         view = self.catalog.view(name)
         if view is None or NONE in (source, target) or source == target:
             return 0
-        done = [one for one in self.revisions.of_view(name, source) if one.old != one.new]
-        if not done:
+        between = self.revisions.windows(name, source)
+        if between is None:
             return 0
-        between = min(one.window_start for one in done), max(one.window_end for one in done)
         try:
             subject = view_subject(self.catalog, view, target)
             if is_layered(self.catalog, subject.source):

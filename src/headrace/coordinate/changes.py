@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from headrace.config import Project
 from headrace.coordinate.catalog import BUILT_IN, Catalog
+from headrace.coordinate.creating import place_sink
 from headrace.coordinate.functions import (
     DescribeFile,
     FunctionChanges,
@@ -16,9 +17,10 @@ from headrace.coordinate.functions import (
     function_texts,
     of_folder,
 )
+from headrace.coordinate.how_far import lag_of
 from headrace.coordinate.layers import is_layered, partitions_apart
 from headrace.coordinate.planning import plan_definition
-from headrace.errors import SqlError, UsageError
+from headrace.errors import HeadraceError, SqlError, UsageError
 from headrace.fluent.pipeline import pipeline_text
 from headrace.functions.files import FunctionFile
 from headrace.functions.signatures import all_functions
@@ -30,8 +32,9 @@ from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect, CreateSource
 from headrace.types import DataType, display_name
 from headrace.views.change import Change, Figures, FunctionChange, Plan, Runs, Wanted
+from headrace.views.kept import Kept
 from headrace.views.plan import plan_changes
-from headrace.views.versions import Deployment, Strategy
+from headrace.views.versions import Deployment, Strategy, Version
 
 BUILDS_REMEMBERED = 5
 
@@ -112,6 +115,8 @@ def plan_files(
     functions: FunctionChanges | None = None,
     strategy: Strategy = "kappa",
     strategies: Mapping[str, Strategy] | None = None,
+    start: str = "beginning",
+    has_failed: Callable[[str], bool] = lambda query: False,
 ) -> Plan:
     """`drop`: what these files no longer define is to go; otherwise they are only some of the definitions."""
     before = catalog.state.function_files
@@ -125,6 +130,9 @@ def plan_files(
         in_place,
         strategy,
         strategies,
+        lambda sink: place_sink(sink, log, catalog),
+        lambda name: kept_versions(name, log, catalog, has_failed),
+        start,
     )
     return plan if functions is None else replace(plan, functions=tuple(_functions(plan, functions, before)))
 
@@ -166,6 +174,28 @@ def _runs(log: Log, catalog: Catalog, source: Source) -> Runs:
     )
 
 
+def kept_versions(
+    name: str, log: Log, catalog: Catalog, has_failed: Callable[[str], bool] = lambda query: False
+) -> list[Kept]:
+    """Versions of a name that are kept and go on running, so that they could serve again."""
+    kept = (_kept(version, log, catalog, has_failed) for version in catalog.versions(name))
+    return [one for one in kept if one is not None]
+
+
+def _kept(version: Version, log: Log, catalog: Catalog, has_failed: Callable[[str], bool]) -> Kept | None:
+    query = catalog.query(version.source.query or "")
+    if version.state != "retired" or query is None or query.wanted != "running" or has_failed(query.id):
+        return None
+    try:
+        plan = plan_definition(query, catalog)
+    except HeadraceError:
+        return None  # what it read has another definition now, or none
+    made = catalog.state.deployments.get(version.deployment)
+    start = "beginning" if made is None else made.start
+    strategy: Strategy = "kappa" if version.layers is None else "lambda"
+    return Kept(version.number, version.source, plan, strategy, start, lag_of(log, query))
+
+
 def figures(log: Log, catalog: Catalog) -> Figures:
     ends = log.snapshot().ends
     return Figures(
@@ -195,6 +225,7 @@ def change_text(statement: CreateAsSelect, log: Log, catalog: Catalog) -> str | 
         figures(log, catalog),
         lambda name: catalog.state.view_versions.get(name, 0) + 1,
         in_place=True,
+        kept=lambda name: kept_versions(name, log, catalog),
     )
     changes = [one for one in plan.changes if one.name == statement.name or one.verdict not in ("nothing", "refused")]
     return "\n".join(line for change in changes for line in _change_lines(change, plan))
@@ -208,6 +239,8 @@ def _change_lines(change: Change, plan: Plan) -> list[str]:
         seconds = plan.seconds(change.replays)
         about = "" if seconds is None else f", about {max(1, round(seconds)):,} s"
         verdict = f"rebuilds as version {change.number} beside the one that serves: {change.replays:,} records{about}"
+    elif verdict == "serves again":
+        verdict = f"version {change.number}, which is kept, serves again"
     why = f", because {change.reason}" if change.reason else ""
     lines = [f"CHANGE of {change.kind} `{display_name(change.name)}`: {verdict}{why}"]
     return lines + [f"  {line}" for line in (change.hint, *change.warnings) if line]

@@ -3,8 +3,9 @@
 The version that serves is not held up: its rows are read in one transaction, at a position that is known to be the end
 of one of its query's commits, and that commit says which records those are, by an arrival number, or on Kafka by
 offsets. The version that was built has to wait: its first queries are bounded there, and when all of its chain rests,
-its rows are of the same records.
-(docs/decisions: two versions are compared at a commit of the one that serves.)
+its rows are of the same records. Where results wait for time, only those commits count by which everything is out that
+these records have closed.
+(docs/decisions: two versions are compared at a commit of the one that serves; and after all that its records close.)
 """
 
 from __future__ import annotations
@@ -12,82 +13,68 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from headrace.clock import Clock
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.chains import Chain, NotComparable, independent, query_of
 from headrace.coordinate.deployments import Deployments
+from headrace.coordinate.how_far import Offsets, cut_of, ends_of, lag_of, offsets_at
+from headrace.coordinate.origins import (
+    check_origins,
+    inputs_below,
+    serving_queries,
+    serving_topics,
+    waiting_topics,
+    with_origins,
+)
 from headrace.coordinate.planning import plan_definition
 from headrace.errors import HeadraceError
 from headrace.log.base import Log
-from headrace.process.progress import parse_offsets
+from headrace.sql.plan import waits_for_time
 from headrace.store.arrivals import behind, has_arrivals
 from headrace.store.base import Position, ViewStore
-from headrace.store.cuts import Cut, Places, Reading, cut_now, has_reached, later
-from headrace.store.cuts import offsets_at as offsets_of
+from headrace.store.cuts import Cut, Places, cut_now, has_reached, later, parse_closed
 from headrace.store.follow import Followers
 from headrace.types import display_name
 from headrace.views.compare import summed_columns
-from headrace.views.difference import Comparison, compare_spools
+from headrace.views.difference import Comparison, Keep, compare_spools
 from headrace.views.spool import Spool, parts_of, spool_rows
-from headrace.views.versions import Deployment, Item
+from headrace.views.versions import Item
 
 LOOK_S = 0.005
 PATIENCE_S = 120.0
 REMEMBERED = 10_000
 
-Offsets = tuple[int, ...]
+AT_ONCE = 4
+"""Groups of views that are compared at the same time."""
 
-
-class NotComparable(HeadraceError):
-    """There is a reason why these versions cannot be compared at the same records."""
+QUIET_S = 1.0
+"""How long two versions that are there already have to be found at the same place, before one is held up for it."""
 
 
 class ComparisonEnded(HeadraceError):
     """The deployment was paused or cancelled, or the process stops."""
 
 
-def cut_of(log: Log, query: QueryDefinition) -> Cut:
-    """What the query has read, by what it last committed."""
-    topics = tuple(query.reads.values())
-    begun = query.cut if query.layer == "speed" else 0
-    found = Reading(log, query.id, query.version, topics, begun, query.starts).cut()
-    if found is not None:
-        return found
-    # An older version said less: of several topics how far the first was read.
-    identity = log.last_identity(query.id, query.version)
-    known = {topics[0]: parse_offsets(identity.offsets)} if identity is not None and topics else {}
-    return 0 if has_arrivals(log) else known
+@dataclass(frozen=True, slots=True)
+class Both:
+    """Rows of two versions, of the same records."""
 
-
-def offsets_at(log: Log, topic: str, cut: Cut) -> Offsets:
-    return tuple(offsets_of(log, log.snapshot(), topic, cut).values())
-
-
-def ends_of(log: Log, topic: str) -> Offsets:
-    return tuple(end.end for end in log.snapshot().ends.get(topic, ()))
-
-
-def lag_of(log: Log, query: QueryDefinition, until: Cut | None = None) -> int:
-    """Records that the query has yet to read: of all that is there, or before a cut."""
-    cut, now = cut_of(log, query), log.snapshot()
-    left = 0
-    for topic in query.reads.values():
-        read = offsets_of(log, now, topic, cut)
-        bounds = {} if until is None else offsets_of(log, now, topic, until)
-        for number, end in enumerate(now.ends.get(topic, ())):
-            left += max(0, bounds.get(number, end.end) - max(end.start, read[number]))
-    return left
+    cut: Cut
+    before: Spool
+    now: Spool
 
 
 @dataclass(slots=True)
 class Comparer:
-    """Compares the views of one deployment, one after the other. `stopped` ends it early."""
+    """Compares views in two versions each. `stopped` ends it early."""
 
     log: Log
     catalog: Catalog
@@ -98,76 +85,146 @@ class Comparer:
     stopped: Callable[[], bool]
     history: dict[tuple[str, Offsets], Cut] = field(default_factory=dict)
     """What was seen of the queries that serve: where their topic ended, and which records that was for."""
+    waiting: dict[tuple[str, int], bool] = field(default_factory=dict)
+    """By query and version: whether it has results that wait for time."""
 
-    def compare(self, deployment: Deployment) -> list[Comparison]:
-        found = []
-        topics = {topic for query in self.deployments.first_queries(deployment) for topic in query.reads.values()}
-        try:
-            self._bound(deployment, cut_now(self.log, self.log.snapshot(), topics))
-            for item in deployment.items:
-                version = self.catalog.state.versions.get(item.name, {}).get(item.number)
-                if item.before and item.number != item.before and version and version.source.kind == "table":
-                    found.append(self._compare(deployment, item))
-        finally:
-            self._bound(deployment, None)
+    def compare(self, chain: Chain) -> list[Comparison]:
+        """All of its views. Those that have nothing to do with each other at once: most of it is waiting, each for a
+        batch of its own."""
+        parts = independent(self.catalog, chain)
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="headrace-compare") as pool:
+            found = pool.map(lambda part: list(replace(self, history={}, waiting={})._compare_part(part)), parts)
+            return [comparison for part in found for comparison in part]
+
+    def _compare_part(self, chain: Chain) -> Iterator[Comparison]:
+        items = [item for item in chain.items if self._has_both(item)]
+        with self._held(chain) if items else nullcontext():
+            for item in items:
+                with self._scratch() as folder:
+                    both = self._read(chain, item, folder)
+                    versions = item.before, item.number
+                    compared = compare_spools(both.before, both.now, versions, both.cut, self._summed(item))
+                    yield self._certain(chain, item, compared)
+
+    def _has_both(self, item: Item) -> bool:
+        version = self.catalog.state.versions.get(item.name, {}).get(item.number)
+        replaced = item.before and item.number != item.before
+        return bool(replaced and version and version.source.kind == "table")
+
+    def compare_two(self, chain: Chain, check: Callable[[], None], old: int, keep: Keep) -> Comparison:
+        """The last of its views, from version `old` to the other one. Nothing is held up if both rest at one place;
+        `check` says what speaks against it if they do not."""
+        item = chain.items[-1]
+        with self._scratch() as folder:
+            both = self._read_resting(chain, item, folder)
+            if both is None:
+                check()
+                with self._held(chain):
+                    both = self._read(chain, item, folder)
+            spools, versions = (both.before, both.now), (item.before, item.number)
+            if old == item.number:
+                spools, versions = (both.now, both.before), (item.number, item.before)
+            return self._certain(chain, item, compare_spools(*spools, versions, both.cut, self._summed(item), keep))
+
+    def _certain(self, chain: Chain, item: Item, found: Comparison) -> Comparison:
+        """No row may be called a difference that is only about to come. On Kafka no commit says that all is out, and
+        idle partitions let windows close by the clock on the wall."""
+        if not found.different or has_arrivals(self.log):
+            return found
+        topics = [self._query(item.name, number).sink_topic for number in (item.before, item.number)]
+        origins = {origin for topic in topics for origin in with_origins(self.catalog, topic)}
+        queries = [*chain.queries(), *serving_queries(self.catalog, chain).values()]
+        if any(query.sink_topic in origins and self._waits(query) for query in queries):
+            raise NotComparable(
+                f"{found.different:,} rows of `{found.view}` differ, or are in one of both, and on Kafka some of "
+                "them may be about to come: they wait for windows to close, or for a join's grace to pass"
+            )
         return found
 
-    def _compare(self, deployment: Deployment, item: Item) -> Comparison:
-        shown = display_name(item.name)
-        with self._scratch() as folder:
-            for _ in self._looks(f"both versions of `{shown}` to be at one place"):
-                self._rest(deployment)
-                cut, old = self._serving_rows(deployment, item, folder / "old")
-                self._bound(deployment, cut)
-                self._rest(deployment)
-                view = self.followers.version(item.name, item.number)
-                self._until(partial(self._is_filled, view), f"`{shown}` to be filled")
-                new = spool_rows(view, folder / "new", len(old.files))
-                # A batch that was under way when its query was bounded may have read further.
-                if new is not None and self._is_ahead(deployment, cut, self._passed(deployment)):
-                    return compare_spools(old, new, (item.before, item.number), cut, self._summed(item))
+    @contextmanager
+    def _held(self, chain: Chain) -> Iterator[None]:
+        """The new versions read no further than they are told to."""
+        try:
+            self._bound(chain, cut_now(self.log, self.log.snapshot(), waiting_topics(chain)))
+            yield
+        finally:
+            self._bound(chain, None)
+
+    def _read(self, chain: Chain, item: Item, folder: Path) -> Both:
+        check_origins(self.catalog, chain)
+        for _ in self._looks(f"both versions of `{display_name(item.name)}` to be at one place"):
+            self._rest(chain)
+            cut, old = self._serving_rows(chain, item, folder / "old")
+            self._bound(chain, cut)
+            self._rest(chain)
+            view = self.followers.version(item.name, item.number)
+            self._until(partial(self._is_filled, view), f"`{display_name(item.name)}` to be filled")
+            new = spool_rows(view, folder / "new", len(old.files))
+            # A batch that was under way when its query was bounded may have read further.
+            if new is not None and self._is_ahead(chain, cut, self._passed(chain)):
+                return Both(cut, old, new)
         raise NotComparable("the new version did not keep still")
 
-    def _serving_rows(self, deployment: Deployment, item: Item, folder: Path) -> tuple[Cut, Spool]:
+    def _read_resting(self, chain: Chain, item: Item, folder: Path) -> Both | None:
+        """Both as they are, where nothing arrives: None if something does, or one of them is behind."""
+        view = self.followers.version(item.name, item.number)
+        deadline = self.clock.monotonic() + QUIET_S
+        for _ in self._looks(f"`{display_name(item.name)}` to keep still"):
+            found = self._seen_serving(chain, item, folder / "old") if self._rests(chain) else None
+            if found is not None:
+                cut, old = found
+                # What had arrived when the other one's rows were read is in these, and nothing that came later.
+                new = None
+                if self._rests(chain) and self._is_filled(view):
+                    new = spool_rows(view, folder / "new", len(old.files))
+                return Both(cut, old, new) if new and self._is_ahead(chain, cut, self._passed(chain)) else None
+            if self.clock.monotonic() > deadline:
+                break
+        return None
+
+    def _serving_rows(self, chain: Chain, item: Item, folder: Path) -> tuple[Cut, Spool]:
+        for _ in self._looks(f"`{display_name(item.name)}` to keep still"):
+            found = self._seen_serving(chain, item, folder)
+            if found is not None:
+                return found
+        raise NotComparable("the version that serves did not keep still")
+
+    def _seen_serving(self, chain: Chain, item: Item, folder: Path) -> tuple[Cut, Spool] | None:
         """Rows of the version that serves, and the cut that includes exactly the records that made them. It has to be
-        one the other version has not passed."""
+        one the other version has not passed; None if it is not, or not known."""
         view = self.followers.version(item.name, item.before)
         query = self._query(item.name, item.before)
-        passed = self._passed(deployment)
-        parts = parts_of(view)
+        passed = self._passed(chain)
         found: list[Cut] = []
 
         def is_known(position: Position) -> bool:
             # Asked in the transaction that the rows are read in: what is committed meanwhile is not among them.
-            self._observe(deployment)
-            cut = self._cut_at(deployment, query, view.source.topic, position)
-            if cut is None or not self._is_ahead(deployment, cut, passed):
+            self._observe(chain)
+            cut = self._cut_at(chain, query, view.source.topic, position)
+            if cut is None or not self._is_ahead(chain, cut, passed):
                 return False
             found.append(max(cut, passed) if isinstance(cut, int) and isinstance(passed, int) else cut)
             return True
 
-        for _ in self._looks(f"`{display_name(item.name)}` to keep still"):
-            self._observe(deployment)
-            spooled = spool_rows(view, folder, parts, is_known)
-            if spooled is not None:
-                return found[-1], spooled
-        raise NotComparable("the version that serves did not keep still")
+        self._observe(chain)
+        spooled = spool_rows(view, folder, parts_of(view), is_known)
+        return None if spooled is None else (found[-1], spooled)
 
-    def _cut_at(self, deployment: Deployment, query: QueryDefinition, topic: str, position: Position) -> Cut | None:
+    def _cut_at(self, chain: Chain, query: QueryDefinition, topic: str, position: Position) -> Cut | None:
         """Which records at the beginning of the chain rows are made of; None if their position was not seen to be the
         end of a commit."""
         ends = ends_of(self.log, topic)
         committed = self.history.get((topic, tuple(position.offsets.get(number, 0) for number in range(len(ends)))))
-        return None if committed is None else self._first_cut(deployment, query, committed)
+        return None if committed is None else self._first_cut(chain, query, committed)
 
     def _summed(self, item: Item) -> frozenset[str]:
         """Of either version."""
         queries = [self._query(item.name, number) for number in (item.before, item.number)]
         return frozenset(name for query in queries for name in summed_columns(plan_definition(query, self.catalog)))
 
-    def _passed(self, deployment: Deployment) -> Cut:
+    def _passed(self, chain: Chain) -> Cut:
         """What the new versions have read already."""
-        cuts = [cut_of(self.log, first) for first in self.deployments.first_queries(deployment)]
+        cuts = [cut_of(self.log, first) for first in chain.first()]
         if has_arrivals(self.log):
             return max((cut for cut in cuts if isinstance(cut, int)), default=0)
         found: Places = {}
@@ -175,75 +232,83 @@ class Comparer:
             found = found if isinstance(cut, int) else later(found, cut)
         return found
 
-    def _is_ahead(self, deployment: Deployment, cut: Cut, passed: Cut) -> bool:
+    def _is_ahead(self, chain: Chain, cut: Cut, passed: Cut) -> bool:
         if isinstance(cut, int) and isinstance(passed, int):
-            return cut >= passed or self._nothing_between(deployment, cut, passed)
+            return cut >= passed or self._nothing_between(chain, cut, passed)
         known = passed if isinstance(cut, int) or isinstance(passed, int) else {t: passed.get(t, {}) for t in cut}
         return has_reached(cut, known)
 
-    def _first_cut(self, deployment: Deployment, query: QueryDefinition, cut: Cut) -> Cut | None:
+    def _first_cut(self, chain: Chain, query: QueryDefinition, cut: Cut) -> Cut | None:
         """The records at the beginning of the chain that a commit further down includes; None if that is not known
         (yet), or not the same for all it reads."""
-        changed = {item.name: item.before for item in deployment.items if item.number != item.before}
+        below = inputs_below(self.catalog, chain, query)
         found: list[Cut | None] = []
-        for name, topic in query.reads.items():
-            if not changed.get(name):
+        for topic in query.reads.values():
+            if topic not in below:
                 found.append(cut if isinstance(cut, int) else {topic: cut[topic]} if topic in cut else None)
                 continue
-            below = self._query(name, changed[name])
             at = self.history.get((topic, offsets_at(self.log, topic, cut)))
-            found.append(None if at is None else self._first_cut(deployment, below, at))
-        if not isinstance(cut, int) and 0 < sum(1 for name in query.reads if changed.get(name)) < len(query.reads):
+            found.append(None if at is None else self._first_cut(chain, below[topic], at))
+        if not isinstance(cut, int) and 0 < len(below) < len(query.reads):
             raise NotComparable(
                 f"`{display_name(query.sink)}` reads what is changed and what is not, and on Kafka only the first of a "
                 "chain can be stopped at a place"
             )
         return _agreed(found)
 
-    def _observe(self, deployment: Deployment) -> None:
+    def _observe(self, chain: Chain) -> None:
         """Remember where the topics of the chain that serves end, and for which commit."""
-        for item in deployment.items:
-            version = self.catalog.state.versions.get(item.name, {}).get(item.before)
-            if version is None or version.source.query is None or item.number == item.before:
-                continue
-            query, topic = self._query(item.name, item.before), version.source.topic
+        for topic, query in serving_queries(self.catalog, chain).items():
             # A log that shows a commit partition by partition has shown all of it once it was at rest; what was the
             # same before and after, was so then.
-            cut, ends = cut_of(self.log, query), ends_of(self.log, topic)
-            still = self.log.at_rest([topic])
-            if still and ends_of(self.log, topic) == ends and cut_of(self.log, query) == cut:
+            identity, ends = self.log.last_identity(query.id, query.version), ends_of(self.log, topic)
+            cut = cut_of(self.log, query) if self._is_settled(query) else None
+            still = self.log.at_rest([topic]) and ends_of(self.log, topic) == ends
+            if cut is not None and still and self.log.last_identity(query.id, query.version) == identity:
                 self.history[topic, ends] = cut
         while len(self.history) > REMEMBERED:
             del self.history[next(iter(self.history))]
 
-    def _nothing_between(self, deployment: Deployment, low: int, high: int) -> bool:
-        """Whether the first topics have no records between two arrival numbers: then both are the same place."""
-        topics = {topic for query in self.deployments.first_queries(deployment) for topic in query.reads.values()}
-        return all(offsets_at(self.log, topic, low) == offsets_at(self.log, topic, high) for topic in topics)
+    def _is_settled(self, query: QueryDefinition) -> bool:
+        """Whether there are no rows to come of what it has read, until it reads more."""
+        identity = self.log.last_identity(query.id, query.version)
+        known = identity is None or not has_arrivals(self.log) or parse_closed(identity.offsets)
+        return known or not self._waits(query)
 
-    def _bound(self, deployment: Deployment, until: Cut | None) -> None:
-        first = self.deployments.first_queries(deployment)
+    def _waits(self, query: QueryDefinition) -> bool:
+        key = query.id, query.version
+        if key not in self.waiting:
+            self.waiting[key] = waits_for_time(plan_definition(query, self.catalog))
+        return self.waiting[key]
+
+    def _nothing_between(self, chain: Chain, low: int, high: int) -> bool:
+        """Whether the first topics of one of both chains have no records between two arrival numbers: then both are
+        the same place to it. They are other topics where a view is to read another stream."""
+
+        def same(topics: Collection[str]) -> bool:
+            return all(offsets_at(self.log, topic, low) == offsets_at(self.log, topic, high) for topic in topics)
+
+        return same(waiting_topics(chain)) or same(serving_topics(self.catalog, chain))
+
+    def _bound(self, chain: Chain, until: Cut | None) -> None:
+        first = chain.first()
         self.deployments.bound({query.id: _bound_of(query, until) for query in first})
 
-    def _rest(self, deployment: Deployment) -> None:
-        """Until all of the new versions have read what they may."""
-        topics = [query.sink_topic for query in self.deployments.queries(deployment)]
+    def _rest(self, chain: Chain) -> None:
+        """Until all of the new versions have read what they may, and nothing more comes of it."""
+        self._until(partial(self._rests, chain), "the new versions to read up to one place")
 
-        def lagging() -> bool:
-            return any(lag_of(self.log, query, query.until) for query in self.deployments.queries(deployment))
+    def _rests(self, chain: Chain) -> bool:
+        def done() -> bool:
+            queries = chain.queries()
+            return not any(lag_of(self.log, query, query.until) or not self._is_settled(query) for query in queries)
 
-        def resting() -> bool:
-            # What one query has committed is what the next has yet to read, once all of it is seen.
-            return not lagging() and self.log.at_rest(topics) and not lagging()
-
-        self._until(resting, "the new versions to read up to one place")
+        # What one query has committed is what the next has yet to read, once all of it is seen.
+        topics = [query.sink_topic for query in chain.queries()]
+        return done() and self.log.at_rest(topics) and done()
 
     def _query(self, name: str, number: int) -> QueryDefinition:
-        version = self.catalog.state.versions.get(name, {}).get(number)
-        query = self.catalog.query(version.source.query or "") if version else None
-        if query is None:
-            raise NotComparable(f"nothing writes version {number} of `{display_name(name)}` any more")
-        return query
+        return query_of(self.catalog, name, number)
 
     def _is_filled(self, view: ViewStore) -> bool:
         return self.log.at_rest([view.source.topic]) and not self._is_behind(view)
@@ -303,10 +368,3 @@ def sweep_scratch(folder: Path) -> None:
     """What a killed process left."""
     for left in folder.glob("compare-*"):
         shutil.rmtree(left, ignore_errors=True)
-
-
-def read_by(log: Log, query: QueryDefinition) -> int:
-    """How many records the query has read."""
-    snapshot, left = log.snapshot(), lag_of(log, query)
-    held = sum(end.end - end.start for topic in query.reads.values() for end in snapshot.ends.get(topic, ()))
-    return max(0, held - left)

@@ -9,11 +9,15 @@ from headrace.coordinate.base import TRANSIENT_PREFIX, QueryDefinition, ViewDefi
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.events import Event, QueryCreated, SourceCreated, ViewCreated
 from headrace.coordinate.functions import used_files
+from headrace.coordinate.topics import check_sink
+from headrace.errors import Conflict
+from headrace.log.base import Log
 from headrace.sql.api import transient_query
 from headrace.sql.ask_plan import AskQuery
 from headrace.sql.plan import PersistentQuery, PushQuery
 from headrace.sql.source import Source
-from headrace.types import VARCHAR, Column
+from headrace.types import VARCHAR, Column, display_name
+from headrace.views.versions import version_topic
 
 
 def new_query_id(prefix: str, name: str, number: int) -> str:
@@ -35,6 +39,22 @@ def query_definition(
         created_ms=now_ms,
         functions=used_files(plan),
     )
+
+
+def place_sink(sink: Source, log: Log, catalog: Catalog) -> Source:
+    """What a new query is to write, with a topic that is free. A name that was dropped, or rolled back to nothing, may
+    have versions that are kept, and one of them its topic."""
+    over = {source.name for source in catalog.over_topic(sink.topic)}
+    if sink.name in over and sink.name not in catalog.state.sources:
+        over.remove(sink.name)
+        sink = replace(sink, topic=version_topic(sink.topic, catalog.state.view_versions.get(sink.name, 0) + 1))
+    if over:
+        raise Conflict(
+            f"topic `{sink.topic}` belongs to `{', '.join(map(display_name, sorted(over)))}`",
+            hint="give the query a topic of its own:  WITH (KAFKA_TOPIC='…')",
+        )
+    check_sink(log, sink)
+    return sink
 
 
 def created(plan: PersistentQuery, query_id: str, text: str, catalog: Catalog, now_ms: int) -> list[Event]:

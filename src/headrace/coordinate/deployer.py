@@ -19,10 +19,12 @@ from headrace.coordinate.abreast import is_abreast
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.carrying import Carrier
 from headrace.coordinate.catalog import Catalog
-from headrace.coordinate.comparing import Comparer, ComparisonEnded, NotComparable, lag_of, read_by, sweep_scratch
+from headrace.coordinate.chains import Chain, NotComparable
+from headrace.coordinate.comparing import Comparer, ComparisonEnded, sweep_scratch
 from headrace.coordinate.deciding import decide, removed_columns
 from headrace.coordinate.deployments import Deployments
 from headrace.coordinate.events import QueryWanted
+from headrace.coordinate.how_far import lag_of, read_by
 from headrace.coordinate.refreshing import (
     KEPT_MS,
     due_refreshes,
@@ -74,6 +76,8 @@ class Deployer:
         """What could not be done, and what was said of it."""
         self._untold: set[str] = set()
         """Views that could not be refreshed, and that this was said of."""
+        self.swept: dict[str, Callable[[], None]] = {}
+        """What else is to be looked after now and then, by what it is."""
         self._thread = threading.Thread(target=self._run, name="headrace-deployer", daemon=True)
 
     def start(self) -> None:
@@ -100,7 +104,8 @@ class Deployer:
         }
         if self._around.clock.monotonic() >= self._swept + SWEEP_S:
             self._swept = self._around.clock.monotonic()
-            steps |= {"what was kept": self._let_go, "refreshes": self._refresh}
+            steps |= {"what was kept": self._let_go, "what was held": self._deployments.unbound}
+            steps |= {"refreshes": self._refresh, **self.swept}
         failed = [what for what, step in steps.items() if not self._tried(what, step)]
         return not failed
 
@@ -124,7 +129,7 @@ class Deployer:
                 self._deployments.advance(deployment, *dropped, stage="failed", detail=failed)
                 return
             # It goes no further, so neither do those that have not failed: they would hold what retention may remove.
-            stopped = [QueryWanted(query.id, "stopped") for query in self._deployments.queries(deployment)]
+            stopped = [QueryWanted(query.id, "stopped") for query in self._deployments.building(deployment)]
             detail = f"{failed}; throw away what it built:  headrace deploy cancel {deployment.id}"
             self._deployments.advance(deployment, *stopped, stage="failed", detail=detail)
             return
@@ -175,7 +180,7 @@ class Deployer:
             return False  # not opened yet
 
     def _built(self, deployment: Deployment) -> None:
-        rows = sum(read_by(self._around.log, query) for query in self._deployments.queries(deployment))
+        rows = sum(read_by(self._around.log, query) for query in self._deployments.building(deployment))
         took = max(1, self._around.clock.now_ms() - deployment.started_ms)
         stage = "comparing" if _has_before(deployment) and not is_refresh(deployment) else "switching"
         if stage == "comparing":
@@ -195,7 +200,8 @@ class Deployer:
         )
         comparisons: list[Comparison] = []
         try:
-            comparisons = comparer.compare(deployment)
+            chain = Chain(tuple(deployment.items), partial(self._deployments.queries, deployment))
+            comparisons = comparer.compare(chain)
             removed = removed_columns(around.catalog, deployment)
             stage, detail = decide(self._deployments.get(deployment.id), comparisons, removed)
         except ComparisonEnded:

@@ -16,6 +16,7 @@ from headrace.clock import Clock
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.building import version_events
 from headrace.coordinate.catalog import Catalog, CatalogDraft
+from headrace.coordinate.chains import first_of
 from headrace.coordinate.changes import plan_files, wanted_functions
 from headrace.coordinate.dropping import dropped_version
 from headrace.coordinate.events import DeploymentSaved, Event, FilesApplied, QueryPaced, QueryWanted
@@ -62,6 +63,7 @@ class Deployments:
         self._executor, self._log, self._catalog, self._clock = executor, log, catalog, clock
         self.before_rollback: Callable[[Deployment], object] = lambda deployment: None
         """Whoever takes along what was repaired since the switch."""
+        self._bounded: set[str] = set()
 
     def plan(self, files: Mapping[str, str], options: Options | None = None) -> Plan:
         options = options or Options()
@@ -79,6 +81,8 @@ class Deployments:
             functions,
             options.strategy,
             options.strategies,
+            options.start,
+            self._executor.has_failed,
         )
 
     def _functions(self, files: Mapping[str, str], options: Options) -> FunctionChanges | None:
@@ -119,7 +123,7 @@ class Deployments:
                 max_changed=options.max_changed,
                 approved=options.approve,
                 rows_per_second=options.rows_per_second,
-                detail="" if later else "nothing had to be computed again",
+                detail=_detail(at_once, later),
                 warnings=[
                     f"{display_name(change.name)}: {note}" for change in plan.pending for note in change.warnings
                 ],
@@ -154,8 +158,9 @@ class Deployments:
         assert started is not None
         item = next(item for item in started.items if item.name == statement.name)
         name = display_name(statement.name)
+        how = "is computed anew as" if item.verdict == "rebuilds" else "is again"
         message = (
-            f"{statement.kind} `{name}` is computed anew as version {item.number} by deployment {started.id}; "
+            f"{statement.kind} `{name}` {how} version {item.number} by deployment {started.id}; "
             f"version {item.before} serves until then"
         )
         return StatementResult(statement.text, "replaced", message)
@@ -198,19 +203,25 @@ class Deployments:
     # What a person may do
 
     def get(self, number: int) -> Deployment:
-        found = self._catalog.state.deployments.get(number)
+        found = self._catalog.deployment(number)
         if found is None:
             raise NotFound(f"deployment {number} does not exist", hint="headrace history lists all")
         return found
 
     def queries(self, deployment: Deployment) -> list[QueryDefinition]:
-        """Those that build its versions, inputs first."""
-        found = []
-        for item in deployment.items:
-            version = self._catalog.state.versions.get(item.name, {}).get(item.number)
-            if version is not None and version.deployment == deployment.id:
-                found += [query for id_ in query_ids(version) if (query := self._catalog.query(id_)) is not None]
-        return found
+        """Those that write the versions it lets serve, inputs first."""
+        ids = [id_ for version in self._versions(deployment) for id_ in query_ids(version)]
+        return [query for id_ in ids if (query := self._catalog.query(id_)) is not None]
+
+    def building(self, deployment: Deployment) -> list[QueryDefinition]:
+        """Of those the ones that it has made: others were kept, and are none of its business."""
+        made = {id_ for one in self._versions(deployment) if one.deployment == deployment.id for id_ in query_ids(one)}
+        return [query for query in self.queries(deployment) if query.id in made]
+
+    def _versions(self, deployment: Deployment) -> list[Version]:
+        known = self._catalog.state.versions
+        moved = [item for item in deployment.items if item.number != item.before]
+        return [version for item in moved if (version := known.get(item.name, {}).get(item.number)) is not None]
 
     def begin_speed(self, deployment: Deployment) -> None:
         """Let the stream go on from the cut where a batch layer is computed."""
@@ -241,7 +252,7 @@ class Deployments:
     def pause(self, number: int, paused: bool) -> Deployment:
         with self._executor.lock:
             deployment = self._running(number)
-            wanted = [QueryWanted(q.id, "stopped" if paused else "running") for q in self.queries(deployment)]
+            wanted = [QueryWanted(q.id, "stopped" if paused else "running") for q in self.building(deployment)]
             return self.update(number, *wanted, paused=paused)
 
     def throttle(self, number: int, rows_per_second: int) -> Deployment:
@@ -252,26 +263,39 @@ class Deployments:
 
     def bound(self, until: Mapping[str, Cut | None]) -> None:
         """Up to where queries, by their ids, may read; None for no bound. How fast stays as somebody may just have said
-        it."""
+        it. What serves has no bound."""
         with self._executor.lock:
+            wanted = {id_: None if self._serves(id_) else cut for id_, cut in until.items()}
+            self._bounded = {id_ for id_, cut in wanted.items() if cut is not None} | (self._bounded - wanted.keys())
             paced = [
                 QueryPaced(id_, query.rows_per_second, cut)
-                for id_, cut in until.items()
+                for id_, cut in wanted.items()
                 if (query := self._catalog.query(id_)) is not None and query.until != cut
             ]
             if paced:
                 self._catalog.append(paced)
 
+    def _serves(self, id_: str) -> bool:
+        query = self._catalog.query(id_)
+        version = self._catalog.version_of(query) if query is not None else None
+        return version is not None and version.state == "serving"
+
+    def unbound(self) -> None:
+        """Let go of queries that nobody in this process holds: whoever did was killed, or could not say so."""
+        left = [query.id for query in self._catalog.queries() if query.until is not None]
+        self.bound({id_: None for id_ in left if id_ not in self._bounded})
+
     def first_queries(self, deployment: Deployment) -> list[QueryDefinition]:
         """Those that read nothing which is itself being built."""
-        queries = self.queries(deployment)
-        built = {query.sink_topic for query in queries}
-        return [query for query in queries if not built & set(query.reads.values())]
+        return first_of(self.building(deployment))
 
     def approve(self, number: int) -> Deployment:
         with self._executor.lock:
             deployment = self._running(number)
             stage = "switching" if deployment.stage == "waiting" else deployment.stage
+            if deployment.paused and stage == "switching":
+                # What is stopped cannot take over, and nobody would look at it.
+                self.pause(number, False)
             return self.update(number, approved=True, stage=stage, detail="")
 
     def cancel(self, number: int) -> Deployment:
@@ -279,7 +303,8 @@ class Deployments:
         with self._executor.lock:
             deployment = self.get(number)
             if deployment.over and deployment.stage != "failed":
-                raise Conflict(f"deployment {number} is {deployment.stage}", hint="roll back:  headrace view rollback")
+                back = "roll back:  headrace view rollback VIEW" if deployment.stage == "switched" else None
+                raise Conflict(f"deployment {number} is {deployment.stage}", hint=back)
             saved = self.update(number, *self.dropped(number), stage="cancelled", detail="")
             self._executor.sweep()
             return saved
@@ -325,14 +350,29 @@ class Deployments:
         """Give up versions that are kept for a rollback."""
         with self._executor.lock:
             found = [v for v in self._catalog.versions(name) if v.state == "retired" and number in (None, v.number)]
+            self._refuse_to_forget(found)
             self.drop_versions(found)
             return found
 
+    def _refuse_to_forget(self, versions: Sequence[Version]) -> None:
+        for version in versions:
+            if (running := self._deployment_to(version)) is not None:
+                raise Conflict(
+                    f"deployment {running.id} is to let version {version.number} of "
+                    f"`{display_name(version.name)}` serve again",
+                    hint=f"wait for it, or end it:  headrace deploy cancel {running.id}",
+                )
+
+    def _deployment_to(self, version: Version) -> Deployment | None:
+        """The one that is not over and lets a version serve."""
+        running = (one for one in self._catalog.deployments() if not one.over)
+        return next((one for one in running if one.switches().get(version.name) == version.number), None)
+
     def drop_versions(self, versions: Sequence[Version]) -> None:
-        """Those that nobody else reads."""
+        """Those that nobody else reads, and that are not about to serve again."""
         going = {version.source.query for version in versions}
         read = {topic for q in self._catalog.queries() if q.id not in going for topic in q.reads.values()}
-        free = [version for version in versions if version.source.topic not in read]
+        free = [one for one in versions if one.source.topic not in read and self._deployment_to(one) is None]
         if free:
             self._catalog.append([event for version in free for event in dropped_version(version)])
             self._executor.sweep()
@@ -352,6 +392,15 @@ def _check(plan: Plan, approve: bool) -> None:
         )
 
 
+def _detail(at_once: Sequence[Change], later: Sequence[Change]) -> str:
+    if later:
+        return ""
+    filled = [f"`{display_name(change.name)}`" for change in at_once if change.verdict == "creates" and change.replays]
+    if filled:
+        return f"{', '.join(filled)} can be read at once, and fill{'s' * (len(filled) == 1)} from the beginning"
+    return "nothing had to be computed again"
+
+
 def _split(plan: Plan) -> tuple[list[Change], list[Change]]:
     """What is done at once, and what is built or dropped with the switch."""
     at_once: list[Change] = []
@@ -360,7 +409,7 @@ def _split(plan: Plan) -> tuple[list[Change], list[Change]]:
     for change in plan.pending:
         inputs = {source.name for source in change.query.inputs} if change.query else set()
         built = change.verdict == "creates" and (inputs & new or change.strategy == "lambda")
-        waits = change.verdict in ("rebuilds", "drops") or built
+        waits = change.verdict in ("rebuilds", "serves again", "drops") or built
         (later if waits else at_once).append(change)
         if waits:
             new.add(change.name)

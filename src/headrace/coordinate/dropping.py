@@ -19,9 +19,11 @@ LATE_PREFIX = late_topic("")
 
 
 def dropped_version(version: Version) -> list[Event]:
-    """A version that does not serve, its query and its topic, which is its own."""
+    """A version that does not serve, its query, and its topic if that is its own. What is only declared over a topic
+    has none: what was sent there cannot be computed again, and another may be declared over it."""
     queries = [QueryDropped(id_) for id_ in query_ids(version)]
-    return [*queries, VersionDropped(version.name, version.number, version.source.topic)]
+    topic = version.source.topic if queries else None
+    return [*queries, VersionDropped(version.name, version.number, topic)]
 
 
 def dropped_query(query: QueryDefinition) -> list[Event]:

@@ -24,6 +24,7 @@ import msgspec
 from headrace.clock import Clock, SystemClock
 from headrace.config import Project, load_project
 from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.catalog_file import FILE, CatalogFile
 from headrace.coordinate.child import MARK
 from headrace.coordinate.links import Link, link_to
 from headrace.coordinate.reconcile import Reconciler, sweep_checkpoints
@@ -134,8 +135,9 @@ class Engine:
         settings = self._project.settings.spark
         runner = SparkQueryRunner(spark, where, settings, self._clock, log)
         limits = self._project.settings.functions
-        catalog = Catalog(log, DirectRuntime(Limits(limits.seconds, limits.memory_mb * 1024 * 1024)))
-        jobs = Jobs(spark, where, log, self._clock)
+        runtime = DirectRuntime(Limits(limits.seconds, limits.memory_mb * 1024 * 1024))
+        catalog = Catalog(log, runtime, CatalogFile(self._project.data / FILE))
+        jobs = Jobs(spark, where, log, self._clock, settings)
         self._reconciler = Reconciler(catalog, runner, self._project.checkpoints_folder, self._clock, jobs)
         try:
             sweep_checkpoints(catalog, self._project.checkpoints_folder)

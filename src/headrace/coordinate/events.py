@@ -185,7 +185,7 @@ def _body(event: Event) -> tuple[str, dict[str, Any]]:
         case TopicDeleted(name):
             return "topic_deleted", {"name": name}
         case QueryCreated(query):
-            return "query_created", {"query": _query_to_json(query)}
+            return "query_created", {"query": query_to_json(query)}
         case QueryWanted(id_, wanted):
             return "query_wanted", {"id": id_, "wanted": wanted}
         case QueryDropped(id_):
@@ -201,7 +201,7 @@ def _body(event: Event) -> tuple[str, dict[str, Any]]:
         case QueryPaced(id_, rows_per_second, until):
             return "query_paced", {"id": id_, "rows_per_second": rows_per_second, "until": until}
         case VersionCreated(version):
-            return "version_created", {"version": _version_to_json(version)}
+            return "version_created", {"version": version_to_json(version)}
         case VersionDropped(name, number, doomed_topic):
             return "version_dropped", {"name": name, "number": number, "doomed_topic": doomed_topic}
         case VersionsSwitched(versions, time_ms, deployment):
@@ -228,12 +228,12 @@ _QUERY_SINCE = {
 """Fields that came later, and what they are where an older catalog has none."""
 
 
-def _query_to_json(query: QueryDefinition) -> dict[str, Any]:
+def query_to_json(query: QueryDefinition) -> dict[str, Any]:
     body = asdict(replace(query, functions=())) | {"functions": msgspec.to_builtins(query.functions)}
     return {name: value for name, value in body.items() if name not in _QUERY_SINCE or value != _QUERY_SINCE[name]}
 
 
-def _query_from_json(body: dict[str, Any]) -> QueryDefinition:
+def query_from_json(body: dict[str, Any]) -> QueryDefinition:
     changed = {
         "sources": tuple(body["sources"]),
         "starts": _places_from_json(body.get("starts", {})),
@@ -256,13 +256,13 @@ def _files_from_json(body: Any) -> tuple[FunctionFile, ...]:
     return msgspec.convert(body, tuple[FunctionFile, ...])
 
 
-def _version_to_json(version: Version) -> dict[str, Any]:
+def version_to_json(version: Version) -> dict[str, Any]:
     body = {name: getattr(version, name) for name in _VERSION_FIELDS if name != "layers"}
     layers = {} if version.layers is None else {"layers": msgspec.to_builtins(version.layers, str_keys=True)}
     return body | {"source": source_to_json(version.source)} | layers
 
 
-def _version_from_json(body: dict[str, Any]) -> Version:
+def version_from_json(body: dict[str, Any]) -> Version:
     served = tuple((begun, ended) for begun, ended in body.get("served", ()))
     layers = msgspec.convert(body["layers"], Layers, strict=False) if "layers" in body else None
     known = {name: value for name, value in body.items() if name in _VERSION_FIELDS}
@@ -276,7 +276,7 @@ _DECODERS: dict[str, Callable[[dict[str, Any]], Event]] = {
     "source_created": lambda body: SourceCreated(source_from_json(body["source"])),
     "source_dropped": lambda body: SourceDropped(body["name"], body["doomed_topic"]),
     "topic_deleted": lambda body: TopicDeleted(body["name"]),
-    "query_created": lambda body: QueryCreated(_query_from_json(body["query"])),
+    "query_created": lambda body: QueryCreated(query_from_json(body["query"])),
     "query_wanted": lambda body: QueryWanted(body["id"], body["wanted"]),
     "query_dropped": lambda body: QueryDropped(body["id"]),
     "view_created": lambda body: ViewCreated(ViewDefinition(**body["view"])),
@@ -284,7 +284,7 @@ _DECODERS: dict[str, Callable[[dict[str, Any]], Event]] = {
     "type_created": lambda body: TypeCreated(body["name"], type_from_json(body["type_of"])),
     "type_dropped": lambda body: TypeDropped(body["name"]),
     "query_paced": lambda body: QueryPaced(body["id"], body["rows_per_second"], _cut_from_json(body["until"])),
-    "version_created": lambda body: VersionCreated(_version_from_json(body["version"])),
+    "version_created": lambda body: VersionCreated(version_from_json(body["version"])),
     "version_dropped": lambda body: VersionDropped(body["name"], body["number"], body["doomed_topic"]),
     "versions_switched": lambda body: VersionsSwitched(body["versions"], body["time_ms"], body["deployment"]),
     "deployment_saved": lambda body: DeploymentSaved(msgspec.convert(body["deployment"], Deployment)),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
-from headrace.coordinate.comparing import cut_of, lag_of
+from headrace.coordinate.how_far import cut_of, lag_of
 from headrace.errors import Conflict
 from headrace.log.base import Log, Snapshot
 from headrace.store.arrivals import behind, has_arrivals

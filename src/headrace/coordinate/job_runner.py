@@ -19,9 +19,10 @@ from headrace.clock import Clock
 from headrace.config import Project
 from headrace.coordinate.job_history import UNDER_WAY, JobHistory, JobRun, State, Why, take_over
 from headrace.coordinate.job_schedule import Every
-from headrace.coordinate.jobs import Job, job_files, load_jobs, schedule_of, wanted_jobs
+from headrace.coordinate.jobs import NO_JOBS, Job, job_files, load_jobs, schedule_of, wanted_jobs
 from headrace.errors import ConfigError, Conflict, HeadraceError, NotFound
 from headrace.log.base import Log
+from headrace.toml_files import Stamp, stamp_files
 
 LOOK_S = 0.5
 LONGEST_PAUSE_S = 300.0
@@ -60,9 +61,9 @@ class JobRunner:
         self._project, self._clock = project, clock
         self.history = JobHistory(log)
         self.problem: str | None = None
-        """What is wrong with the files; the jobs are then those that were right last."""
-        self._jobs: list[Job] = []
-        self._files: tuple[object, ...] | None = None
+        """What is wrong with files; the jobs of those are the ones that were right last."""
+        self._loaded = NO_JOBS
+        self._files: Stamp | None = None
         self._seen: dict[str, int] = {}
         self._begun_ms = clock.now_ms()
         self._working: dict[str, _Working] = {}
@@ -95,13 +96,15 @@ class JobRunner:
         """As the files are now, each after those it comes after."""
         with self._lock:
             self._load()
-            return list(self._jobs)
+            return list(self._loaded.jobs)
 
     def job(self, name: str) -> Job:
         for job in self.jobs():
             if job.name == name:
                 return job
-        raise NotFound(f"job `{name[:100]}` does not exist", hint="headrace run --list lists all")
+        hint = "headrace run --list lists all"
+        wrong = None if self.problem is None else f"perhaps it is in a file that is wrong:\n{self.problem}"
+        raise NotFound(f"job `{name[:100]}` does not exist", detail=wrong, hint=hint)
 
     def progress(self, name: str) -> str:
         """What a job that runs says of itself."""
@@ -118,10 +121,11 @@ class JobRunner:
     def ask(self, names: Sequence[str]) -> list[JobRun]:
         """Run these now, with all they come after. What is under way already is not begun again."""
         with self._lock:
-            if self.problem is not None and not self.jobs():
+            jobs = self.jobs()
+            if self.problem is not None and not jobs:
                 raise ConfigError(self.problem)
             asked = []
-            for job in wanted_jobs(self.jobs(), names):
+            for job in wanted_jobs(jobs, names):
                 last = self.history.last(job.name)
                 asked.append(last if last is not None and last.state in UNDER_WAY else self._write_new(job, "asked"))
             return asked
@@ -142,7 +146,7 @@ class JobRunner:
         """Begin what is due and has room."""
         with self._lock:
             self._load()
-            for job in self._jobs:
+            for job in self._loaded.jobs:
                 last = self.history.last(job.name)
                 if job.name in self._working:
                     continue
@@ -166,17 +170,14 @@ class JobRunner:
                 self._stop.wait(5.0)
 
     def _load(self) -> None:
-        try:
-            files = tuple(
-                (str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in job_files(self._project)
-            )
-            if files == self._files:
-                return
-            self._files = files
-            self._jobs, self.problem = load_jobs(self._project), None
-        except (ConfigError, OSError) as error:
-            self.problem = str(error)
-            logger.warning("jobs: %s", error)
+        files = stamp_files(job_files(self._project))
+        if files == self._files:
+            return
+        self._files = files
+        self._loaded = load_jobs(self._project, self._loaded)
+        self.problem = "\n".join(map(str, self._loaded.problems)) or None
+        if self.problem is not None:
+            logger.warning("jobs: %s", self.problem)
 
     def _pick_up(self) -> None:
         """Runs of a server that was killed."""

@@ -7,17 +7,20 @@ Every job can be run again without harm, so a job that was killed is simply run 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain, pairwise, repeat
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from headrace.config import Project
 from headrace.coordinate.job_schedule import Schedule, parse_schedule
 from headrace.errors import ConfigError
-from headrace.toml_files import seconds_of
+from headrace.toml_files import Problem, convert_settings, load_files, read_file, seconds_of
 
 Kind = Literal["import", "repair", "check", "refresh", "export"]
 
@@ -64,44 +67,121 @@ class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
-    job: list[Job] = []
+    job: list[dict[str, Any]] = []
 
 
-def load_jobs(project: Project) -> list[Job]:
-    """All jobs, each after those it comes after. `ConfigError` says which file is wrong."""
-    jobs: dict[str, Job] = {}
-    for file in job_files(project):
-        for job in _load(file):
-            if job.name in jobs:
-                raise ConfigError(f"{file.name}: there are two jobs `{job.name}`")
-            _check(job, file.name)
-            jobs[job.name] = job
-    for job in jobs.values():
-        for name in job.after:
-            if name not in jobs:
-                raise ConfigError(f"job `{job.name}` comes after `{name}`, which does not exist")
-    try:
-        order = list(TopologicalSorter({job.name: job.after for job in jobs.values()}).static_order())
-    except CycleError as error:
-        raise ConfigError(f"jobs wait for each other: {' → '.join(error.args[1])}") from None
-    return [jobs[name] for name in order]
+HINT = "docs/howto/run-jobs.md says what a job can be"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A job, and where it stands."""
+
+    job: Job
+    file: str
+    line: int
+
+    def problem(self, message: str, hint: str | None = None) -> Problem:
+        return Problem(self.job.name, self.file, self.line, message, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedJobs:
+    """What the files say. `jobs`: each after those it comes after."""
+
+    jobs: tuple[Job, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    by_file: Mapping[str, Sequence[Declared]] = field(default_factory=dict)
+    """What each file said when it was last right."""
+
+
+NO_JOBS = LoadedJobs()
+
+
+def load_jobs(project: Project, before: LoadedJobs = NO_JOBS) -> LoadedJobs:
+    """A file that is wrong keeps no other from being read, and its jobs are those it had `before`. Nor does
+    a job that cannot be run, for what it comes after."""
+    found, problems = load_files(job_files(project), _read)
+    kept = {f"jobs/{file.name}": before.by_file.get(f"jobs/{file.name}", ()) for file in job_files(project)}
+    by_file = {**kept, **dict(found)}
+    unique, twice = _unique([declared for of_file in by_file.values() for declared in of_file])
+    jobs, unordered = _ordered(unique)
+    return LoadedJobs(jobs, (*problems, *twice, *unordered), by_file)
+
+
+def _unique(declared: Sequence[Declared]) -> tuple[dict[str, Declared], list[Problem]]:
+    jobs: dict[str, Declared] = {}
+    problems = []
+    for one in declared:
+        first = jobs.setdefault(one.job.name, one)
+        if first is not one:
+            problems.append(
+                one.problem(f"there are two jobs `{one.job.name}`", f"the other is {first.file}:{first.line}")
+            )
+    return jobs, problems
+
+
+def _ordered(jobs: dict[str, Declared]) -> tuple[tuple[Job, ...], list[Problem]]:
+    """Without those that wait for what there is not, or for each other, and what comes after them."""
+    problems: list[Problem] = []
+    while True:
+        lost = [(one, name) for one in jobs.values() for name in one.job.after if name not in jobs]
+        problems += [
+            one.problem(f"job `{one.job.name}` comes after `{name}`, which does not exist") for one, name in lost
+        ]
+        circle: list[str] = []
+        try:
+            order = list(TopologicalSorter({one.job.name: one.job.after for one in jobs.values()}).static_order())
+        except CycleError as error:
+            circle = error.args[1]
+            problems.append(jobs[circle[0]].problem(f"jobs wait for each other: {' → '.join(circle)}"))
+        gone = {one.job.name for one, _ in lost} | set(circle)
+        if not gone:
+            return tuple(jobs[name].job for name in order), problems
+        jobs = {name: one for name, one in jobs.items() if name not in gone}
 
 
 def job_files(project: Project) -> list[Path]:
     return sorted((project.folder / "jobs").glob("*.toml"))
 
 
-def _load(file: Path) -> list[Job]:
-    try:
-        return msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), _File).job
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise ConfigError(f"{file.name}: {error}", hint="docs/howto/run-jobs.md says what a job can be") from error
+def _read(file: Path, text: str) -> tuple[str, list[Declared]] | Problem:
+    """The jobs of a file, by how it is shown; or what is wrong with the first of them that is wrong."""
+    shown, tables = f"jobs/{file.name}", read_file(file, text, _tables)
+    if isinstance(tables, Problem):
+        return tables
+    declared = []
+    for table, (line, part) in zip(tables, chain(_parts(text), repeat((1, ""))), strict=False):
+        job = read_file(file, part, partial(_job, table))
+        if isinstance(job, Problem):
+            return replace(job, line=line + job.line - 1)
+        declared.append(Declared(job, shown, line))
+    return shown, declared
 
 
-def _check(job: Job, file: str) -> None:
-    where = f"{file}: job `{job.name}`"
+def _tables(file: Path, text: str) -> list[dict[str, Any]]:
+    raw = tomllib.loads(text)
+    return convert_settings(raw, _File, HINT).job
+
+
+def _job(table: dict[str, Any], file: Path, text: str) -> Job:
+    job = convert_settings(table, Job, HINT)
+    _check(job)
+    return job
+
+
+def _parts(text: str) -> Iterator[tuple[int, str]]:
+    """Where each job begins, and its settings, as many lines further as they stand."""
+    lines = text.splitlines()
+    begins = [number for number, line in enumerate(lines) if line.replace(" ", "").startswith("[[job]]")]
+    for begin, end in pairwise([*begins, len(lines)]):
+        yield begin + 1, "\n".join(["", *lines[begin + 1 : end]])
+
+
+def _check(job: Job) -> None:
+    where = f"job `{job.name}`"
     if not job.name or len(job.name) > 100 or any(letter in job.name for letter in "/\\\0\n"):
-        raise ConfigError(f"{file}: `{job.name[:40]}` is not a name for a job", hint="up to 100 letters, none a slash")
+        raise ConfigError(f"`{job.name[:40]}` is not a name for a job", hint="up to 100 letters, none a slash")
     for names in NEEDS[job.run]:
         given = [name for name in names if getattr(job, name)]
         if len(given) != 1:

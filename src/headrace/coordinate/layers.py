@@ -41,7 +41,7 @@ def batch_events(log: Log, version: Version, speed: QueryDefinition, batch_id: s
     cut = cut_now(log, now, speed.reads.values())
     named = cut if isinstance(cut, int) else {topic: dict(places) for topic, places in cut.items()}
     layers = Layers(named, batch_id, speed.id, begins)
-    batch = replace(speed, id=batch_id, layer="batch", cut=named, starts={}, rows_per_second=0)
+    batch = replace(speed, id=batch_id, layer="batch", cut=named, starts={})
     return [VersionCreated(replace(version, layers=layers)), QueryCreated(batch)]
 
 

@@ -31,8 +31,8 @@ from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, create_redriven, read_
 from headrace.log.kafka import KafkaLog
 from headrace.log.queues.state import QUEUES_SPEC, QUEUES_TOPIC, append_state
 from headrace.process.kafka.checkpoint import PlannedBatch, planned_batch
-from headrace.process.lower.lower import waits_for_time
 from headrace.process.progress import parse_arrival, parse_offsets
+from headrace.sql.plan import waits_for_time
 
 COPY = "log-copy"
 NEVER = -1

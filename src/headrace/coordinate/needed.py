@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from headrace.coordinate.base import QueryDefinition, is_question
 from headrace.coordinate.catalog import Catalog
-from headrace.coordinate.comparing import cut_of, offsets_at
+from headrace.coordinate.how_far import cut_of, offsets_at
 from headrace.errors import Conflict
 from headrace.log.base import Log
 from headrace.views.versions import Deployment, query_ids

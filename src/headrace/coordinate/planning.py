@@ -142,13 +142,23 @@ def plan_explained(explained: Explain, sources: Sources) -> PersistentQuery | No
     return None
 
 
-def layer_spec(query: QueryDefinition, catalog: Catalog, log: Log) -> LayerSpec:
+def layer_spec(query: QueryDefinition, catalog: Catalog, log: Log, checkpoints: Path) -> LayerSpec:
     """The job of a batch layer: what it computes, and up to where."""
-    plan = layered_query(plan_definition(query, catalog)).partial
+    layered = layered_query(plan_definition(query, catalog))
     ends = {topic: cut_offsets(log, topic, query.cut) for topic in query.reads.values()}
     version = catalog.version_of(query)
-    speed = version.layers.speed if version is not None and version.layers is not None else ""
-    return LayerSpec(query.id, plan, ends, query.cut, late_topic(speed) if may_be_late(plan.root) else None)
+    layers = version.layers if version is not None else None
+    return LayerSpec(
+        id=query.id,
+        plan=layered.partial,
+        ends=ends,
+        cut=query.cut,
+        late_topic=late_topic(layers.speed if layers else "") if may_be_late(layered.partial.root) else None,
+        begins={topic: dict(enumerate(begins)) for topic, begins in (layers.begins if layers else {}).items()},
+        from_beginning=layered.from_beginning,
+        folder=checkpoints / checkpoint_name(query),
+        rows_per_second=query.rows_per_second,
+    )
 
 
 def cut_offsets(log: Log, topic: str, cut: Cut) -> dict[int, int]:

@@ -7,7 +7,7 @@ import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from headrace.clock import Clock
 from headrace.coordinate.base import QueryDefinition, is_question
@@ -27,6 +27,10 @@ class Answering(Protocol):
 
     def start(self, spec: JobSpec | PlanSpec | LayerSpec) -> None: ...
 
+    def pause(self, spec: LayerSpec) -> None: ...
+
+    def throttle(self, query_id: str, rows_per_second: int) -> None: ...
+
     def forget(self, query_id: str) -> None: ...
 
     def statuses(self) -> list[QueryStatus]: ...
@@ -39,7 +43,7 @@ class Reconciler:
         self, catalog: Catalog, runner: QueryRunner, checkpoints: Path, clock: Clock, jobs: Answering | None = None
     ) -> None:
         self._jobs = jobs
-        self._asked: set[str] = set()
+        self._asked: dict[str, _How] = {}
         self._catalog = catalog
         self._runner = runner
         self._checkpoints = checkpoints
@@ -62,6 +66,9 @@ class Reconciler:
             elif query.wanted == "stopped" and known.wanted == "running":
                 self._stop(query)
                 done = True
+            elif known.wanted == "running" and self._is_only_bounded(query, known):
+                self._remember(query)
+                done = True
             elif _runs_differently(query, known) and known.wanted == "running":
                 # CREATE OR REPLACE, or another pace: it goes on from where it was, as another one.
                 self._stop(replace(query, wanted="stopped"))
@@ -74,28 +81,40 @@ class Reconciler:
         return done
 
     def _reconcile_jobs(self) -> bool:
-        """A question or a batch layer that is dropped, or not wanted for now, is cancelled."""
+        """A question that is dropped, or not wanted for now, is cancelled. A batch layer that is not wanted for now
+        rests."""
         if self._jobs is None:
             return False
-        asked = {query.id: query for query in self._catalog.queries() if _ends(query) and query.wanted == "running"}
+        wanted = [q for q in self._catalog.queries() if _ends(q) and (q.wanted == "running" or q.layer == "batch")]
+        asked = {query.id: query for query in wanted}
         gone = [query_id for query_id in self._asked if query_id not in asked]
-        new = [query for query_id, query in asked.items() if query_id not in self._asked]
         for query_id in gone:
-            self._asked.discard(query_id)
+            del self._asked[query_id]
             self._jobs.forget(query_id)
             with self._lock:
                 self._refused.pop(query_id, None)
-        for query in new:
-            self._asked.add(query.id)
-            try:
-                self._jobs.start(self._job_spec(query))
-            except HeadraceError as error:
-                self._refuse(query, error)
-        return bool(gone or new)
+        changed = [query for query_id, query in asked.items() if self._asked.get(query_id) != _how(query)]
+        for query in changed:
+            self._reconcile_job(self._jobs, query)
+        return bool(gone or changed)
+
+    def _reconcile_job(self, jobs: Answering, query: QueryDefinition) -> None:
+        before, self._asked[query.id] = self._asked.get(query.id), _how(query)
+        if before is not None and before.wanted == query.wanted:
+            jobs.throttle(query.id, query.rows_per_second)
+            return
+        try:
+            spec = self._job_spec(query)
+            if isinstance(spec, LayerSpec) and query.wanted == "stopped":
+                jobs.pause(spec)
+            else:
+                jobs.start(spec)
+        except HeadraceError as error:
+            self._refuse(query, error)
 
     def _job_spec(self, query: QueryDefinition) -> JobSpec | PlanSpec | LayerSpec:
         if query.layer == "batch":
-            return layer_spec(query, self._catalog, self._catalog.log)
+            return layer_spec(query, self._catalog, self._catalog.log, self._checkpoints)
         return question_spec(query, self._catalog, MOST_ANSWERED)
 
     def statuses(self) -> list[QueryStatus]:
@@ -117,6 +136,13 @@ class Reconciler:
             with self._lock:
                 self._refused.pop(query.id, None)
         self._remember(query)
+
+    def _is_only_bounded(self, query: QueryDefinition, known: QueryDefinition) -> bool:
+        """Whether nothing but its bound is another one, and it keeps to that while it runs."""
+        bounded = replace(known, until=query.until)
+        if query.until == known.until or _runs_differently(query, bounded) or query.id in self._refused:
+            return False
+        return self._runner.bound(query.id, query.until)
 
     def _stop(self, query: QueryDefinition) -> None:
         logger.info("stopping %s", query.id)
@@ -143,6 +169,17 @@ class Reconciler:
         failed = QueryStatus(query.id, "failed", last_error=QueryError(error.message, now, detail), updated_ms=now)
         with self._lock:
             self._refused[query.id] = failed
+
+
+class _How(NamedTuple):
+    """How a job is to go on."""
+
+    wanted: str
+    rows_per_second: int
+
+
+def _how(query: QueryDefinition) -> _How:
+    return _How(query.wanted, query.rows_per_second)
 
 
 def _ends(query: QueryDefinition) -> bool:

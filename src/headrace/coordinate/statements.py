@@ -25,6 +25,7 @@ from headrace.coordinate.creating import (
     created_for_question,
     created_source,
     new_query_id,
+    place_sink,
     query_definition,
 )
 from headrace.coordinate.definitions import drop_text, query_hint, same_definition, several, substitute
@@ -64,6 +65,7 @@ from headrace.sql.api import (
     source_from,
 )
 from headrace.sql.ask_plan import AskQuery
+from headrace.sql.layered import check_cut
 from headrace.sql.plan import PersistentQuery, PushQuery, keeps_headers, may_be_late
 from headrace.sql.source import Source
 from headrace.sql.statements import (
@@ -116,6 +118,11 @@ class StatementExecutor:
         """What CREATE OR REPLACE does where a query cannot go on in place; set by who can deploy."""
         create_internal_topics(log)
         catalog.refresh()
+
+    def has_failed(self, query: str) -> bool:
+        """Whether the engine has given a query up."""
+        status = self._status.status(query)
+        return status is not None and status.state == "failed"
 
     @property
     def catalog(self) -> Catalog:
@@ -199,9 +206,12 @@ class StatementExecutor:
             return found
         plan = plan_query(statement, self._catalog)
         refuse_layered(self._catalog, plan.inputs)
+        if plan.refresh_ms is not None:
+            # Not where it is planned: what runs already must be planned on.
+            check_cut(plan, apart={})
         check_not_building(self._catalog, statement.name, *(source.name for source in plan.inputs))
         query_id = self._next_id("CSAS" if statement.kind == "stream" else "CTAS", plan.sink.name)
-        self._refuse_shared_topic(plan.sink)
+        plan = replace(plan, sink=place_sink(plan.sink, self._log, self._catalog))
         register_schemas(self._log, self._catalog, plan.sink)
         ensure_sink(self._log, plan.sink, keeps_headers(plan.root))
         self._make_ledger(plan, query_id)
@@ -257,14 +267,6 @@ class StatementExecutor:
     def _changed_functions(self, source: Source, statement: CreateSource | CreateAsSelect) -> list[str]:
         query = self._catalog.query(source.query) if source.query else None
         return changed_functions(query, statement, self._catalog) if isinstance(statement, CreateAsSelect) else []
-
-    def _refuse_shared_topic(self, sink: Source) -> None:
-        others = [display_name(source.name) for source in self._catalog.over_topic(sink.topic)]
-        if others:
-            raise Conflict(
-                f"topic `{sink.topic}` belongs to `{', '.join(others)}`",
-                hint="give the query a topic of its own:  WITH (KAFKA_TOPIC='…')",
-            )
 
     def _next_id(self, prefix: str, name: str) -> str:
         return new_query_id(prefix, name, self._catalog.state.last_query_number + 1)

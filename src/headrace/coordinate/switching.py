@@ -37,9 +37,16 @@ def made_by(catalog: Catalog, name: str) -> Deployment:
             if deployment.stage == "switched" and changed and item.number == serving:
                 return deployment
     raise Conflict(
-        f"`{display_name(name)}` is as it was first made, or was rolled back already",
-        hint="headrace history lists what was deployed",
+        f"`{display_name(name)}` is as it was first made, or was rolled back already", hint=_undo_hint(catalog, name)
     )
+
+
+def _undo_hint(catalog: Catalog, name: str) -> str:
+    """Whoever rolls back what was rolled back may want it undone."""
+    for deployment in reversed(catalog.deployments()):
+        if deployment.stage == "rolled back" and name in deployment.changes():
+            return f"undo the rollback:  headrace deploy restore {deployment.id}"
+    return "headrace history lists what was deployed"
 
 
 def check_kept(catalog: Catalog, deployment: Deployment) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from headrace.coordinate.events import Event, SourceCreated, SourceDropped, VersionsSwitched
 from headrace.coordinate.fold import CatalogState
@@ -15,8 +15,11 @@ History = tuple[tuple[int, int], ...]
 class Terms:
     """Noted while the catalog is read. Only names that more than one version has served have a history."""
 
-    def __init__(self) -> None:
-        self._histories: dict[str, History] = {}
+    def __init__(self, histories: Mapping[str, History] | None = None) -> None:
+        self._histories: dict[str, History] = dict(histories or {})
+
+    def all(self) -> dict[str, History]:
+        return dict(self._histories)
 
     def of(self, name: str) -> History:
         return self._histories.get(name, ())

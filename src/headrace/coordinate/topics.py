@@ -8,6 +8,7 @@ from headrace.coordinate.base import late_topic
 from headrace.errors import Conflict, NotFound, UsageError
 from headrace.log.base import TIME, Log, TimestampColumn, Topic, TopicConfig, TopicSpec
 from headrace.log.codecs.of_source import source_options
+from headrace.log.schema import is_topic_name
 from headrace.process.base import LATE_COLUMNS
 from headrace.sql.source import Source
 from headrace.types import Column, display_name
@@ -123,11 +124,24 @@ def check_timestamp(source: Source, topic: TopicSpec) -> None:
 
 def ensure_sink(log: Log, sink: Source, headers: bool) -> Topic:
     """A query's own topic, new or left over empty from a statement that was cut short. `headers` as in `sink_spec`."""
-    _refuse_internal(sink.topic)
-    existing = find_topic(log, sink.topic)
+    existing = check_sink(log, sink)
     wanted = sink_spec(sink, headers)
     if existing is None:
         return log.create_topic(wanted)
+    if existing.spec != wanted:
+        log.delete_topic(sink.topic)
+        return log.create_topic(wanted)
+    return existing
+
+
+def check_sink(log: Log, sink: Source) -> Topic | None:
+    """The topic that a query is to write, if it is there and may be written."""
+    _refuse_internal(sink.topic)
+    if not is_topic_name(sink.topic):
+        raise UsageError(f"`{sink.topic}` is not a topic name", hint="name one:  WITH (KAFKA_TOPIC='…')")
+    existing = find_topic(log, sink.topic)
+    if existing is None:
+        return None
     if existing.spec.role != "derived":
         raise Conflict(
             f"topic `{sink.topic}` takes events from outside: a query cannot write to it",
@@ -138,9 +152,6 @@ def ensure_sink(log: Log, sink: Source, headers: bool) -> Topic:
             f"topic `{sink.topic}` holds records of an earlier query",
             hint=f"delete it:  headrace topic delete {sink.topic}      or name another:  WITH (KAFKA_TOPIC='…')",
         )
-    if existing.spec != wanted:
-        log.delete_topic(sink.topic)
-        return log.create_topic(wanted)
     return existing
 
 

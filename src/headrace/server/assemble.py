@@ -24,8 +24,10 @@ from headrace.coordinate.again import Reruns
 from headrace.coordinate.attached import AttachedFunctions
 from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog, create_internal_topics
+from headrace.coordinate.catalog_file import FILE, CatalogFile
 from headrace.coordinate.deployer import Deployer, Surroundings
 from headrace.coordinate.deployments import Deployments
+from headrace.coordinate.differences import Differences
 from headrace.coordinate.firehose.manager import Deliveries
 from headrace.coordinate.job_runner import JobRunner
 from headrace.coordinate.layers import merging_of
@@ -86,7 +88,8 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         limits = Limits(settings.functions.seconds, settings.functions.memory_mb * 1024 * 1024)
         host = FunctionHost(limits, lambda failure: tell_failure(log, failure))
         closing.callback(host.close)
-        catalog, engine = Catalog(log, host), EngineStatus(clock)
+        file = CatalogFile(project.data / FILE, keeps=True)
+        catalog, engine = Catalog(log, host, file), EngineStatus(clock)
         statements = StatementExecutor(log, catalog, clock, settings, engine, host.describe)
         statements.recover()
         board = Board(clock)
@@ -101,7 +104,8 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         closing.callback(store.close)
         followers = Followers(log, store, clock)
         closing.callback(followers.close)
-        delivery = Delivery(log, followers, lambda source: serves(catalog, source), catalog.history)
+        scratch = project.data / "scratch"
+        delivery = Delivery(log, followers, lambda source: serves(catalog, source), catalog.history, scratch, clock)
         closing.callback(delivery.close)
         requests = Requests(log)
         closing.callback(requests.close)
@@ -142,9 +146,12 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         deployments = Deployments(statements, log, catalog, clock)
         statements.rebuild = deployments.replace
         keep_ms = int(settings.views.keep_hours * 3_600_000)
-        around = Surroundings(log, catalog, engine, followers, clock, project.data / "scratch", keep_ms)
+        around = Surroundings(log, catalog, engine, followers, clock, scratch, keep_ms)
         deployer = Deployer(deployments, around)
         closing.callback(deployer.close)
+        differences = Differences(around, deployments, trust_workers.submit)
+        closing.callback(differences.close)
+        deployer.swept["differences"] = differences.sweep
         deployer.start()
         # The local log is this process: there is nothing between it and us that could be away.
         spool = None if isinstance(log, LocalLog) else open_spool(project, log)
@@ -170,6 +177,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             catalog=catalog,
             statements=statements,
             deployments=deployments,
+            differences=differences,
             engine=engine,
             followers=followers,
             delivery=delivery,

@@ -10,13 +10,12 @@ from starlette.responses import Response
 
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.changes import project_files
-from headrace.coordinate.comparing import lag_of, read_by
 from headrace.coordinate.deployments import Options
 from headrace.coordinate.functions import function_texts, of_folder
+from headrace.coordinate.how_far import lag_of, read_by
 from headrace.deliver.alerts.definitions import Definition
 from headrace.errors import NotFound, UsageError
 from headrace.functions.files import FunctionFile, Problem
-from headrace.process.base import QueryStatus
 from headrace.server.endpoint import Endpoint, Handler, Parameter
 from headrace.server.errors import json_response
 from headrace.server.models.deploy import (
@@ -180,7 +179,7 @@ def _build_model(query: QueryDefinition, services: Services) -> BuildModel:
     left, rate = lag_of(services.log, query), status.rows_per_second if status else 0.0
     read = read_by(services.log, query)
     if query.layer == "batch" and status is not None:
-        read, left, rate = _batch_progress(status, left, services.clock.now_ms())
+        read, left = status.rows, status.lag
     return BuildModel(
         name=display_name(query.sink),
         query_id=query.id,
@@ -190,12 +189,6 @@ def _build_model(query: QueryDefinition, services: Services) -> BuildModel:
         rows_per_second=round(rate, 1),
         seconds_left=round(left / rate, 1) if rate and left else (0.0 if not left else None),
     )
-
-
-def _batch_progress(status: QueryStatus, records: int, now_ms: int) -> tuple[int, int, float]:
-    """Records read and left, and how fast: a job tells how many of its tasks are done."""
-    read = records * status.rows // max(1, status.rows + status.lag)
-    return read, records - read, read * 1000 / max(1, now_ms - status.started_ms)
 
 
 async def list_deployments(request: Request, services: Services) -> Response:

@@ -56,7 +56,8 @@ async def cancel_job(request: Request, services: Services) -> Response:
 def _ask(names: list[str], services: Services) -> RunJobsAnswer:
     for name in names:
         services.jobs.job(name)
-    return RunJobsAnswer([AskedRun(run.job, run.number) for run in services.jobs.ask(names)])
+    asked = [AskedRun(run.job, run.number) for run in services.jobs.ask(names)]
+    return RunJobsAnswer(asked, services.jobs.problem)
 
 
 def _detail(name: str, services: Services) -> JobDetail:

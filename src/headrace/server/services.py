@@ -23,6 +23,7 @@ from headrace.coordinate.attached import AttachedFunctions
 from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.deployments import Deployments
+from headrace.coordinate.differences import Differences
 from headrace.coordinate.firehose.manager import Deliveries
 from headrace.coordinate.job_runner import JobRunner
 from headrace.coordinate.statements import StatementExecutor
@@ -89,6 +90,8 @@ class Services(Intake):
     catalog: Catalog
     statements: StatementExecutor
     deployments: Deployments
+    differences: Differences
+    """Versions of views, compared when somebody asks."""
     engine: EngineStatus
     followers: Followers
     delivery: Delivery

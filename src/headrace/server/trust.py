@@ -39,10 +39,8 @@ MOST = 1000
 async def list_revisions(request: Request, services: Services) -> Response:
     view = find_view(request, services)
     limit = integer(request, "limit", 100, 0, MOST)
-    found = await services.run(services.care.revisions.of_view, view.name, view.version)
-    changed = [one for one in found if one.old != one.new]
-    shown = [revision_model(one) for one in changed[::-1][:limit]]
-    return json_response(Revisions(shown, len(changed)))
+    found, count = await services.run(services.care.revisions.changed, view.name, view.version, limit)
+    return json_response(Revisions([revision_model(one) for one in found], count))
 
 
 async def repair_view(request: Request, services: Services) -> Response:

@@ -27,19 +27,19 @@ from headrace.views.versions import Version
 
 
 async def list_view_versions(request: Request, services: Services) -> Response:
-    name = _name(request, services)
+    name = version_name(request, services)
     return json_response(await services.run(versions_model, name, services))
 
 
 async def forget_view_versions(request: Request, services: Services) -> Response:
     """Give up what is kept for a rollback."""
-    name = _name(request, services)
+    name = version_name(request, services)
     await services.run(services.deployments.forget, name)
     return json_response(await services.run(versions_model, name, services))
 
 
 async def roll_back_view(request: Request, services: Services) -> Response:
-    name = _name(request, services)
+    name = version_name(request, services)
     return await answer(services, lambda: services.deployments.rollback(name))
 
 
@@ -90,22 +90,28 @@ def _layers_model(version: Version) -> LayersModel | None:
 
 
 async def refresh_view(request: Request, services: Services) -> Response:
-    name = _name(request, services)
+    name = version_name(request, services)
     wanted = await body_of(request, services, RefreshRequest)
     who = services.auth.caller(request, wanted.who[:100])
     return await answer(services, lambda: services.deployments.refresh(name, who))
 
 
 async def show_view_diff(request: Request, services: Services) -> Response:
-    name = display_name(_name(request, services))
+    name = display_name(version_name(request, services))
     for deployment in reversed(services.catalog.deployments()):
         for comparison in deployment.comparisons:
             if comparison.get("view") == name:
-                return json_response(DiffAnswer(deployment.id, comparison))
+                return json_response(await services.run(_diff, deployment.id, name, services))
     return json_response(DiffAnswer(None, None))
 
 
-def _name(request: Request, services: Services) -> str:
+def _diff(number: int, name: str, services: Services) -> DiffAnswer:
+    """With its samples, wherever they are."""
+    comparisons = services.deployments.get(number).comparisons
+    return DiffAnswer(number, next(one for one in comparisons if one.get("view") == name))
+
+
+def version_name(request: Request, services: Services) -> str:
     """A stream or table that is there, or of which a version is kept."""
     known = {name: name for name in services.catalog.state.versions}
     return resolve(request.path_params["view"], known, "table", "headrace view list lists what there is")

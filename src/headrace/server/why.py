@@ -19,6 +19,7 @@ from headrace.server.models.trust import (
     BoundsModel,
     DeadModel,
     IncludedModel,
+    KeylessModel,
     LateModel,
     RecordModel,
     RevisionModel,
@@ -34,6 +35,7 @@ from headrace.store.cuts import Cut, place_texts
 from headrace.store.json_rows import to_json_rows
 from headrace.store.revisions import Revision, parse_row
 from headrace.types import VARCHAR, Column, Varchar, display_name
+from headrace.views.keyless import Keyless, is_null
 from headrace.views.ledger import LateEntry
 from headrace.views.origins import Below
 from headrace.views.stamping import FIRST_MADE
@@ -87,6 +89,8 @@ def _key(request: Request, source: Source, services: Services) -> dict[str, Any]
 def key_value(column: Column, text: str) -> Any:
     if isinstance(column.type, Varchar):
         return text
+    if is_null(text):
+        return None
     try:
         value = caster(VARCHAR, column.type)(text)
     except (ValueError, ArithmeticError):
@@ -126,7 +130,13 @@ def why_model(found: Why, services: Services) -> WhyAnswer:
         left_out_total=len(found.left_out),
         condition=found.condition,
         expired=found.expired,
+        keyless=None if found.keyless is None else _keyless_model(found.keyless, sources),
     )
+
+
+def _keyless_model(found: Keyless, sources: Any) -> KeylessModel:
+    newest = None if found.newest is None else record_model(found.newest, sources)
+    return KeylessModel(list(found.columns), found.grouped, found.count, newest)
 
 
 def _number(cut: Cut) -> int | None:

@@ -317,6 +317,13 @@ def may_be_late(node: PlanNode) -> bool:
     )
 
 
+def waits_for_time(query: PersistentQuery) -> bool:
+    """Are there results that come only with time: windows that close, rows that nothing matched? Then a batch without
+    input has work to do."""
+    joins = [below for below in walk(query.root) if isinstance(below, Join) and below.kind != "inner"]
+    return query.emit == "final" or any(join.within and join.within.grace_ms is not None for join in joins)
+
+
 def keeps_headers(node: PlanNode) -> bool:
     """Whether each of its rows has the headers of the record that caused it. What an aggregate gives has none: it is
     made of many records."""

@@ -9,6 +9,7 @@ from headrace.sql.parser import parse
 from headrace.sql.plan import Filter, FlatMap, Join, PartitionBy, PersistentQuery, PlanNode, Project, Rename, Scan, walk
 from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect, CreateSource
+from headrace.sql.used import used_columns
 from headrace.types import display_name
 
 _STATELESS = Scan | Rename | Filter | FlatMap | PartitionBy | Project
@@ -32,20 +33,22 @@ def same_results(old: PersistentQuery, new: PersistentQuery) -> bool:
 
     def results(query: PersistentQuery) -> tuple[object, ...]:
         sink = query.sink
-        how = query.emit, query.insert, query.counts_late, _read(query.root)
+        how = query.emit, query.insert, query.counts_late, _read(query.root, used_columns(query.root))
         return *how, sink.kind, sink.key, sink.value, sink.window, sink.timestamp
 
     return results(old) == results(new)
 
 
-def _read(node: PlanNode) -> PlanNode:
-    """The plan without what its sources declare beyond the columns it uses."""
+def _read(node: PlanNode, used: frozenset[str]) -> PlanNode:
+    """The plan without what its sources declare beyond the columns it uses: nothing else is read, or kept as state."""
     if isinstance(node, Scan):
         source = node.source
         return Scan(Source(source.name, source.kind, source.topic, source.key, (), window=source.window))
     if isinstance(node, Join):
-        return replace(node, left=_read(node.left), right=_read(node.right))
-    return replace(node, input=_read(node.input))
+        return replace(node, left=_read(node.left, used), right=_read(node.right, used))
+    if isinstance(node, Rename):
+        return Rename(_read(node.input, used), tuple(name for name in node.names if name in used))
+    return replace(node, input=_read(node.input, used))
 
 
 def replaced_source_problem(old: Source, new: Source) -> str | None:
@@ -84,6 +87,9 @@ def _source_problem(old: Source, new: Source) -> str | None:
     for what in ("topic", "key", "key_format", "value_format", "window", "timestamp", "headers"):
         if getattr(old, what) != getattr(new, what):
             return f"its {what.replace('_', ' ')} would change"
+    for before, now in zip(old.value, new.value, strict=False):
+        if before.name == now.name and before.type != now.type:
+            return f"its column `{display_name(before.name)}` is {before.type}, and would be {now.type}"
     for index, column in enumerate(old.value):
         if index >= len(new.value) or new.value[index] != column:
             return f"its column `{display_name(column.name)}` would change, move or go"

@@ -37,6 +37,15 @@ def parse_cut(offsets: str, topics: Iterable[str]) -> Cut | None:
     return None if named is None else {topic: _numbers(places) for topic, places in named.items()}
 
 
+def parse_closed(offsets: str) -> bool:
+    """Whether all that a query's records had closed by then is out: a batch lets go what the one before it has closed.
+
+    >>> parse_closed('{"arrival": 7, "closed": true}'), parse_closed('{"arrival": 7}')
+    (True, False)
+    """
+    return bool(msgspec.json.decode(offsets).get("closed", False))
+
+
 def parse_floor(offsets: str) -> int:
     """Where stream time belongs to partitions: what it had come to in all of them, or more exactly, what no record that
     is read later is judged by less than."""

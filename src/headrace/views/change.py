@@ -6,6 +6,7 @@ The verdicts, in the order of what they cost:
 - `creates`: the name is new;
 - `keeps its state`: another declaration, the same results; goes on where it is, nothing is computed again;
 - `continues`: in place, if that was asked for: goes on from an offset, and what it has written stays as it is;
+- `serves again`: a version that is kept is what is wanted; nothing is computed again;
 - `rebuilds`: a new version is computed from the log beside the one that serves;
 - `drops`: no file has it any more;
 - `refused`: cannot be done, why, and what to do instead.
@@ -22,7 +23,7 @@ from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect, CreateSource
 from headrace.views.versions import NONE, Strategy
 
-Verdict = Literal["nothing", "creates", "keeps its state", "continues", "rebuilds", "drops", "refused"]
+Verdict = Literal["nothing", "creates", "keeps its state", "continues", "serves again", "rebuilds", "drops", "refused"]
 Definition = CreateSource | CreateAsSelect
 
 
@@ -80,7 +81,7 @@ class Change:
     wanted: Wanted | None = None
     old_statement: str = ""
     number: int = NONE
-    """Of the version it would make."""
+    """Of the version it would make, or of the kept one that would serve."""
     before: int = NONE
     source: Source | None = None
     """As it would be."""
@@ -126,7 +127,8 @@ class Plan:
 
     @property
     def replays(self) -> int:
-        return sum(change.replays for change in self.changes)
+        """Of what is computed. What a version that is kept has yet to read, it reads anyway."""
+        return sum(change.replays for change in self.changes if change.verdict != "serves again")
 
     def seconds(self, replays: int) -> float | None:
         """About how long so many records take; None if nobody knows how fast it goes."""

@@ -133,8 +133,12 @@ def _sample(log: Log, subject: Subject, store: ViewStore, known: Checked, rows: 
     """The next rows from where the last round ended, or those that changed last."""
     if newest:
         return newest_rows(log, subject, store, rows)
-    served, known.cursor = next_rows(log, subject, store, known.cursor, rows)
+    begun = known.cursor
+    served, known.cursor = next_rows(log, subject, store, begun, rows)
     known.passes += known.cursor is None
+    if begun is not None and known.cursor is None and not served.rows:
+        # The last round had ended with the last row: a round that looks at nothing says nothing.
+        served, known.cursor = next_rows(log, subject, store, None, rows)
     return served
 
 

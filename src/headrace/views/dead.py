@@ -24,6 +24,10 @@ from headrace.views.subject import Subject
 from headrace.views.traced import Bounds, Origin, Traced, Wanted, key_of
 
 MOST_LETTERS = 10_000
+"""Of the query's own inputs."""
+MOST_LOOKED_AT = 500_000
+"""Of all topics."""
+AT_A_TIME = 20_000
 _COLUMNS = [TIME, "TOPIC", "REASON", "PAYLOAD"]
 
 
@@ -63,7 +67,7 @@ def dead_records(
     be read would have belonged to some window: it is among them."""
     inputs = {source.topic: source for source in scanned(subject.query.root) if source.query is None}
     found = []
-    for row in _letters(log, list(inputs), most):
+    for row in newest_letters(log, list(inputs), most):
         source = inputs[row["TOPIC"]]
         for traced in _lenient(source, row["PAYLOAD"]):
             if _belongs(subject, source, traced, key, window):
@@ -73,14 +77,30 @@ def dead_records(
     return found
 
 
-def _letters(log: Log, topics: list[str], most: int) -> Iterable[dict[str, Any]]:
+def newest_letters(log: Log, topics: list[str], most: int) -> list[dict[str, Any]]:
+    """The newest of these topics, oldest first. From the end backwards: a flood of others must not hide them."""
     ends = log.snapshot().ends.get(DEAD_LETTERS_TOPIC)
     if not ends or not topics:
-        return
-    start = max(ends[0].start, ends[0].end - most)
-    for records in log.read(DEAD_LETTERS_TOPIC, 0, start, ends[0].end, _COLUMNS):
-        batch = addressed(records)
-        yield from batch.filter(pc.is_in(batch.column("TOPIC"), value_set=pa.array(topics, pa.string()))).to_pylist()
+        return []
+    wanted, found, count = pa.array(topics, pa.string()), list[list[dict[str, Any]]](), 0
+    end, least = ends[0].end, max(ends[0].start, ends[0].end - MOST_LOOKED_AT)
+    while end > least and count < most:
+        start = max(least, end - AT_A_TIME)
+        rows = list[dict[str, Any]]()
+        if any(pc.any(_is_of(records, wanted)).as_py() for records in _read(log, start, end, ["TOPIC"])):
+            for records in _read(log, start, end, _COLUMNS):
+                rows += records.filter(_is_of(records, wanted)).to_pylist()
+        found.append(rows)
+        end, count = start, count + len(rows)
+    return [row for rows in reversed(found) for row in rows][-most:]
+
+
+def _read(log: Log, start: int, end: int, columns: list[str]) -> Iterable[pa.RecordBatch]:
+    return (addressed(records) for records in log.read(DEAD_LETTERS_TOPIC, 0, start, end, columns))
+
+
+def _is_of(records: pa.RecordBatch, topics: pa.Array) -> Any:
+    return pc.is_in(records.column("TOPIC"), value_set=topics)
 
 
 def _lenient(source: Source, payload: bytes | None) -> list[Traced]:

@@ -5,7 +5,7 @@ A pure function over what runs, what is wanted, and what the log holds. `change`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from headrace.errors import HeadraceError, SqlError
 from headrace.sql.api import (
@@ -21,11 +21,13 @@ from headrace.sql.api import (
     source_from,
 )
 from headrace.sql.layered import NotMergeable, check_cut
-from headrace.sql.plan import Aggregate, PersistentQuery, is_per_batch, walk
-from headrace.sql.source import Sources
+from headrace.sql.plan import PersistentQuery
+from headrace.sql.source import Source, Sources
 from headrace.sql.statements import CreateAsSelect, CreateSource
 from headrace.types import display_name
 from headrace.views.change import Change, Definition, Figures, Plan, Runs, Wanted
+from headrace.views.kept import Kept, find_kept
+from headrace.views.reasons import instead_of_change, keeps_empty, made_anew, other_functions
 from headrace.views.versions import NONE, Strategy, version_topic
 
 CORRECT = "correct the statement, or take it out"
@@ -41,10 +43,15 @@ def plan_changes(
     in_place: bool = False,
     strategy: Strategy = "kappa",
     strategies: Mapping[str, Strategy] | None = None,
+    place: Callable[[Source], Source] = lambda sink: sink,
+    kept: Callable[[str], Sequence[Kept]] = lambda name: (),
+    start: str = "beginning",
 ) -> Plan:
     """`ours`: names that files have defined before; those that no file defines now are dropped. `strategy`: how tables
-    are computed that have to be."""
-    planner = _Planner(running, Draft(sources), figures, next_number, in_place, strategy, strategies or {})
+    are computed that have to be. `place`: what a new query is to write, with a topic that is free.
+    `kept`: versions of a name that could serve again. `start`: where replays are to begin."""
+    how = strategy, strategies or {}, place, kept, start
+    planner = _Planner(running, Draft(sources), figures, next_number, in_place, *how)
     named = {one.statement.name for one in wanted}
     dropped = {name for name in ours if name in running and name not in named}
     # What somebody made by a statement has no file, but may read what is rebuilt.
@@ -60,22 +67,20 @@ def plan_changes(
     return Plan(tuple(_with_dependents(planner.changes)), figures)
 
 
+@dataclass(slots=True)
 class _Planner:
-    def __init__(
-        self,
-        running: Mapping[str, Runs],
-        draft: Draft,
-        figures: Figures,
-        next_number: Callable[[str], int],
-        in_place: bool,
-        strategy: Strategy,
-        strategies: Mapping[str, Strategy],
-    ) -> None:
-        self.changes: list[Change] = []
-        self._running, self._draft, self._figures = running, draft, figures
-        self._next_number, self._in_place, self._strategy = next_number, in_place, strategy
-        self._strategies = strategies
-        self._by_name: dict[str, Change] = {}
+    _running: Mapping[str, Runs]
+    _draft: Draft
+    _figures: Figures
+    _next_number: Callable[[str], int]
+    _in_place: bool
+    _strategy: Strategy
+    _strategies: Mapping[str, Strategy]
+    _place: Callable[[Source], Source]
+    _kept_versions: Callable[[str], Sequence[Kept]]
+    _start: str
+    changes: list[Change] = field(default_factory=list)
+    _by_name: dict[str, Change] = field(default_factory=dict)
 
     def consider(self, wanted: Wanted) -> None:
         statement = wanted.statement
@@ -86,7 +91,7 @@ class _Planner:
             else:
                 change = self._computed(wanted, statement, runs)
         except HeadraceError as error:
-            hint = "--strategy kappa replays it instead" if isinstance(error, NotMergeable) else CORRECT
+            hint = "--strategy kappa replays it" if isinstance(error, NotMergeable) else CORRECT
             change = self._refused(wanted, runs, error.message, error.hint or hint)
             if isinstance(error, SqlError) and error.line and wanted.file:
                 change = replace(change, wanted=replace(wanted, line=error.line, column=error.column))
@@ -100,9 +105,10 @@ class _Planner:
         base = Change(name, runs.source.kind, "drops", "no file defines it", old_statement=runs.source.statement)
         change = replace(base, before=runs.number)
         if readers or runs.inserts or runs.inserted_by:
-            who = ", ".join([*(f"`{display_name(c.name)}`" for c in readers), *runs.inserts, *runs.inserted_by])
+            users = [*(f"`{display_name(c.name)}`" for c in readers), *runs.inserts, *runs.inserted_by]
+            reason = f"no file defines it, but {', '.join(users)} use{'s' * (len(users) == 1)} it"
             hint = "drop or change those first, or put it back"
-            change = replace(change, verdict="refused", reason=f"no file defines it, but {who} uses it", hint=hint)
+            change = replace(change, verdict="refused", reason=reason, hint=hint)
         self._note(change)
 
     def _note(self, change: Change) -> None:
@@ -119,30 +125,38 @@ class _Planner:
         if same_definition(runs.source.statement, statement):
             return base
         if runs.query is not None:
-            return self._refused(wanted, runs, "a query writes it, and now it is to be declared", _anew(runs))
-        new = replace(source_from(statement, self._draft), partitions=runs.source.partitions)
+            return self._refused(wanted, runs, "a query writes it, and now it is to be declared", made_anew(runs))
+        declared, has = source_from(statement, self._draft), runs.source.partitions
+        if declared.partitions != has and any(given.name == "PARTITIONS" for given in statement.properties):
+            reason = f"topic `{runs.source.topic}` has {has} partitions, not {declared.partitions}"
+            return self._refused(wanted, runs, reason, "leave PARTITIONS out, or name another KAFKA_TOPIC")
+        new = replace(declared, partitions=has)
         if problem := replaced_source_problem(runs.source, new):
-            hint = f"declare it under another name, or first take away what reads it and {_anew(runs)}"
-            return self._refused(wanted, runs, problem, hint)
-        reason = "it is declared over the same records, with further columns"
+            return self._refused(wanted, runs, problem, instead_of_change(runs, new))
+        further = "" if new.value == runs.source.value else ", with further columns"
+        reason = f"it is declared over the same records{further}"
         return replace(base, verdict="keeps its state", reason=reason, source=new)
 
     def _computed(self, wanted: Wanted, statement: CreateAsSelect, runs: Runs | None) -> Change:
         for name in _reads(statement):
             if (broken := self._by_name.get(name)) is not None and broken.verdict == "refused":
-                raise HeadraceError(
-                    f"it reads `{display_name(name)}`, which cannot be changed", hint=broken.hint or None
-                )
+                # What to do is said where it has to be done.
+                read = f"`{display_name(name)}`"
+                return self._refused(wanted, runs, f"it reads {read}, which cannot be changed", f"put {read} right")
         query = plan_query(statement, self._draft)
         self._refuse_layers(statement)
         if runs is None:
+            new = Change(statement.name, statement.kind, "creates", wanted=wanted, strategy=self._strategy_of(query))
+            if (again := self._again(new, statement, query)) is not None:
+                return again
+            query = replace(query, sink=self._place(query.sink))
             change = Change(query.sink.name, query.sink.kind, "creates", wanted=wanted, source=query.sink, query=query)
             change = replace(change, number=self._next_number(change.name), strategy=self._strategy_of(query))
             return self._costed(self._checked(change))
         base = self._base(wanted, runs)
         if runs.query is None:
-            return self._refused(wanted, runs, "it is declared, and now a query is to write it", _anew(runs))
-        rebuilt = [name for name in _reads(statement) if self._rebuilt(name)]
+            return self._refused(wanted, runs, "it is declared, and now a query is to write it", made_anew(runs))
+        rebuilt = [name for name in _reads(statement) if self._has_other_version(name)]
         same_text = same_definition(runs.source.statement, statement)
         same = same_results(runs.query, query)
         strategy = self._strategy_of(query, runs)
@@ -153,13 +167,11 @@ class _Planner:
         in_place = self._in_place and runs.strategy == "kappa"
         if not rebuilt and problem is None and (same or in_place) and strategy == runs.strategy:
             return self._kept(base, runs, query, same)
-        why = (
-            f"it reads {', '.join(f'`{display_name(name)}`' for name in rebuilt)}, which is rebuilt" if rebuilt else ""
-        )
+        why = self._why_rebuilt(rebuilt)
         if not same_text:
             why = problem or "what it has written would be different"
         elif not rebuilt:
-            why = _other_functions(runs.query, query) or "what it reads is declared differently"
+            why = other_functions(runs.query, query) or "what it reads is declared differently"
         if strategy != runs.strategy and same:
             why = "it is to be made of two layers" if strategy == "lambda" else "it is not to have layers any more"
         return self._rebuilds(replace(base, strategy=strategy), runs, query, why)
@@ -213,7 +225,7 @@ class _Planner:
     def _rebuilds(self, base: Change, runs: Runs, query: PersistentQuery, why: str) -> Change:
         assert base.wanted is not None
         if query.sink.kind != runs.source.kind:
-            return self._refused(base.wanted, runs, f"it is a {runs.source.kind}", _anew(runs))
+            return self._refused(base.wanted, runs, f"it is a {runs.source.kind}", made_anew(runs))
         if runs.inserted_by:
             who = ", ".join(runs.inserted_by)
             reason = f"{who} of INSERT INTO writes to it too, and would not be in a new version"
@@ -221,6 +233,9 @@ class _Planner:
         if runs.inserts:
             reason = f"{', '.join(runs.inserts)} of INSERT INTO reads it, and would go on with the old version"
             return self._refused(base.wanted, runs, reason, f"first:  TERMINATE {runs.inserts[0]};")
+        assert isinstance(base.wanted.statement, CreateAsSelect)
+        if (again := self._again(replace(base, reason=why), base.wanted.statement, query)) is not None:
+            return again
         number = self._next_number(base.name)
         sink = replace(query.sink, topic=version_topic(query.sink.topic, number))
         query = replace(query, sink=sink)
@@ -242,17 +257,32 @@ class _Planner:
                 )
             if topic in self._figures.compacted and source.kind == "stream":
                 warnings.append(f"topic `{topic}` is compacted: of each key only what compaction has left is in it")
-            if topic in self._figures.compacted and change.verdict == "rebuilds" and _keeps_empty(change.query):
+            if topic in self._figures.compacted and change.verdict == "rebuilds" and keeps_empty(change.query):
                 warnings.append(
                     f"topic `{topic}` is compacted: groups that have become empty may be missing in the new version"
                 )
-        if len(inputs) > 1 and any(self._rebuilt(name) for name in inputs):
+        if len(inputs) > 1 and any(self._has_other_version(name) for name in inputs):
             warnings.append("it joins what is rebuilt with it: rows of the past meet the others as they are now")
         return replace(change, replays=replays, warnings=tuple(warnings))
 
-    def _rebuilt(self, name: str) -> bool:
+    def _again(self, base: Change, statement: CreateAsSelect, query: PersistentQuery) -> Change | None:
+        """What is there already is not computed again."""
+        kept = find_kept(self._kept_versions(base.name), statement, query, base.strategy, self._start)
+        if kept is None:
+            return None
+        query, sink = replace(query, sink=kept.source), kept.source
+        change = replace(base, verdict="serves again", number=kept.number, source=sink, query=query)
+        return replace(change, replays=kept.behind)
+
+    def _has_other_version(self, name: str) -> bool:
         change = self._by_name.get(name)
-        return change is not None and change.verdict == "rebuilds"
+        return change is not None and change.verdict in ("rebuilds", "serves again")
+
+    def _why_rebuilt(self, inputs: Sequence[str]) -> str:
+        """Of what reads other versions than before."""
+        rebuilt = any(self._by_name[name].verdict == "rebuilds" for name in inputs)
+        which = "is rebuilt" if rebuilt else "is another version again"
+        return f"it reads {', '.join(f'`{display_name(name)}`' for name in inputs)}, which {which}" if inputs else ""
 
     def _base(self, wanted: Wanted, runs: Runs) -> Change:
         source = runs.source
@@ -326,22 +356,3 @@ def _parsed(text: str) -> Definition | None:
     except (HeadraceError, ValueError):
         return None
     return statement if isinstance(statement, CreateSource | CreateAsSelect) else None
-
-
-def _keeps_empty(query: PersistentQuery) -> bool:
-    return any(
-        isinstance(node, Aggregate) and node.over == "table" and not is_per_batch(node.input)
-        for node in walk(query.root)
-    )
-
-
-def _other_functions(old: PersistentQuery, new: PersistentQuery) -> str:
-    before, now = function_versions(old), function_versions(new)
-    changed = [f"`{name.lower()}`" for name in now if now[name] != before.get(name)]
-    if not changed:
-        return ""
-    return f"{', '.join(changed)} {'is another function' if len(changed) == 1 else 'are other functions'} now"
-
-
-def _anew(runs: Runs) -> str:
-    return f"DROP {runs.source.kind.upper()} {display_name(runs.source.name)}; and create it again"

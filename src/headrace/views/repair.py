@@ -282,6 +282,7 @@ class _Repair:
             for key in by_place.get(_place(entry), ()):
                 by_key[key].append(entry)
         made = []
+        counted: set[int] = set()
         for change in changes:
             own = by_key[self._key(change.key)]
             revision = Revision(
@@ -298,12 +299,13 @@ class _Repair:
                 time_ms=now,
             )
             made.append(revision)
+            counted |= {one.place for one in own}
         if not dry_run:
             different = [change for change in changes if not change.same]
             rows = [Append(source.topic, self._batch(different))] if different else []
             self.log.append([*rows, append_revisions(made)]).result()
         self.found.revised += [one for one in made if one.old != one.new]
-        self.found.late += sum(one.late for one in made)
+        self.found.late += len(counted)
 
     def _batch(self, changes: Sequence[_Change]) -> pa.RecordBatch:
         source = self.subject.source

@@ -18,7 +18,7 @@ from headrace.sql.plan import Filter, scanned
 from headrace.sql.printer import print_expression
 from headrace.sql.source import Source
 from headrace.store.base import Position, ViewStore
-from headrace.store.cuts import Cut, offsets_at
+from headrace.store.cuts import Cut, cut_now, offsets_at
 from headrace.store.expiry import has_expired
 from headrace.store.revisions import Revision, Revisions
 from headrace.types import BIGINT, BOOLEAN, display_name
@@ -26,9 +26,11 @@ from headrace.views.aggregates import windows_of
 from headrace.views.compare import differences
 from headrace.views.dead import DeadRecord, dead_records
 from headrace.views.evaluate import Evaluation, Question, answer
+from headrace.views.keyless import Keyless, is_null, keyless_records
 from headrace.views.late import admitted_late, late_records, margins, row_reader, row_revision
 from headrace.views.ledger import LateEntry
 from headrace.views.origins import Below, trace_down
+from headrace.views.reading import Reader
 from headrace.views.subject import Subject, SubjectOf, row_predicate, served_rows
 from headrace.views.traced import Bounds, Origin
 
@@ -82,6 +84,8 @@ class Why:
     """That WHERE."""
     expired: bool = False
     """It was there, and was kept for as long as it should be."""
+    keyless: Keyless | None = None
+    """Of who asks for a key that is NULL: the records that have none."""
 
     @property
     def verdict(self) -> Literal["equal", "different", "unknown"]:
@@ -104,7 +108,7 @@ def why(
     """Explain the row with that key: in the window that begins at or contains `at`, or in the newest."""
     started = time.monotonic()
     page = page or Page()
-    window = _choose_window(log, subject, store, key, at)
+    window = _chosen_window(log, subject, store, key, at, started + seconds)
     served = served_rows(log, subject, store, row_predicate(subject.source, key, window))
     row = next(iter(served.rows), None)
     asked = tuple(hashable(key[column.name]) for column in subject.source.key)
@@ -149,6 +153,7 @@ def why(
         _left_out(evaluation, again.origins if again else ()),
         _condition(subject),
         expired,
+        keyless_records(reader, subject, key) if row is None and any(map(is_null, key.values())) else None,
     )
 
 
@@ -162,6 +167,19 @@ def _left_out(evaluation: Evaluation, counted: Iterable[Origin]) -> list[Origin]
 def _condition(subject: Subject) -> str:
     below = subject.aggregate.input if subject.aggregate is not None else None
     return print_expression(below.predicate) if isinstance(below, Filter) else ""
+
+
+def _chosen_window(
+    log: Log, subject: Subject, store: ViewStore, key: Mapping[str, Any], at: int | None, deadline: float
+) -> Bounds | None:
+    try:
+        return _choose_window(log, subject, store, key, at)
+    except NotFound as error:
+        if any(map(is_null, key.values())):
+            everything = cut_now(log, log.snapshot(), [source.topic for source in scanned(subject.query.root)])
+            reader = Reader(log, everything, deadline=deadline, starts=subject.starts)
+            error.detail = str(keyless_records(reader, subject, key))
+        raise
 
 
 def _choose_window(

@@ -50,6 +50,24 @@ def to_json(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
+def exact_number(text: str) -> float | decimal.Decimal:
+    """Written again it has the same digits.
+
+    >>> exact_number("0.1"), exact_number("1.50")
+    (0.1, Decimal('1.50'))
+    """
+    number = float(text)
+    return number if to_json(number) == text.encode() else decimal.Decimal(text)
+
+
+_decoder = msgspec.json.Decoder(float_hook=exact_number)
+
+
+def from_json(text: bytes | str) -> Any:
+    """What `to_json` wrote, to the last digit."""
+    return _decoder.decode(text)
+
+
 def value_to_json(value: Any, type_: DataType) -> Any:
     """One value, as Arrow's `to_pylist`, a store or an evaluator gives it."""
     convert = converter(type_)

@@ -42,7 +42,7 @@ class JobDetail(JobModel, frozen=True):
 class Jobs(Model, frozen=True):
     jobs: list[JobModel]
     problem: str | None
-    """What is wrong with the files, if anything is: the jobs are then as they were before."""
+    """What is wrong with files, if anything is: their jobs are then as they were before."""
 
 
 class RunJobsRequest(Model, frozen=True):
@@ -60,3 +60,5 @@ class RunJobsAnswer(Model, frozen=True):
     """With what the jobs come after."""
 
     runs: list[AskedRun]
+    problem: str | None = None
+    """What is wrong with files, if anything is: their jobs are as they were before, if they were there."""

@@ -127,6 +127,15 @@ class CareHistory(Model, frozen=True):
     late: list[Count]
 
 
+class KeylessModel(Model, frozen=True):
+    columns: list[str]
+    """Of the key: those that are NULL."""
+    grouped: bool
+    """Whether it is a GROUP BY that leaves such records out, or the table."""
+    records: Count
+    newest: RecordModel | None
+
+
 class WhyAnswer(Model, frozen=True, kw_only=True):
     view: str
     version: int
@@ -154,3 +163,5 @@ class WhyAnswer(Model, frozen=True, kw_only=True):
     left_out_total: Count
     condition: str
     expired: bool
+    keyless: KeylessModel | None
+    """Of who asks for a key that is NULL: the records that have none."""

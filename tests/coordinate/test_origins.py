@@ -1,0 +1,43 @@
+"""Versions of which one reads what is made of what the other reads, while events arrive: computed by hand, without
+Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.views.versions import Deployment
+from tests.coordinate.by_hand import PATIENCE, ByHand, by_hand
+from tests.coordinate.test_differences import clicking
+from tests.support import wait_for
+
+INPUTS = """
+CREATE STREAM clicks (userid VARCHAR KEY, page VARCHAR) WITH (KAFKA_TOPIC='clicks', PARTITIONS=1);
+CREATE STREAM home AS SELECT userid, page FROM clicks;
+"""
+FROM_RAW = INPUTS + "CREATE TABLE by_page AS SELECT page, COUNT(*) AS n FROM clicks GROUP BY page;"
+FROM_DERIVED = FROM_RAW.replace("FROM clicks GROUP", "FROM home GROUP")
+
+
+def compared(engine: ByHand, sql: str) -> Deployment:
+    """Once it is known whether they differ."""
+    wait_for(lambda: engine.shown() > 0, PATIENCE, "the first rows")
+    deployments, started = engine.services.deployments, engine.deploy(sql)
+    wait_for(lambda: deployments.get(started.id).stage in ("switched", "waiting"), PATIENCE, "the comparison")
+    return deployments.get(started.id)
+
+
+def test_what_a_derived_stream_is_made_of_is_read_up_to_the_same_record(tmp_path: Path) -> None:
+    with by_hand(tmp_path, FROM_DERIVED) as engine, clicking(engine):
+        found = compared(engine, FROM_RAW)
+        assert found.stage == "switched", found.detail
+        assert [(one["same"], one["changed"]) for one in found.comparisons] == [(1, 0)]
+
+
+def test_a_derived_stream_in_place_of_what_it_is_made_of_is_not_compared_and_says_why(tmp_path: Path) -> None:
+    with by_hand(tmp_path, FROM_RAW) as engine, clicking(engine):
+        found = compared(engine, FROM_DERIVED)
+        assert found.stage == "waiting"
+        assert found.detail == (
+            "not compared: the new version reads `home`, which is made of `clicks`: what is read of the one at some "
+            "moment is not what is read of the other"
+        )
