@@ -31,6 +31,7 @@ from headrace.views.versions import Deployment
 from tests.support import wait_for
 
 PATIENCE = 120.0
+SETTINGS = SparkSettings(shuffle_partitions=1)
 
 
 class Live:
@@ -84,7 +85,12 @@ class Live:
 
 @contextmanager
 def live(
-    folder: Path, spark: SparkSession, sql: str, toml: str = "", functions: Mapping[str, str] | None = None
+    folder: Path,
+    spark: SparkSession,
+    sql: str,
+    toml: str = "",
+    functions: Mapping[str, str] | None = None,
+    settings: SparkSettings = SETTINGS,
 ) -> Iterator[Live]:
     (folder / "pipelines").mkdir(parents=True, exist_ok=True)
     (folder / "headrace.toml").write_text(toml)
@@ -92,19 +98,19 @@ def live(
     with open_services(project, SystemClock()) as services:
         made = Live(services)
         made.write(sql, functions)
-        with engine(services, spark):
+        with engine(services, spark, settings):
             if sql:
                 services.deployments.start(made.files, Options())
             yield made
 
 
 @contextmanager
-def engine(services: Services, spark: SparkSession) -> Iterator[None]:
+def engine(services: Services, spark: SparkSession, settings: SparkSettings = SETTINGS) -> Iterator[None]:
     """What `coordinate.engine` does, in a thread."""
     link, stop = link_to(services.project, services.clock), threading.Event()
     client = link.connect()
     where = link.where(client)
-    runner = SparkQueryRunner(spark, where, SparkSettings(shuffle_partitions=1), services.clock, client)
+    runner = SparkQueryRunner(spark, where, settings, services.clock, client)
     catalog = Catalog(client)
     jobs = Jobs(spark, where, client, services.clock)
     reconciler = Reconciler(catalog, runner, services.project.checkpoints_folder, services.clock, jobs)

@@ -12,9 +12,10 @@ from headrace.config import SparkSettings
 from headrace.coordinate.planning import cut_offsets
 from headrace.coordinate.topics import sink_spec
 from headrace.process.base import LayerSpec, QuerySpec
-from headrace.process.batch import write_layer
+from headrace.process.layer import write_layer
 from headrace.process.session import query_session
 from headrace.process.streaming import start_query
+from headrace.process.stretches import count
 from headrace.sql.layered import LayeredQuery, NotMergeable, layered_query
 from headrace.sql.plan import PersistentQuery
 from headrace.store.arrivals import position_at_start, read_stretch
@@ -39,9 +40,11 @@ def layered_rows(
     log.create_topic(sink_spec(partial.sink))
     read = {source.topic for source in partial.inputs}
     offsets = {name: cut_offsets(log, name, cut) for name in read}
+    folder = pipeline.folder / "checkpoints" / f"BATCH_{sink}"
+    batch = LayerSpec(f"BATCH_{sink}", partial, offsets, cut, from_beginning=plan.from_beginning, folder=folder)
     for _ in range(2):
-        # Again, as after a kill: it is there once.
-        write_layer(spark, pipeline.log_folder, pipeline.topic, LayerSpec(f"BATCH_{sink}", partial, offsets, cut))
+        # In stretches of a third; again, as after a kill: it is there once.
+        write_layer(spark, pipeline.log_folder, pipeline.topic, batch, count({}, offsets) // 3)
     ends = {number: end.end for number, end in enumerate(log.snapshot().ends[topic])}
     starts = {name: offsets[name] for name in read - plan.from_beginning}
     spec = QuerySpec(f"SPEED_{sink}", 1, partial, pipeline.folder / "checkpoints" / f"SPEED_{sink}", starts=starts)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from tests.process.oracle.relations import DAY, Relation, derived, filtered, random_relation
 
@@ -27,8 +29,14 @@ class RandomQuery:
     names: tuple[str, ...]
     """The result's columns, in the answer's order; `$window_start`, `$window_end` and `$time` among them."""
     expected: Callable[[duckdb.DuckDBPyConnection], Answer]
+    again: str
+    """The same in other words, with what is below it."""
     below: str = ""
     """The statement of a table that it reads and nobody else does."""
+
+    @property
+    def whole(self) -> str:
+        return self.below + self.sql
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,46 @@ class Rows:
 class Item:
     ours: str
     duck: str
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A query's text, and another that means the same: columns the other way round, conditions denied twice."""
+
+    relation: Relation
+    key: str
+    items: list[Item]
+    predicate: Item | None
+    window: str = ""
+    grouping: str = ""
+    having: Item | None = None
+    final: bool = False
+
+    @property
+    def sql(self) -> str:
+        where = f" WHERE {self.predicate.ours}" if self.predicate else ""
+        having = f" HAVING {self.having.ours}" if self.having else ""
+        return self._text(self._values, self.relation.sql, where, having)
+
+    @property
+    def again(self) -> str:
+        sides = re.sub(r"ON (\S+) = (\S+)$", r"ON \2 = \1", self.relation.sql)
+        text = self.relation.texts[0]
+        always = f"({text} IS NULL OR {text} IS NOT NULL)"
+        where = f" WHERE NOT (NOT ({self.predicate.ours}))" if self.predicate else f" WHERE {always}"
+        having = f" HAVING NOT (NOT ({self.having.ours}))" if self.having else ""
+        return self.relation.below_again + self._text(self._values[::-1], sides, where, having)
+
+    @property
+    def _values(self) -> list[str]:
+        return [f"{item.ours} AS a{place}" for place, item in enumerate(self.items)]
+
+    def _text(self, values: list[str], relation: str, where: str, having: str) -> str:
+        kind = "TABLE" if self.relation.table or self.grouping else "STREAM"
+        read = f"{relation}{self.window}{where}{self.grouping}{having}"
+        return f"CREATE {kind} {{0}} AS SELECT {', '.join([self.key, *values])} FROM {read}" + (
+            " EMIT FINAL;" if self.final else ";"
+        )
 
 
 def random_query(chance: random.Random) -> RandomQuery:
@@ -68,15 +116,14 @@ def projection(chance: random.Random, relation: Relation) -> RandomQuery:
     items = [random_item(chance, relation) for _ in range(chance.randint(1, 3))]
     time = ["tm"] if relation.timed else []
     duck = f"SELECT {', '.join([relation.key[1], *(item.duck for item in items), *time])} FROM ({rows.duck})"
-    values = ", ".join(f"{item.ours} AS a{place}" for place, item in enumerate(items))
-    where = f" WHERE {predicate.ours}" if predicate else ""
     key = "" if relation.key[0] == "ROWKEY" else " AS key0"
+    statement = Statement(relation, f"{relation.key[0]}{key}", items, predicate)
     return RandomQuery(
-        f"CREATE {'TABLE' if relation.table else 'STREAM'} {{0}} AS SELECT {relation.key[0]}{key}, {values}"
-        f" FROM {relation.sql}{where};",
+        statement.sql,
         relation.table,
         ("KEY0" if key else "ROWKEY", *(f"A{place}" for place in range(len(items))), *(["$time"] if time else [])),
         lambda connection: connection.execute(duck).fetchall(),
+        statement.again,
         relation.below,
     )
 
@@ -92,10 +139,8 @@ def aggregation(chance: random.Random, relation: Relation, window: Windowing | N
     text, bounds, admit = window(chance, Rows(grouped, relation.clock))
     final = bool(text) and chance.random() < 0.4
     having = random_having(chance, relation) if chance.random() < 0.4 else None
-    values = ", ".join(f"{one.ours} AS a{place}" for place, one in enumerate(aggregates))
-    sql = f"CREATE TABLE {{0}} AS SELECT {group.ours} AS key0, {values} FROM {relation.sql}{text}"
-    sql += f" WHERE {predicate.ours}" if predicate else ""
-    sql += f" GROUP BY {group.ours}" + (f" HAVING {having.ours}" if having else "") + (" EMIT FINAL;" if final else ";")
+    grouping = f" GROUP BY {group.ours}"
+    statement = Statement(relation, f"{group.ours} AS key0", aggregates, predicate, text, grouping, having, final)
     columns = ["grp", *bounds, *(one.duck for one in aggregates), "max(tm)"]
     asked = f"SELECT {', '.join(columns)} FROM admitted" + (" WHERE closed" if final else "")
     asked += f" GROUP BY {', '.join(['grp', *bounds])}"
@@ -107,7 +152,7 @@ def aggregation(chance: random.Random, relation: Relation, window: Windowing | N
         return found
 
     names = ("KEY0", *(["$window_start", "$window_end"] if bounds else []), *_names(aggregates), "$time")
-    return RandomQuery(sql, True, names, expected)
+    return RandomQuery(statement.sql, True, names, expected, statement.again)
 
 
 def _names(items: list[Item]) -> tuple[str, ...]:
@@ -132,7 +177,9 @@ def hopping(chance: random.Random, rows: Rows) -> tuple[str, list[str], Admit]:
 
 
 def session(chance: random.Random, rows: Rows) -> tuple[str, list[str], Admit]:
-    grace = random_grace(chance)
+    # Of one record's pairs nobody says which comes first, and with less grace a session may hang on that.
+    chosen = random_grace(chance)
+    grace = DAY if rows.clock else chosen
     text = f" WINDOW SESSION ({GAP // 1000} SECONDS, GRACE PERIOD {grace // 1000} SECONDS)"
     return text, ["ws", "we"], lambda connection: _admit_sessions(connection, rows, grace)
 
@@ -169,10 +216,11 @@ def _admit_sessions(connection: duckdb.DuckDBPyConnection, rows: Rows, grace: in
         if end >= closed:
             merged = [number, *(member for one in near for member in one[2])]
             sessions[key] = [one for one in kept if one not in near] + [(start, end, merged)]
-    connection.execute("CREATE OR REPLACE TEMP TABLE members (number BIGINT, ws BIGINT, we BIGINT)")
     members = [(number, start, end) for kept in sessions.values() for start, end, held in kept for number in held]
-    if members:
-        connection.executemany("INSERT INTO members VALUES (?, ?, ?)", members)
+    columns = [pa.array([member[place] for member in members], pa.int64()) for place in range(3)]
+    connection.register("found", pa.table(columns, names=["number", "ws", "we"]))
+    connection.execute("CREATE OR REPLACE TEMP TABLE members AS SELECT * FROM found")
+    connection.unregister("found")
     until = (last[0] if last and last[0] is not None else 0) - GAP - grace
     _admit(connection, f"SELECT *, we < {until} AS closed FROM (SELECT * FROM admitted) JOIN members USING (number)")
 
@@ -184,19 +232,15 @@ def regroup(chance: random.Random, relation: Relation) -> RandomQuery:
     rows = filtered(relation, predicate.duck if predicate else None)
     group = random_group(chance, relation)
     aggregates = [Item("COUNT(*)", "count(*)"), *(random_sum(chance, relation) for _ in range(chance.randint(0, 2)))]
-    having = Item("COUNT(*) > 0", "count(*) > 0")
     whole = relation.history is not None and chance.random() < 0.6
-    values = ", ".join(f"{one.ours} AS a{place}" for place, one in enumerate(aggregates))
-    where = f" WHERE {predicate.ours}" if predicate else ""
-    sql = (
-        f"CREATE TABLE {{0}} AS SELECT {group.ours} AS key0, {values} FROM {relation.sql}{where} GROUP BY {group.ours}"
-    )
+    having = None if whole or relation.below else Item("COUNT(*) > 0", "count(*) > 0")
+    grouping = f" GROUP BY {group.ours}"
+    statement = Statement(relation, f"{group.ours} AS key0", aggregates, predicate, "", grouping, having)
     grouped = f"""SELECT grp, {", ".join(f"{one.duck} AS a{place}" for place, one in enumerate(aggregates))}
       FROM (SELECT *, {group.duck} AS grp FROM ({rows.duck})) WHERE grp IS NOT NULL GROUP BY grp"""
     if not whole:
-        sql += ";" if relation.below else f" HAVING {having.ours};"
-        names = ("KEY0", *_names(aggregates))
-        return RandomQuery(sql, True, names, lambda c: c.execute(grouped).fetchall(), relation.below)
+        names, again = ("KEY0", *_names(aggregates)), statement.again
+        return RandomQuery(statement.sql, True, names, lambda c: c.execute(grouped).fetchall(), again, relation.below)
     zeros = ", ".join(f"coalesce(a{place}, 0)" for place in range(len(aggregates)))
     duck = f"""WITH log AS (SELECT *, CASE WHEN tomb THEN NULL ELSE {group.duck} END AS came,
         lag(came) OVER (PARTITION BY {relation.key[1]} ORDER BY ar) AS went FROM {rows.history}),
@@ -204,7 +248,9 @@ def regroup(chance: random.Random, relation: Relation) -> RandomQuery:
         WHERE grp IS NOT NULL GROUP BY grp)
       SELECT grp, {zeros}, tm FROM seen LEFT JOIN ({grouped}) USING (grp)"""
     names = ("KEY0", *_names(aggregates), "$time")
-    return RandomQuery(f"{sql};", True, names, lambda connection: connection.execute(duck).fetchall())
+    return RandomQuery(
+        statement.sql, True, names, lambda connection: connection.execute(duck).fetchall(), statement.again
+    )
 
 
 def random_sum(chance: random.Random, relation: Relation) -> Item:

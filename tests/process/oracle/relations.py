@@ -39,6 +39,8 @@ class Relation:
     """Is `tm` what the result's time must be?"""
     below: str = ""
     """The statement of a table that it reads, if that is made for it; with `{0}` for the query's name."""
+    below_again: str = ""
+    """The same in other words."""
 
 
 STREAM = Relation("s", "SELECT * FROM s WHERE NOT tomb", ("k", "k"), ("k", "g"), ("n",))
@@ -171,6 +173,7 @@ def derived(chance: random.Random) -> Relation:
     """A table that is itself aggregated: what it held between two batches is in no record."""
     having = chance.choice((None, None, "SUM(n) > 2", "COUNT(*) < 3"))
     duck = f" HAVING {having.replace('SUM(n)', 'coalesce(sum(n), 0)')}" if having else ""
+    below = "CREATE TABLE {0}_below AS SELECT k AS id, LATEST_BY_OFFSET(g) AS w, SUM(n) AS v FROM s"
     return Relation(
         "{0}_below",
         f"""SELECT k AS id, arg_max(g, ar) AS w, coalesce(sum(n), 0)::BIGINT AS v, max(tm) AS tm
@@ -179,8 +182,8 @@ def derived(chance: random.Random) -> Relation:
         ("id", "w"),
         ("v",),
         table=True,
-        below=f"""CREATE TABLE {{0}}_below AS SELECT k AS id, LATEST_BY_OFFSET(g) AS w, SUM(n) AS v FROM s
-          GROUP BY k{f" HAVING {having}" if having else ""};""",
+        below=f"{below} GROUP BY k{f' HAVING {having}' if having else ''};",
+        below_again=f"{below} WHERE k IS NOT NULL GROUP BY k{f' HAVING NOT (NOT ({having}))' if having else ''};",
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from headrace.process.batch import run_batch
@@ -22,25 +24,27 @@ from tests.process.pipeline import Pipeline, Records, Row
 AT_ONCE, SIDE_BY_SIDE = 20, 3
 CUTS = (1_000_000, 12, 5)
 Make = Callable[[random.Random], RandomQuery]
+SYSTEM = {"ar": pa.int64(), "st": pa.int64(), "tm": pa.int64(), "tomb": pa.bool_()}
 COLUMNS = {"s": "k g n", "r": "rk h m", "t": "id w v", "e": "eid y z", "f": "fid ref u"}
 
 
 def random_events(chance: random.Random, count: int, since: int = 0) -> list[tuple[str, list[Row]]]:
     """Appends. Time goes on by fits and starts; some records come late, by a little or a lot, some twice, some without
     a key or a value."""
-    appends: list[tuple[str, list[Row]]] = []
+    return [append for append, repeats in islice(endless_events(chance, since), count) for _ in range(repeats)]
+
+
+def endless_events(chance: random.Random, since: int = 0) -> Iterator[tuple[tuple[str, list[Row]], int]]:
+    """Appends, each with how often it comes."""
     now = since
-    for _ in range(count):
+    while True:
         topic = chance.choice("ssssrrrttef")
         rows = []
         for _ in range(chance.choice((1, 1, 1, 3))):
             now += chance.choice((0, 0, 500, 3_000, 11_000))
             time = max(0, now - chance.choice((0, 0, 0, 2_000, 7_000, 8_001, 20_000, 50_000)))
             rows.append(random_row(chance, topic) | {"$time": time})
-        appends.append((topic, rows))
-        if chance.random() < 0.05:
-            appends.append((topic, rows))
-    return appends
+        yield (topic, rows), 2 if chance.random() < 0.05 else 1
 
 
 def random_row(chance: random.Random, topic: str) -> Row:
@@ -55,20 +59,22 @@ def random_row(chance: random.Random, topic: str) -> Row:
     return row | {text: chance.choice(texts), number: chance.choice((None, 0, 1, 2, 3, 7, -4, 30))}
 
 
-def connect(log: Records) -> duckdb.DuckDBPyConnection:
-    """The raw log in DuckDB."""
+def connect(log: Records, cut: int | None = None) -> duckdb.DuckDBPyConnection:
+    """The raw log in DuckDB: all of it, or what has an arrival number below the cut."""
     connection = duckdb.connect()
     for topic, names in COLUMNS.items():
         key, text, number = names.split()
-        connection.execute(
-            f"CREATE TABLE {topic} ({key} VARCHAR, {text} VARCHAR, {number} INTEGER, ar BIGINT, st BIGINT, tm BIGINT,"
-            " tomb BOOLEAN)"
-        )
-        system = ("$arrival", "$stream_time", "$time", "$tombstone")
-        wanted = (*names.upper().split(), *system)
-        rows = [[record[name] for name in wanted] for record in log.records(topic)]
-        if rows:
-            connection.executemany(f"INSERT INTO {topic} VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        types = {key: pa.string(), text: pa.string(), number: pa.int32()} | SYSTEM
+        wanted = (*names.upper().split(), "$arrival", "$stream_time", "$time", "$tombstone")
+        records = [record for record in log.records(topic) if cut is None or record["$arrival"] < cut]
+        columns = [
+            pa.array([record[name] for record in records], type_)
+            for name, type_ in zip(wanted, types.values(), strict=True)
+        ]
+        # One by one they take a second for a thousand.
+        connection.register("records", pa.table(columns, names=list(types)))
+        connection.execute(f"CREATE TABLE {topic} AS SELECT * FROM records")
+        connection.unregister("records")
     return connection
 
 
@@ -85,7 +91,7 @@ def compare(
     chance = random.Random(seed)
     found = [make(chance) for _ in range(queries)]
     cuts = [chance.choice(CUTS) for _ in found]
-    statements = [(query.below + query.sql).format(f"q{number}") for number, query in enumerate(found)]
+    statements = [query.whole.format(f"q{number}") for number, query in enumerate(found)]
     with Pipeline(folder, SOURCES + "\n".join(statements)) as pipeline:
 
         def run(number: int) -> None:
