@@ -61,9 +61,10 @@ chaos: setup-tests ## hundreds of kill -9 under load, then every fault of the lo
 	@$(VENV)/python -m tests.chaos.listeners --rounds $(or $(LISTENER_ROUNDS),20)
 	@$(VENV)/python -m tests.chaos.log --scale $(or $(SCALE),1)
 
-oracle: setup-tests ## random queries as streams, as batches and in DuckDB, and mutated SQL; QUERIES=2000 LAYERS=500 MUTATIONS=100000
+oracle: setup-tests ## random queries as streams, as batches, changed while events arrive, and in DuckDB, and mutated SQL; QUERIES=2000 LAYERS=500 LIVE=500 MUTATIONS=100000
 	@$(VENV)/python -m tests.process.oracle --queries $(or $(QUERIES),2000)
 	@$(VENV)/python -m tests.process.oracle --queries $(or $(LAYERS),500) --layers
+	@$(VENV)/python -m tests.views.oracle --queries $(or $(LIVE),500)
 	@$(VENV)/python -m tests.sql.mutations --count $(or $(MUTATIONS),100000)
 	@$(VENV)/pytest -q --hypothesis-profile=others -m "not spark and not browser" tests/sql tests/log tests/store tests/contracts tests/collect tests/deliver
 

@@ -113,7 +113,7 @@ class Bench:
         writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", self.checkpoint())
         return trigger_rate(writer.trigger(availableNow=True).start())
 
-    def into_topic(self, plan: PersistentQuery) -> tuple[float, float]:
+    def into_topic(self, plan: PersistentQuery, max_rows: int = BATCH_ROWS) -> tuple[float, float]:
         """Rows read and keys written a second."""
         sink = plan.sink
         self.log.create_topic(
@@ -125,7 +125,7 @@ class Bench:
         checkpoint = Path(self.checkpoint())
         spec = QuerySpec(f"bench{self.runs}", 1, plan, checkpoint, LATE if sink.window is not None else None)
         before = topic_end(self.log.snapshot(), sink.topic)
-        settings = SparkSettings(max_rows_per_batch=BATCH_ROWS)
+        settings = SparkSettings(max_rows_per_batch=max_rows)
         query = start_query(self.spark, self.log.folder, self.topic, settings, spec, available_now=True)
         rate = trigger_rate(query)
         changed = topic_end(self.log.snapshot(), sink.topic) - before

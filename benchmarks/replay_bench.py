@@ -81,6 +81,7 @@ def _grown(session: SparkSession, log: LocalLog, folder: Path, sizes: Sequence[i
     """The first size twice: once to warm up. What it took is what the others are measured by, event for event."""
     log.create_topic(VIEWS)
     bench, plan = Bench(query_session(session), log, folder), planned(COUNT)
+    batch = SparkSettings().max_rows_per_batch
     found: list[Measure] = []
     filled, per_event = 0, 0.0
     for size in sizes:
@@ -88,8 +89,8 @@ def _grown(session: SparkSession, log: LocalLog, folder: Path, sizes: Sequence[i
             log.append([Append(VIEWS.name, make_batch(first, min(BATCH_ROWS, size - first)))]).result()
         filled = size
         if not found:
-            bench.into_topic(plan)
-        seconds = size / bench.into_topic(plan)[0]
+            bench.into_topic(plan, batch)
+        seconds = size / bench.into_topic(plan, batch)[0]
         per_event = per_event or seconds / size
         found.append(
             Measure(_name(size), seconds, "s", per_event * size, "at the pace of the first", "grows with the events")

@@ -4,6 +4,7 @@ deadlines for examples, because whichever comes first may have to load a library
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,11 @@ hypothesis.settings.register_profile("same", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("some", deadline=None, derandomize=True, max_examples=20)
 hypothesis.settings.register_profile("others", deadline=None, derandomize=False)
 hypothesis.settings.load_profile("same")
+
+# For Spark's session and for every engine the tests start. They end before code that is optimised further pays for
+# being compiled, which took half of their processor time; and no core is free for collecting garbage beside them.
+# Java then leaves 48 MB for compiled code, which one session for hundreds of queries might fill: as much as otherwise.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m")
 
 
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]

@@ -38,6 +38,8 @@ PATIENCE = 120.0
 FIRST, MORE = 600, 90
 """Events before the view is built, and before it is refreshed."""
 PAGES = 40
+AT_ONCE = 66
+"""Rows: a layer is made of several stretches."""
 LAST = 3
 """The version that serves in the end: the first is plain, the second has layers, the third is refreshed."""
 JOBS = (1, 2)
@@ -115,7 +117,8 @@ def main() -> None:
         services.deployments.start({"all.sql": SQL}, Options())
         send(services, 0, FIRST)
         wait_for(lambda: shown(services) == right(FIRST, True), PATIENCE, "the first version")
-        BatchPoints(services.log, point, number, lambda: _strike(pid))
+        points = BatchPoints(services.log, point, number, lambda: _strike(pid))
+        points.watch(services.project.checkpoints_folder)
         finish(services)
 
 
@@ -128,7 +131,7 @@ def survive(folder: Path, point: str, job: int, victim: str, spark: SparkSession
     """An engine that is killed is one of its own, and the story goes on with another. The version that serves in the
     end."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "headrace.toml").write_text(QUIET)
+    (folder / "headrace.toml").write_text(QUIET + f"[spark]\nmax_rows_per_batch = {AT_ONCE}\n")
     if victim == "server":
         with engine_beside(folder, spark):
             assert _run(folder, point, job, 0).returncode == KILLED

@@ -1,4 +1,5 @@
-"""A server process that deploys a change, rolls it back and repairs, and kills itself around one of the log's appends.
+"""A server process that deploys a change, rolls it back, undoes that, rolls back again and repairs, and kills itself
+around one of the log's appends.
 
     python -m tests.chaos.deploying FOLDER before 3 [--spark]
 
@@ -149,6 +150,8 @@ def main() -> None:
     with open_services(load_project(folder), SystemClock()) as services:
         begin(services, story)
         appends = Appends(services.log, when, number)
+        finish(services, story)
+        services.deployments.rollback("BUSY")
         finish(services, story)
         services.deployments.rollback("BUSY")
         if story.spark:

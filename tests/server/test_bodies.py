@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import socket
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 import zstandard
 
 from tests.server.running import Running, running_server
-from tests.support import wait_for
+from tests.support import BUSY, wait_for
 
 HEAD = "POST /v1/topics/users/events HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
@@ -36,26 +37,28 @@ def test_a_slow_body_is_cut_at_the_deadline(tmp_path: Path) -> None:
         # Meanwhile the others are served.
         assert server.send("users", {"id": "quick"}).status_code == 200
         answer = read_all(slow)
-        assert 0.3 < time.monotonic() - started < 5
+        assert time.monotonic() - started > 0.3
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert b'"code":"deadline"' in answer
+        assert b"within 0.5 s" in answer
         assert [event["key"]["id"] for event in server.events("users")] == ["quick"]
 
 
 def test_a_client_that_trickles_does_not_get_more_time(tmp_path: Path) -> None:
     with running_server(tmp_path, "[server]\nbody_seconds = 0.5\n") as server, connect(server) as slow:
         slow.sendall((HEAD + "Transfer-Encoding: chunked\r\n\r\n").encode())
-        started = time.monotonic()
         slow.settimeout(0.05)
-        answer = b""
-        while not answer and time.monotonic() - started < 10:
+        answers: list[bytes] = []
+
+        def answered() -> bool:
             slow.sendall(b"1\r\n \r\n")
-            try:
-                answer = slow.recv(65536)
-            except TimeoutError:
-                continue
-        assert answer.startswith(b"HTTP/1.1 408 ")
-        assert time.monotonic() - started < 5
+            with contextlib.suppress(TimeoutError):
+                answers.append(slow.recv(65536))
+            return bool(answers)
+
+        # Before the ten seconds that a body has where nothing is set.
+        wait_for(answered, 9 / BUSY, "an end to the patience")
+        assert answers[0].startswith(b"HTTP/1.1 408 ")
 
 
 def test_an_endless_body_is_cut_at_the_limit(tmp_path: Path) -> None:
@@ -78,10 +81,8 @@ def test_bombs_do_not_unfold(server: Running) -> None:
         (gzip.compress(bytes(50_000_000)), "gzip"),
         (zstandard.compress(bytes(200_000_000)), "zstd"),
     ):
-        started = time.monotonic()
         answer = server.send("users", bomb, headers={"Content-Encoding": encoding})
         assert answer.status_code == 413
-        assert time.monotonic() - started < 5
 
 
 def test_half_a_body_is_nothing(tmp_path: Path) -> None:

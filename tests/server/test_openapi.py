@@ -15,6 +15,7 @@ from headrace.server import (
     collectors,
     deliveries,
     deployments,
+    differences,
     functions,
     groups,
     jobs,
@@ -201,6 +202,7 @@ ELSEWHERE = (
     | {("POST", "/v1/views/{view}/refresh")}  # test_deployments.py
     | {(endpoint.method, endpoint.path) for endpoint in jobs.ENDPOINTS if "{job}" in endpoint.path}  # test_jobs.py
     | {(endpoint.method, endpoint.path) for endpoint in alerts.ENDPOINTS}  # test_alerts.py
+    | {(endpoint.method, endpoint.path) for endpoint in differences.ENDPOINTS}  # test_differences.py
     | {("POST", "/v1/functions/{function}/try")}  # test_attached.py
     # test_collectors_api.py
     | {(endpoint.method, endpoint.path) for endpoint in collectors.ENDPOINTS if "{collector}" in endpoint.path}

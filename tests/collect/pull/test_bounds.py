@@ -99,7 +99,7 @@ def test_a_poller_says_that_an_answer_is_too_large_and_goes_on_when_it_is_not(tm
         with listening(tmp_path, {"pull": text}, [PLAIN]) as running:
             wait_for(lambda: "more than 500 bytes" in running.status("pull").detail, 10, "a reason")
             sizes[0] = 10
-            running.wait_rows("plain", 1)
+            assert [row["N"] for row in running.wait_rows("plain", 1)] == [1]
 
 
 @pytest.mark.slow

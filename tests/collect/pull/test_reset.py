@@ -155,3 +155,4 @@ def test_a_topic_that_was_made_anew_there_is_not_taken_for_the_old_one(tmp_path:
             reset_collector(running.log, definition, "0:1000")
         with listening(here, {"pull": text}, [PLAIN]) as running:
             wait_for(lambda: "made anew" in running.status("pull").detail, 10, "a reason")
+            assert [row["N"] for row in running.wait_rows("plain", 1)] == [0], "nothing of it was taken"
