@@ -29,7 +29,12 @@ hypothesis.settings.load_profile("same")
 # For Spark's session and for every engine the tests start. They end before code that is optimised further pays for
 # being compiled, which took half of their processor time; and no core is free for collecting garbage beside them.
 # Java then leaves 48 MB for compiled code, which one session for hundreds of queries might fill: as much as otherwise.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m")
+# Their classes come out of an archive, if `make setup-tests` made one that fits.
+JVM = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=240m"]
+CLASSES = Path(__file__).parents[1] / ".cache" / "spark.jsa"
+if CLASSES.exists():
+    JVM += [f"-XX:SharedArchiveFile={CLASSES}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(JVM))
 
 
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]
