@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from headrace.clock import SystemClock
 from headrace.config import LogSettings
 from headrace.errors import NotFound
-from headrace.log.base import ARRIVAL, Append, TopicSpec
+from headrace.log.base import ARRIVAL, Append, Records, TopicSpec
 from headrace.log.local.open import LocalLog
 from headrace.store.arrivals import (
     BEGINNING,
     behind,
+    gathered,
     merge,
     position_at_end,
     position_at_start,
@@ -91,3 +92,24 @@ def test_a_topic_that_is_not_there(log: LocalLog) -> None:
     with pytest.raises(NotFound, match="topic `t` does not exist"):
         read_stretch(log, "t", BEGINNING, log.snapshot())
     assert behind(log.snapshot(), "t", BEGINNING) == 0
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 2), min_size=1, max_size=6))),
+    st.integers(1, 20),
+)
+def test_small_frames_are_gathered_and_every_row_keeps_its_offset(
+    frames: list[tuple[int, list[int]]], rows: int
+) -> None:
+    """Each frame begins some offsets behind the one before, and so does each of its rows."""
+    made, offset = [], 0
+    for gap, gaps in frames:
+        offset += gap
+        offsets = [(offset := offset + more + 1) - 1 for more in gaps]
+        batch = pa.record_batch({"N": pa.array(offsets, pa.int64())})
+        made.append(Records("numbers", 1, offsets[0], batch, offsets if any(gaps[1:]) else None))
+    runs = list(gathered(made, rows))
+    assert [at for run in runs for at in run.each_offset()] == [at for one in made for at in one.each_offset()]
+    for run in runs:
+        assert run.batch.column("N").to_pylist() == list(run.each_offset())
+    assert all(run.batch.num_rows >= rows for run in runs[:-1])

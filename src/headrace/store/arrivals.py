@@ -136,6 +136,30 @@ def take(records: Iterable[Records], rows: int) -> Iterator[Records]:
             return
 
 
+def gathered(frames: Iterable[Records], rows: int) -> Iterator[Records]:
+    """What small frames have, as runs of at least so many rows: looking through a frame of one event costs as much as
+    through one of thousands. All are of one partition."""
+    held: list[Records] = []
+    count = 0
+    for records in frames:
+        held.append(records)
+        count += records.batch.num_rows
+        if count >= rows:
+            yield _as_one(held)
+            held, count = [], 0
+    if held:
+        yield _as_one(held)
+
+
+def _as_one(frames: list[Records]) -> Records:
+    if len(frames) == 1:
+        return frames[0]
+    whole = replace(frames[0], batch=pa.concat_batches([one.batch for one in frames]))
+    if frames[-1].next_offset - whole.first_offset == whole.batch.num_rows:
+        return replace(whole, offsets=None)
+    return replace(whole, offsets=[offset for one in frames for offset in one.each_offset()])
+
+
 def head(records: Records, rows: int) -> Records:
     """The first rows only."""
     if rows >= records.batch.num_rows:

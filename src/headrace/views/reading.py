@@ -32,7 +32,7 @@ from headrace.log.base import (
 )
 from headrace.sql.functions.arrays import hashable
 from headrace.sql.source import Source
-from headrace.store.arrivals import addressed, below, last_arrival
+from headrace.store.arrivals import addressed, below, gathered, last_arrival
 from headrace.store.columns import python_values
 from headrace.store.cuts import Cut, Places
 from headrace.store.decode import SourceDecoder, to_arrow
@@ -41,6 +41,8 @@ from headrace.views.traced import EVERYTHING, Bounds, Origin, Traced, Wanted
 
 MOST_RECORDS = 1_000_000
 """More are not made into rows here: that is a rebuild, not an explanation."""
+AT_ONCE = 10_000
+"""Rows that are looked through together: live frames have only a few."""
 # Arrow cannot compare nested values with a set of them.
 _SIMPLE = (bool, int, float, str, bytes)
 
@@ -159,7 +161,8 @@ class Reader:
         if start == ends.start > begun:
             self.missing.add(topic)
         if start < ends.end:
-            yield from self._until(self.log.read(topic, number, start, ends.end, columns), cut, wanted.closes)
+            frames = gathered(self.log.read(topic, number, start, ends.end, columns), AT_ONCE)
+            yield from self._until(frames, cut, wanted.closes)
         if wanted.closes is not None:
             # Without a moment at which to stop, they have been read with the others.
             yield from self._chosen(cut, topic, number, self.late.get((topic, number), ()), columns, ends)
