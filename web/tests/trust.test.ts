@@ -27,6 +27,7 @@ it("late records that were repaired are counted once a row, by its newest revisi
 describe("checks", () => {
   it("say it in words", () => {
     expect(checkedSays(0, 0, 0)).toBe("No row has been computed again yet.");
+    expect(checkedSays(0, 0, 2)).toBe("No row could be computed again.");
     expect(checkedSays(1200, 0, 3)).toBe("1,200 rows were computed again from the log: all the same ✓");
     expect(checkedSays(1200, 1, 3)).toBe("1 row is not what the log says.");
   });

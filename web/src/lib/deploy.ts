@@ -39,10 +39,14 @@ export function comparisonSays(found: Comparison): string {
 }
 
 export function changeSays(change: PlannedChange): string {
+  const why = change.reason ? `: ${change.reason}` : "";
+  if (change.verdict === "serves again") {
+    const once = change.replays > 0 ? `, once it has read ${plural(change.replays, "more event")}` : "";
+    return `version ${change.version}, which is kept, serves again${once}${why}`;
+  }
   const about = change.seconds === null ? "" : `, about ${duration(change.seconds * 1000)}`;
   const cost = change.replays > 0 ? ` (replays ${plural(change.replays, "event")}${about})` : "";
-  const verdict = change.verdict === "serves again" ? `version ${change.version}, which is kept, serves again` : change.verdict;
-  return `${verdict}${cost}${change.reason ? `: ${change.reason}` : ""}`;
+  return `${change.verdict}${cost}${why}`;
 }
 
 export type DiffKind = "changed" | "only_old" | "only_new";

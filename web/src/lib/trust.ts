@@ -41,6 +41,7 @@ export function increases(totals: number[]): number[] {
 export function checkedSays(rows: number, drifted: number, rounds: number): string {
   if (rounds === 0) return "No row has been computed again yet.";
   if (drifted > 0) return `${drifted.toLocaleString("en")} ${drifted === 1 ? "row is" : "rows are"} not what the log says.`;
+  if (rows === 0) return "No row could be computed again.";
   return `${rows.toLocaleString("en")} rows were computed again from the log: all the same ✓`;
 }
 
