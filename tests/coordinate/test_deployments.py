@@ -359,6 +359,26 @@ def test_a_bound_leaves_the_pace_alone(deployments: Deployments, executor: State
         assert (query.rows_per_second, query.until) == (700, until)
 
 
+def test_what_serves_has_neither_a_pace_nor_a_bound(deployments: Deployments, executor: StatementExecutor) -> None:
+    started = deployments.start(
+        {"pipelines/all.sql": CHAIN.replace("COUNT(*)", "COUNT(*) + 1")}, Options(approve=True, rows_per_second=5)
+    )
+    assert started is not None
+    [built] = deployments.first_queries(started)
+    deployments.switch(started)
+
+    def how(query: QueryDefinition) -> tuple[object, ...]:
+        known = executor.catalog.query(query.id)
+        return known and (known.rows_per_second, known.until)
+
+    assert how(built) == (0, None), "a build is throttled so that what serves is not starved"
+    [kept] = [query for query in executor.catalog.queries() if query.sink_topic == "BY_USER"]
+    deployments.bound({kept.id: 9})
+    assert how(kept) == (0, 9), "whoever compares it holds it up"
+    deployments.rollback("BY_USER")
+    assert how(kept) == (0, None)
+
+
 # All or nothing
 
 
