@@ -8,7 +8,7 @@ from pathlib import Path
 from headrace.views.versions import Deployment
 from tests.coordinate.by_hand import PATIENCE, ByHand, by_hand
 from tests.coordinate.test_differences import clicking
-from tests.support import wait_for
+from tests.support import let_pass, wait_for
 
 INPUTS = """
 CREATE STREAM clicks (userid VARCHAR KEY, page VARCHAR) WITH (KAFKA_TOPIC='clicks', PARTITIONS=1);
@@ -29,6 +29,40 @@ def compared(engine: ByHand, sql: str) -> Deployment:
 def test_what_a_derived_stream_is_made_of_is_read_up_to_the_same_record(tmp_path: Path) -> None:
     with by_hand(tmp_path, FROM_DERIVED) as engine, clicking(engine):
         found = compared(engine, FROM_RAW)
+        assert found.stage == "switched", found.detail
+        assert [(one["same"], one["changed"]) for one in found.comparisons] == [(1, 0)]
+
+
+def test_a_derived_stream_that_is_behind_is_waited_for(tmp_path: Path) -> None:
+    with by_hand(tmp_path, FROM_DERIVED) as engine:
+        engine.click(3)
+        wait_for(lambda: engine.shown() == 3, PATIENCE, "three clicks")
+        # The last that was read for `home` is not in it, so nothing arrived there since its place, though there is more
+        # to come.
+        engine.left_out.add("HOME")
+        engine.more["BY_PAGE.v2"] = -1
+        engine.click()
+        wait_for(lambda: engine.lag("HOME") == 0, PATIENCE, "the fourth click")
+        engine.held.add("HOME")
+        engine.left_out.clear()
+        engine.click(2)
+        started = engine.deploy(FROM_RAW)
+        wait_for(lambda: engine.until("BY_PAGE.v2") is not None, PATIENCE, "the new version to be held")
+        wait_for(lambda: engine.lag("BY_PAGE.v2") == 0, PATIENCE, "the new version to rest")
+        let_pass(0.5)
+        engine.held.clear()
+        [found] = engine.reaches(started, "switched").comparisons
+        assert (found["same"], found["changed"]) == (1, 0)
+
+
+def test_a_derived_stream_that_goes_on_as_it_is_is_no_obstacle(tmp_path: Path) -> None:
+    with by_hand(tmp_path, FROM_DERIVED) as engine, clicking(engine):
+        noted = FROM_DERIVED.replace("SELECT userid, page FROM clicks", "SELECT clicks.userid, page FROM clicks")
+        found = compared(engine, noted.replace("FROM home GROUP", "FROM home WHERE page IS NOT NULL GROUP"))
+        assert [(item.name, item.verdict) for item in found.items] == [
+            ("HOME", "keeps its state"),
+            ("BY_PAGE", "rebuilds"),
+        ]
         assert found.stage == "switched", found.detail
         assert [(one["same"], one["changed"]) for one in found.comparisons] == [(1, 0)]
 

@@ -28,9 +28,9 @@ from headrace.coordinate.deployments import Deployments
 from headrace.coordinate.how_far import Offsets, cut_of, ends_of, lag_of, offsets_at
 from headrace.coordinate.origins import (
     check_origins,
+    followed_topics,
     inputs_below,
     serving_queries,
-    serving_topics,
     waiting_topics,
     with_origins,
 )
@@ -283,12 +283,13 @@ class Comparer:
 
     def _nothing_between(self, chain: Chain, low: int, high: int) -> bool:
         """Whether the first topics of one of both chains have no records between two arrival numbers: then both are
-        the same place to it. They are other topics where a view is to read another stream."""
+        the same place to it. They are other topics where a view is to read another stream. Of a stream whose place is
+        followed back it is what that is made of: there may be records of which nothing has been made yet."""
 
         def same(topics: Collection[str]) -> bool:
             return all(offsets_at(self.log, topic, low) == offsets_at(self.log, topic, high) for topic in topics)
 
-        return same(waiting_topics(chain)) or same(serving_topics(self.catalog, chain))
+        return same(waiting_topics(chain)) or same(followed_topics(self.catalog, chain))
 
     def _bound(self, chain: Chain, until: Cut | None) -> None:
         first = chain.first()
