@@ -69,7 +69,7 @@ def test_what_cannot_be_compared_for_whatever_reason_waits_and_says_so(
         scratch = engine.services.project.data / "scratch"
         scratch.write_text("in the way")
         waiting = engine.reaches(engine.deploy(SAME), "waiting")
-        assert waiting.detail.startswith("not compared: FileExistsError: ")
+        assert waiting.detail.startswith("`by_page` not compared: FileExistsError: ")
         assert all(query.until is None for query in engine.services.catalog.queries())
         engine.services.deployments.cancel(waiting.id)
         engine.reaches(engine.deploy(SAME, approve=True), "switched")

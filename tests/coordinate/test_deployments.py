@@ -10,6 +10,7 @@ import pytest
 from headrace.clock import ManualClock
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.deciding import decide
 from headrace.coordinate.deployments import Deployments, Options
 from headrace.coordinate.events import QueryCreated, QueryWanted
 from headrace.coordinate.statements import StatementExecutor
@@ -17,6 +18,7 @@ from headrace.errors import Conflict, UsageError
 from headrace.log.base import Append, BatchIdentity, TopicSpec
 from headrace.log.local.open import LocalLog
 from headrace.types import BIGINT, Column
+from headrace.views.difference import Comparison
 from headrace.views.versions import Deployment, Strategy
 
 CLICKS = "CREATE STREAM clicks (userid VARCHAR KEY, page VARCHAR) WITH (KAFKA_TOPIC='clicks');"
@@ -346,6 +348,16 @@ def test_one_that_waits_and_was_paused_goes_on_when_it_is_approved(deployments: 
     approved = deployments.approve(running.id)
     assert (approved.stage, approved.paused) == ("switching", False)
     assert {query.wanted for query in deployments.queries(approved)} == {"running"}
+
+
+def test_one_that_is_approved_just_as_its_comparison_ends_does_not_wait(deployments: Deployments) -> None:
+    started = deployments.start({"pipelines/all.sql": CHAIN.replace("n > 1", "n > 2")}, Options())
+    assert started is not None
+    seen = deployments.update(started.id, stage="comparing")
+    differs = Comparison("top", 1, 2, 9, same=1, changed=1)
+    deployments.approve(started.id)
+    deployments.conclude(seen, lambda now: dict(zip(("stage", "detail"), decide(now, [differs]), strict=True)))
+    assert deployments.get(started.id).stage == "switching"
 
 
 def test_a_bound_leaves_the_pace_alone(deployments: Deployments, executor: StatementExecutor) -> None:

@@ -72,6 +72,18 @@ def test_a_derived_stream_in_place_of_what_it_is_made_of_is_not_compared_and_say
         found = compared(engine, FROM_DERIVED)
         assert found.stage == "waiting"
         assert found.detail == (
-            "not compared: the new version reads `home`, which is made of `clicks`: what is read of the one at some "
-            "moment is not what is read of the other"
+            "`by_page` not compared: the new version reads `home`, which is made of `clicks`: what is read of the "
+            "one at some moment is not what is read of the other"
         )
+
+
+def test_what_can_be_compared_is_though_another_view_of_the_deployment_cannot(tmp_path: Path) -> None:
+    more = FROM_RAW.splitlines()[-1].replace("by_page", "by_page_too")
+    with by_hand(tmp_path, FROM_RAW + more) as engine, clicking(engine):
+        found = compared(engine, FROM_DERIVED + more.replace("GROUP", "WHERE page IS NOT NULL GROUP"))
+        assert found.stage == "waiting"
+        assert found.detail.startswith("`by_page` not compared: the new version reads `home`")
+        assert [(one["view"], one["same"], one["changed"]) for one in found.comparisons] == [("by_page_too", 1, 0)]
+        assert all(query.until is None for query in engine.services.catalog.queries())
+        engine.services.deployments.approve(found.id)
+        engine.reaches(found, "switched")

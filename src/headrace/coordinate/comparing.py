@@ -10,6 +10,7 @@ these records have closed.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 import threading
@@ -48,6 +49,8 @@ from headrace.views.difference import Comparison, Keep, compare_spools
 from headrace.views.spool import Spool, parts_of, spool_rows
 from headrace.views.versions import Item
 
+logger = logging.getLogger("headrace.deploy")
+
 LOOK_S = 0.005
 PATIENCE_S = 120.0
 REMEMBERED = 10_000
@@ -61,6 +64,18 @@ QUIET_S = 1.0
 
 class ComparisonEnded(HeadraceError):
     """The deployment was paused or cancelled, or the process stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotCompared:
+    """A view of which it is not known whether its versions differ."""
+
+    view: str
+    """As people see it."""
+    why: str
+
+    def __str__(self) -> str:
+        return f"`{self.view}` not compared: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,23 +103,43 @@ class Comparer:
     waiting: dict[tuple[str, int], bool] = field(default_factory=dict)
     """By query and version: whether it has results that wait for time."""
 
-    def compare(self, chain: Chain) -> list[Comparison]:
+    def compare(self, chain: Chain) -> list[Comparison | NotCompared]:
         """All of its views. Those that have nothing to do with each other at once: most of it is waiting, each for a
-        batch of its own."""
+        batch of its own. One that cannot be compared takes nothing from the others."""
         parts = independent(self.catalog, chain)
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="headrace-compare") as pool:
             found = pool.map(lambda part: list(replace(self, history={}, waiting={})._compare_part(part)), parts)
-            return [comparison for part in found for comparison in part]
+            return [one for part in found for one in part]
 
-    def _compare_part(self, chain: Chain) -> Iterator[Comparison]:
+    def _compare_part(self, chain: Chain) -> Iterator[Comparison | NotCompared]:
         items = [item for item in chain.items if self._has_both(item)]
         with self._held(chain) if items else nullcontext():
             for item in items:
-                with self._scratch() as folder:
-                    both = self._read(chain, item, folder)
-                    versions = item.before, item.number
-                    compared = compare_spools(both.before, both.now, versions, both.cut, self._summed(item))
-                    yield self._certain(chain, item, compared)
+                yield self._compare_if_possible(chain, item)
+
+    def _compare_if_possible(self, chain: Chain, item: Item) -> Comparison | NotCompared:
+        name = display_name(item.name)
+        try:
+            return self._compare_item(chain, item)
+        except ComparisonEnded:
+            raise
+        except NotComparable as error:
+            return NotCompared(name, error.message)
+        except Exception as error:
+            if self.stopped():
+                raise ComparisonEnded("the comparison was ended") from error
+            # Trying again and again would help nobody; whoever approves or cancels it knows that it was not compared.
+            logger.exception("`%s` could not be compared", name)
+            return NotCompared(
+                name, error.message if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
+            )
+
+    def _compare_item(self, chain: Chain, item: Item) -> Comparison:
+        with self._scratch() as folder:
+            both = self._read(chain, item, folder)
+            versions = item.before, item.number
+            compared = compare_spools(both.before, both.now, versions, both.cut, self._summed(item))
+            return self._certain(chain, item, compared)
 
     def _has_both(self, item: Item) -> bool:
         version = self.catalog.state.versions.get(item.name, {}).get(item.number)

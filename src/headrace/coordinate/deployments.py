@@ -249,6 +249,12 @@ class Deployments:
             if self.get(seen.id).stage == seen.stage:
                 self.update(seen.id, *before, **changes)
 
+    def conclude(self, seen: Deployment, conclusion: Callable[[Deployment], Mapping[str, Any]]) -> None:
+        """The same with changes that depend on how it is by then: somebody may just have approved it."""
+        with self._executor.lock:
+            if (now := self.get(seen.id)).stage == seen.stage:
+                self.update(seen.id, **conclusion(now))
+
     def pause(self, number: int, paused: bool) -> Deployment:
         with self._executor.lock:
             deployment = self._running(number)
