@@ -269,6 +269,17 @@ def test_what_is_about_to_serve_again_is_not_forgotten(deployments: Deployments,
     assert executor.catalog.state.serving["TOP"] == 2
 
 
+def test_what_serves_again_by_the_time_it_is_let_go_stays(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    deployed(deployments, CHAIN.replace("n > 1", "n > 2"))
+    due = [version for version in executor.catalog.beside() if version.name == "TOP"]
+    deployments.rollback("TOP")
+    deployments.drop_versions(due)
+    assert [(v.number, v.state) for v in executor.catalog.versions("TOP")] == [(1, "serving"), (2, "retired")]
+    assert reads(executor, "TOP") == ["BY_USER"]
+
+
 def test_what_was_dropped_by_a_deployment_can_be_made_again_by_a_statement(
     deployments: Deployments, executor: StatementExecutor
 ) -> None:

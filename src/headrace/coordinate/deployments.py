@@ -375,13 +375,16 @@ class Deployments:
         return next((one for one in running if one.switches().get(version.name) == version.number), None)
 
     def drop_versions(self, versions: Sequence[Version]) -> None:
-        """Those that nobody else reads, and that are not about to serve again."""
-        going = {version.source.query for version in versions}
-        read = {topic for q in self._catalog.queries() if q.id not in going for topic in q.reads.values()}
-        free = [one for one in versions if one.source.topic not in read and self._deployment_to(one) is None]
-        if free:
-            self._catalog.append([event for version in free for event in dropped_version(version)])
-            self._executor.sweep()
+        """Those that are still what they were when they were looked at, that nobody else reads, and that are not about
+        to serve again."""
+        with self._executor.lock:
+            going = {version.source.query for version in versions}
+            read = {topic for q in self._catalog.queries() if q.id not in going for topic in q.reads.values()}
+            kept = [one for one in self._catalog.beside() if one in versions]
+            free = [one for one in kept if one.source.topic not in read and self._deployment_to(one) is None]
+            if free:
+                self._catalog.append([event for version in free for event in dropped_version(version)])
+                self._executor.sweep()
 
 
 def _check(plan: Plan, approve: bool) -> None:
