@@ -13,6 +13,7 @@ from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.deciding import decide
 from headrace.coordinate.deployments import Deployments, Options
 from headrace.coordinate.events import QueryCreated, QueryWanted
+from headrace.coordinate.planning import plan_definition
 from headrace.coordinate.statements import StatementExecutor
 from headrace.errors import Conflict, UsageError
 from headrace.log.base import Append, BatchIdentity, TopicSpec
@@ -182,6 +183,20 @@ def test_what_was_sent_to_a_stream_outlives_its_declaration(
     deployed(deployments, CHAIN)
     deployments.forget("OTHERS")
     assert log.stats("others").records == 1, "as DROP STREAM leaves it, without DELETE TOPIC"
+
+
+def test_what_is_declared_again_is_read_as_it_is_declared_now(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    others = CLICKS.replace("clicks", "others")
+    deployed(deployments, CHAIN + others)
+    deployed(deployments, CHAIN)
+    slow = "CREATE TABLE slow AS SELECT userid, MAX(ms) AS ms FROM others GROUP BY userid;"
+    deployed(deployments, CHAIN + others.replace("page VARCHAR)", "page VARCHAR, ms BIGINT)") + slow)
+    assert [version.state for version in executor.catalog.versions("OTHERS")] == ["retired", "serving"]
+    [query] = [query for query in executor.catalog.queries() if query.sink == "SLOW"]
+    [source] = plan_definition(query, executor.catalog).inputs
+    assert [column.name for column in source.value] == ["PAGE", "MS"]
 
 
 def test_a_version_that_is_kept_serves_again_and_so_does_what_reads_it(
