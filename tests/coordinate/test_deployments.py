@@ -376,6 +376,18 @@ def test_one_that_waits_and_was_paused_goes_on_when_it_is_approved(deployments: 
     assert {query.wanted for query in deployments.queries(approved)} == {"running"}
 
 
+def test_one_that_is_paused_just_as_it_would_be_switched_is_not(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    seen = deployments.update(deploy(deployments, CHAIN.replace("n > 1", "n > 2")).id, stage="switching")
+    deployments.pause(seen.id, True)
+    assert deployments.switch(seen).stage == "switching"
+    assert executor.catalog.state.serving["TOP"] == 1, "what would serve is stopped"
+    resumed = deployments.pause(seen.id, False)
+    assert deployments.switch(resumed).stage == "switched"
+    assert {query.wanted for query in executor.catalog.queries()} == {"running"}
+
+
 def test_one_that_is_approved_just_as_its_comparison_ends_does_not_wait(deployments: Deployments) -> None:
     started = deployments.start({"pipelines/all.sql": CHAIN.replace("n > 1", "n > 2")}, Options())
     assert started is not None

@@ -143,9 +143,9 @@ class Deployer:
                 self._compare(deployment)
             case "switching" if self._caught_up(deployment) and self._is_ready(deployment):
                 done = self._deployments.switch(deployment)
-                logger.info(
-                    "deployment %d is %s", done.id, f"{done.stage}: {done.detail}" if done.detail else done.stage
-                )
+                if done.over:
+                    said = f"{done.stage}: {done.detail}" if done.detail else done.stage
+                    logger.info("deployment %d is %s", done.id, said)
 
     def _failure(self, deployment: Deployment) -> str | None:
         for query in self._deployments.queries(deployment):

@@ -329,9 +329,12 @@ class Deployments:
     # Switching
 
     def switch(self, deployment: Deployment) -> Deployment:
-        """All its names at once; it has failed if what it was built from or for is not what serves."""
+        """All its names at once; it has failed if what it was built from or for is not what serves. One that was paused
+        meanwhile stays as it is: its queries are stopped, and would be for good."""
         with self._executor.lock:
             deployment = self._running(deployment.id)
+            if deployment.paused:
+                return deployment
             if problem := switch_problem(self._catalog, deployment):
                 return self.update(deployment.id, stage="failed", detail=problem)
             self._catalog.append(self._switched(deployment, deployment.switches(), "switched"))
