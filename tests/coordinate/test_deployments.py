@@ -132,7 +132,11 @@ def test_a_reader_that_came_in_between_keeps_a_deployment_from_switching(
     executor.catalog.append([QueryCreated(late)])
     failed = deployments.switch(running)
     assert (failed.stage, executor.catalog.state.serving["BY_USER"]) == ("failed", 1)
-    assert failed.detail == "INSERTQUERY_9 reads the version of `by_user` that this would replace"
+    assert failed.detail == (
+        "INSERTQUERY_9 reads the version of `by_user` that this would replace; throw away what it built:  "
+        f"headrace deploy cancel {running.id}"
+    )
+    assert {query.wanted for query in deployments.building(failed)} == {"stopped"}, "retention waits for nobody"
 
 
 def test_a_version_that_was_rolled_back_meanwhile_keeps_a_deployment_from_switching(
@@ -144,7 +148,7 @@ def test_a_version_that_was_rolled_back_meanwhile_keeps_a_deployment_from_switch
     executor.catalog.append(deployments._switched(first, first.switches_back(), "rolled back"))
     failed = deployments.switch(second)
     assert (failed.stage, executor.catalog.state.serving["TOP"]) == ("failed", 1)
-    assert failed.detail == "`top` was built from a version of `by_user` that does not serve any more"
+    assert failed.detail.startswith("`top` was built from a version of `by_user` that does not serve any more; ")
 
 
 def test_what_was_dropped_can_be_made_again_while_it_is_kept(

@@ -24,7 +24,6 @@ from headrace.coordinate.chains import Chain
 from headrace.coordinate.comparing import Comparer, ComparisonEnded, sweep_scratch
 from headrace.coordinate.deciding import decide, removed_columns
 from headrace.coordinate.deployments import Deployments
-from headrace.coordinate.events import QueryWanted
 from headrace.coordinate.how_far import lag_of, read_by
 from headrace.coordinate.refreshing import (
     KEPT_MS,
@@ -124,15 +123,7 @@ class Deployer:
 
     def _advance(self, deployment: Deployment) -> None:
         if failed := self._failure(deployment):
-            # Nobody is to look at what a refresh could not do; the next one begins anew.
-            if is_refresh(deployment):
-                dropped = self._deployments.dropped(deployment.id)
-                self._deployments.advance(deployment, *dropped, stage="failed", detail=failed)
-                return
-            # It goes no further, so neither do those that have not failed: they would hold what retention may remove.
-            stopped = [QueryWanted(query.id, "stopped") for query in self._deployments.building(deployment)]
-            detail = f"{failed}; throw away what it built:  headrace deploy cancel {deployment.id}"
-            self._deployments.advance(deployment, *stopped, stage="failed", detail=detail)
+            self._deployments.fail(deployment, failed)
             return
         if deployment.stage == "building":
             self._deployments.begin_speed(deployment)

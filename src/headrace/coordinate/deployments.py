@@ -22,7 +22,7 @@ from headrace.coordinate.dropping import dropped_version
 from headrace.coordinate.events import DeploymentSaved, Event, FilesApplied, QueryPaced, QueryWanted
 from headrace.coordinate.functions import DescribeFile, FunctionChanges
 from headrace.coordinate.layers import check_lambda, is_layered, speed_events
-from headrace.coordinate.refreshing import may_go_beside, refresh_change, refresh_item
+from headrace.coordinate.refreshing import is_refresh, may_go_beside, refresh_change, refresh_item
 from headrace.coordinate.replace import apply_in_place
 from headrace.coordinate.restoring import changed_files, restored
 from headrace.coordinate.result import StatementResult
@@ -255,6 +255,17 @@ class Deployments:
             if (now := self.get(seen.id)).stage == seen.stage:
                 self.update(seen.id, **conclusion(now))
 
+    def fail(self, seen: Deployment, why: str) -> None:
+        """It goes no further, so neither does what it builds: that would hold what retention may remove."""
+        with self._executor.lock:
+            if is_refresh(seen):
+                # Nobody is to look at what a refresh could not do; the next one begins anew.
+                self.advance(seen, *self.dropped(seen.id), stage="failed", detail=why)
+                return
+            stopped = [QueryWanted(query.id, "stopped") for query in self.building(seen)]
+            detail = f"{why}; throw away what it built:  headrace deploy cancel {seen.id}"
+            self.advance(seen, *stopped, stage="failed", detail=detail)
+
     def pause(self, number: int, paused: bool) -> Deployment:
         with self._executor.lock:
             deployment = self._running(number)
@@ -336,8 +347,9 @@ class Deployments:
             if deployment.paused:
                 return deployment
             if problem := switch_problem(self._catalog, deployment):
-                return self.update(deployment.id, stage="failed", detail=problem)
-            self._catalog.append(self._switched(deployment, deployment.switches(), "switched"))
+                self.fail(deployment, problem)
+            else:
+                self._catalog.append(self._switched(deployment, deployment.switches(), "switched"))
             return self.get(deployment.id)
 
     def rollback(self, name: str) -> Deployment:
