@@ -232,6 +232,17 @@ def test_a_version_that_is_kept_serves_again_and_so_does_what_reads_it(
     assert deployments.switch(restored).switches() == {"BY_USER": 2, "TOP": 2}
 
 
+def test_of_several_rollbacks_the_last_is_undone_first(deployments: Deployments, clock: ManualClock) -> None:
+    first = deployed(deployments, CHAIN.replace("n > 1", "n > 2"))
+    deployed(deployments, CHAIN.replace("n > 1", "n > 3"))
+    for _ in range(2):
+        clock.advance(1000)
+        deployments.rollback("TOP")
+    with pytest.raises(Conflict, match="rolled back already") as refused:
+        deployments.rollback("TOP")
+    assert refused.value.hint == f"undo the rollback:  headrace deploy restore {first.id}"
+
+
 def test_what_reads_a_version_that_serves_again_is_built_on_it(
     deployments: Deployments, executor: StatementExecutor
 ) -> None:
