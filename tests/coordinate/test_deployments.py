@@ -434,7 +434,8 @@ def test_what_serves_has_neither_a_pace_nor_a_bound(deployments: Deployments, ex
 
     def how(query: QueryDefinition) -> tuple[object, ...]:
         known = executor.catalog.query(query.id)
-        return known and (known.rows_per_second, known.until)
+        assert known is not None
+        return known.rows_per_second, known.until
 
     assert how(built) == (0, None), "a build is throttled so that what serves is not starved"
     [kept] = [query for query in executor.catalog.queries() if query.sink_topic == "BY_USER"]

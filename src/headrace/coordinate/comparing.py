@@ -102,6 +102,9 @@ class Comparer:
     """What was seen of the queries that serve: where their topic ended, and which records that was for."""
     waiting: dict[tuple[str, int], bool] = field(default_factory=dict)
     """By query and version: whether it has results that wait for time."""
+    patience_s: float = PATIENCE_S
+    """How long to wait for anything. What belongs together was waited for in vain once: then for nothing else of it, as
+    all of it is held meanwhile."""
 
     def compare(self, chain: Chain) -> list[Comparison | NotCompared]:
         """All of its views. Those that have nothing to do with each other at once: most of it is waiting, each for a
@@ -358,12 +361,13 @@ class Comparer:
                 return
 
     def _looks(self, what: str) -> Iterator[None]:
-        deadline, pause = self.clock.monotonic() + PATIENCE_S, threading.Event()
+        deadline, pause = self.clock.monotonic() + self.patience_s, threading.Event()
         while True:
             if self.stopped():
                 raise ComparisonEnded("the comparison was ended")
             yield
-            if self.clock.monotonic() > deadline:
+            if self.clock.monotonic() >= deadline:
+                self.patience_s = 0.0
                 raise NotComparable(f"waited {PATIENCE_S:.0f} s for {what}")
             pause.wait(LOOK_S)
 
