@@ -17,12 +17,14 @@ from headrace.clock import Clock, SystemClock
 from headrace.config import load_project
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.deployments import Options
+from headrace.coordinate.how_far import lag_of
 from headrace.coordinate.status import EngineReport
 from headrace.errors import HeadraceError
 from headrace.log.base import Append, BatchIdentity, Route
 from headrace.process.base import QueryError, QueryStatus
 from headrace.server.assemble import open_services
 from headrace.server.services import Services
+from headrace.store.cuts import Cut
 from headrace.views.versions import Deployment
 from tests.support import wait_for
 
@@ -43,6 +45,8 @@ class ByHand:
         self._stop = threading.Event()
         self.held: set[str] = set()
         """Topics that are written no more until they are let go."""
+        self.left_out: set[str] = set()
+        """Of these topics clicks are read, and not written, as a WHERE would have it."""
         self.more: dict[str, int] = {}
         """By topic: how much more it counts than there is."""
         self._batches: dict[str, int] = {}
@@ -76,7 +80,8 @@ class ByHand:
         if before is not None and read == log.offset_at_arrival(topic, 0, done):
             return
         if query.sink == "HOME":
-            columns = self._clicks(read - log.offset_at_arrival(topic, 0, done))
+            found = read - log.offset_at_arrival(topic, 0, done)
+            columns = self._clicks(0 if query.sink_topic in self.left_out else found)
         else:
             columns = self._counted(read + self.more.get(query.sink_topic, 0), self._rows if not batch else 0)
         route = Route(query.sink_topic, {name: name for name in columns})
@@ -128,6 +133,18 @@ class ByHand:
 
     def serving(self, name: str = "BY_PAGE") -> int:
         return self.services.catalog.state.serving[name]
+
+    def lag(self, topic: str) -> int:
+        """What the query that writes a topic has yet to read."""
+        return lag_of(self.services.log, self._writer(topic))
+
+    def until(self, topic: str) -> Cut | None:
+        """Up to where it may read."""
+        return self._writer(topic).until
+
+    def _writer(self, topic: str) -> QueryDefinition:
+        [query] = [query for query in self.services.catalog.queries() if query.sink_topic == topic]
+        return query
 
     def shown(self) -> int:
         """The clicks that are served."""

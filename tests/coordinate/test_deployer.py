@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from headrace.clock import ManualClock
+from headrace.coordinate.chains import NotComparable
+from headrace.coordinate.comparing import Comparer
 from headrace.coordinate.deployer import Deployer, Surroundings
 from headrace.coordinate.needed import needed_offsets
 from headrace.log.base import Append
@@ -69,12 +72,32 @@ def test_what_cannot_be_compared_for_whatever_reason_waits_and_says_so(
         scratch = engine.services.project.data / "scratch"
         scratch.write_text("in the way")
         waiting = engine.reaches(engine.deploy(SAME), "waiting")
-        assert waiting.detail.startswith("not compared: FileExistsError: ")
+        assert waiting.detail.startswith("`by_page` not compared: FileExistsError: ")
         assert all(query.until is None for query in engine.services.catalog.queries())
         engine.services.deployments.cancel(waiting.id)
         engine.reaches(engine.deploy(SAME, approve=True), "switched")
     [first, _] = [record for record in caplog.records if "could not be compared" in record.message]
     assert first.exc_info is not None
+
+
+def test_what_belongs_together_is_waited_for_in_vain_only_once(tmp_path: Path) -> None:
+    """All of a chain is held meanwhile, and it may be long."""
+    clock = ManualClock(1_790_000_000_000)
+    with by_hand(tmp_path, clock=clock) as engine:
+        around = engine.services
+        parts = around.log, around.catalog, around.deployments, around.followers, clock, tmp_path / "scratch"
+        comparer = Comparer(*parts, stopped=lambda: False)
+        looked: list[str] = []
+
+        def never(what: str, passes_ms: int) -> bool:
+            looked.append(what)
+            clock.advance(passes_ms)
+            return False
+
+        for what, passes_ms in (("the first", 60_000), ("the next", 0)):
+            with pytest.raises(NotComparable, match=f"waited 120 s for {what}"):
+                comparer._until(partial(never, what, passes_ms), what)
+        assert looked == ["the first", "the first", "the next"]
 
 
 class Stumbling(Deployer):

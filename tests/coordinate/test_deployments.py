@@ -10,13 +10,16 @@ import pytest
 from headrace.clock import ManualClock
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.deciding import decide
 from headrace.coordinate.deployments import Deployments, Options
 from headrace.coordinate.events import QueryCreated, QueryWanted
+from headrace.coordinate.planning import plan_definition
 from headrace.coordinate.statements import StatementExecutor
 from headrace.errors import Conflict, UsageError
 from headrace.log.base import Append, BatchIdentity, TopicSpec
 from headrace.log.local.open import LocalLog
 from headrace.types import BIGINT, Column
+from headrace.views.difference import Comparison
 from headrace.views.versions import Deployment, Strategy
 
 CLICKS = "CREATE STREAM clicks (userid VARCHAR KEY, page VARCHAR) WITH (KAFKA_TOPIC='clicks');"
@@ -129,7 +132,11 @@ def test_a_reader_that_came_in_between_keeps_a_deployment_from_switching(
     executor.catalog.append([QueryCreated(late)])
     failed = deployments.switch(running)
     assert (failed.stage, executor.catalog.state.serving["BY_USER"]) == ("failed", 1)
-    assert failed.detail == "INSERTQUERY_9 reads the version of `by_user` that this would replace"
+    assert failed.detail == (
+        "INSERTQUERY_9 reads the version of `by_user` that this would replace; throw away what it built:  "
+        f"headrace deploy cancel {running.id}"
+    )
+    assert {query.wanted for query in deployments.building(failed)} == {"stopped"}, "retention waits for nobody"
 
 
 def test_a_version_that_was_rolled_back_meanwhile_keeps_a_deployment_from_switching(
@@ -141,7 +148,7 @@ def test_a_version_that_was_rolled_back_meanwhile_keeps_a_deployment_from_switch
     executor.catalog.append(deployments._switched(first, first.switches_back(), "rolled back"))
     failed = deployments.switch(second)
     assert (failed.stage, executor.catalog.state.serving["TOP"]) == ("failed", 1)
-    assert failed.detail == "`top` was built from a version of `by_user` that does not serve any more"
+    assert failed.detail.startswith("`top` was built from a version of `by_user` that does not serve any more; ")
 
 
 def test_what_was_dropped_can_be_made_again_while_it_is_kept(
@@ -182,6 +189,20 @@ def test_what_was_sent_to_a_stream_outlives_its_declaration(
     assert log.stats("others").records == 1, "as DROP STREAM leaves it, without DELETE TOPIC"
 
 
+def test_what_is_declared_again_is_read_as_it_is_declared_now(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    others = CLICKS.replace("clicks", "others")
+    deployed(deployments, CHAIN + others)
+    deployed(deployments, CHAIN)
+    slow = "CREATE TABLE slow AS SELECT userid, MAX(ms) AS ms FROM others GROUP BY userid;"
+    deployed(deployments, CHAIN + others.replace("page VARCHAR)", "page VARCHAR, ms BIGINT)") + slow)
+    assert [version.state for version in executor.catalog.versions("OTHERS")] == ["retired", "serving"]
+    [query] = [query for query in executor.catalog.queries() if query.sink == "SLOW"]
+    [source] = plan_definition(query, executor.catalog).inputs
+    assert [column.name for column in source.value] == ["PAGE", "MS"]
+
+
 def test_a_version_that_is_kept_serves_again_and_so_does_what_reads_it(
     deployments: Deployments, executor: StatementExecutor
 ) -> None:
@@ -209,6 +230,17 @@ def test_a_version_that_is_kept_serves_again_and_so_does_what_reads_it(
     restored = deployments.restore(first.id, False, Options(approve=True))
     assert restored is not None
     assert deployments.switch(restored).switches() == {"BY_USER": 2, "TOP": 2}
+
+
+def test_of_several_rollbacks_the_last_is_undone_first(deployments: Deployments, clock: ManualClock) -> None:
+    first = deployed(deployments, CHAIN.replace("n > 1", "n > 2"))
+    deployed(deployments, CHAIN.replace("n > 1", "n > 3"))
+    for _ in range(2):
+        clock.advance(1000)
+        deployments.rollback("TOP")
+    with pytest.raises(Conflict, match="rolled back already") as refused:
+        deployments.rollback("TOP")
+    assert refused.value.hint == f"undo the rollback:  headrace deploy restore {first.id}"
 
 
 def test_what_reads_a_version_that_serves_again_is_built_on_it(
@@ -265,6 +297,17 @@ def test_what_is_about_to_serve_again_is_not_forgotten(deployments: Deployments,
     deployments.drop_versions(executor.catalog.versions("TOP")[1:])
     assert deployments.switch(again).switches() == {"TOP": 2}
     assert executor.catalog.state.serving["TOP"] == 2
+
+
+def test_what_serves_again_by_the_time_it_is_let_go_stays(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    deployed(deployments, CHAIN.replace("n > 1", "n > 2"))
+    due = [version for version in executor.catalog.beside() if version.name == "TOP"]
+    deployments.rollback("TOP")
+    deployments.drop_versions(due)
+    assert [(v.number, v.state) for v in executor.catalog.versions("TOP")] == [(1, "serving"), (2, "retired")]
+    assert reads(executor, "TOP") == ["BY_USER"]
 
 
 def test_what_was_dropped_by_a_deployment_can_be_made_again_by_a_statement(
@@ -348,6 +391,28 @@ def test_one_that_waits_and_was_paused_goes_on_when_it_is_approved(deployments: 
     assert {query.wanted for query in deployments.queries(approved)} == {"running"}
 
 
+def test_one_that_is_paused_just_as_it_would_be_switched_is_not(
+    deployments: Deployments, executor: StatementExecutor
+) -> None:
+    seen = deployments.update(deploy(deployments, CHAIN.replace("n > 1", "n > 2")).id, stage="switching")
+    deployments.pause(seen.id, True)
+    assert deployments.switch(seen).stage == "switching"
+    assert executor.catalog.state.serving["TOP"] == 1, "what would serve is stopped"
+    resumed = deployments.pause(seen.id, False)
+    assert deployments.switch(resumed).stage == "switched"
+    assert {query.wanted for query in executor.catalog.queries()} == {"running"}
+
+
+def test_one_that_is_approved_just_as_its_comparison_ends_does_not_wait(deployments: Deployments) -> None:
+    started = deployments.start({"pipelines/all.sql": CHAIN.replace("n > 1", "n > 2")}, Options())
+    assert started is not None
+    seen = deployments.update(started.id, stage="comparing")
+    differs = Comparison("top", 1, 2, 9, same=1, changed=1)
+    deployments.approve(started.id)
+    deployments.conclude(seen, lambda now: dict(zip(("stage", "detail"), decide(now, [differs]), strict=True)))
+    assert deployments.get(started.id).stage == "switching"
+
+
 def test_a_bound_leaves_the_pace_alone(deployments: Deployments, executor: StatementExecutor) -> None:
     running = deploy(deployments, CHAIN.replace("COUNT(*)", "COUNT(*) + 1"))
     [first] = deployments.first_queries(running)
@@ -357,6 +422,27 @@ def test_a_bound_leaves_the_pace_alone(deployments: Deployments, executor: State
         query = executor.catalog.query(first.id)
         assert query is not None
         assert (query.rows_per_second, query.until) == (700, until)
+
+
+def test_what_serves_has_neither_a_pace_nor_a_bound(deployments: Deployments, executor: StatementExecutor) -> None:
+    started = deployments.start(
+        {"pipelines/all.sql": CHAIN.replace("COUNT(*)", "COUNT(*) + 1")}, Options(approve=True, rows_per_second=5)
+    )
+    assert started is not None
+    [built] = deployments.first_queries(started)
+    deployments.switch(started)
+
+    def how(query: QueryDefinition) -> tuple[object, ...]:
+        known = executor.catalog.query(query.id)
+        assert known is not None
+        return known.rows_per_second, known.until
+
+    assert how(built) == (0, None), "a build is throttled so that what serves is not starved"
+    [kept] = [query for query in executor.catalog.queries() if query.sink_topic == "BY_USER"]
+    deployments.bound({kept.id: 9})
+    assert how(kept) == (0, 9), "whoever compares it holds it up"
+    deployments.rollback("BY_USER")
+    assert how(kept) == (0, None)
 
 
 # All or nothing

@@ -199,6 +199,21 @@ def test_a_run_that_was_killed_with_its_server_is_run_once_more(tmp_path: Path) 
         assert found == [("interrupted", "again"), ("interrupted", "asked")], "a third time would be a habit"
 
 
+def test_a_runner_that_is_closed_begins_nothing_more(tmp_path: Path) -> None:
+    """It may have been about to look when it was told."""
+    write(tmp_path, CHAIN)
+    clock, work = ManualClock(HOUR), Works()
+    work.held.clear()
+    with running(tmp_path, clock, work) as runner:
+        runner.ask(["asked"])
+        runner.look()
+        wait_for(lambda: sorted(work.done) == ["asked", "first"], 30, "both")
+        runner.close()
+        runner.look()
+        assert [run.state for run in runner.history.runs("asked")] == ["running"]
+        assert len(work.done) == 2
+
+
 def test_a_run_whose_end_could_not_be_written_down_is_run_once_more(tmp_path: Path) -> None:
     write(tmp_path, CHAIN)
     work = Works()

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.sql.source import Source, Window
 from headrace.store.base import Position
-from headrace.types import BIGINT, DOUBLE, VARCHAR, Array, Column
+from headrace.types import BIGINT, DOUBLE, VARCHAR, Array, Column, Decimal
 from headrace.views.difference import WINDOWS, Comparison, WindowCount, compare_spools
 from headrace.views.spool import Spool
 
@@ -66,6 +66,17 @@ def test_a_double_that_nothing_was_added_to_counts_to_its_last_digit(tmp_path: P
     new = {("a",): [1_700_000_001.0, 1, []], ("b",): [0.3, 1, []], ("c",): [0.5, 1, [0.5]]}
     found = compared(tmp_path, (TABLE, old), (TABLE, new))
     assert counts(found) == {"same": 1, "changed": 2}
+
+
+def test_a_decimal_with_other_digits_after_the_point_is_the_same_number(tmp_path: Path) -> None:
+    one, two = (replace(COUNTS, value=(Column("N", Decimal(10, scale)),)) for scale in (1, 2))
+    old: Rows = {("a",): ["1.5"], ("b",): ["2.0"]}
+    found = compared(tmp_path / "decimals", (one, old), (two, {("a",): ["1.50"], ("b",): ["2.01"]}))
+    assert counts(found) == {"same": 1, "changed": 1}
+    assert [(delta.rows, delta.total) for delta in found.deltas] == [(1, 0.01)]
+    assert counts(compared(tmp_path / "numbers", (COUNTS, {("a",): [2]}), (two, {("a",): ["2.00"]}))) == {"same": 1}
+    text = replace(COUNTS, value=(Column("N", VARCHAR),))
+    assert counts(compared(tmp_path / "texts", (text, {("a",): ["2.0"]}), (two, {("a",): ["2.00"]}))) == {"changed": 1}
 
 
 def test_a_view_that_gets_a_window_has_no_row_in_common_with_what_it_was(tmp_path: Path) -> None:

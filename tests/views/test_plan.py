@@ -280,3 +280,11 @@ def test_a_topic_that_is_read_as_a_stream_and_as_a_table_is_not_cut() -> None:
     assert refused.reason.startswith("it reads topic `people` twice")
     apart = people.replace("'people'", "'others', PARTITIONS=1")
     assert not planned(running(seen, apart), seen, apart, by_town, strategy="lambda").refused
+
+
+def test_a_stream_whose_records_are_read_otherwise_is_read_anew() -> None:
+    """Where the log keeps bytes, what is declared says what they mean."""
+    lines = CLICKS.replace("PARTITIONS=1", "VALUE_FORMAT='DELIMITED', VALUE_DELIMITER='|'")
+    plan = planned(running(lines, BY_PAGE), lines.replace("'|'", "';'"), BY_PAGE)
+    assert verdicts(plan) == {"CLICKS": "keeps its state", "BY_PAGE": "rebuilds"}
+    assert plan.pending[1].reason == "what it reads is declared differently"

@@ -186,6 +186,9 @@ def print_why(body: dict[str, Any]) -> None:
     shown = "no row" if body["row"] is None else _row(body["row"])
     through = place_text(body["through"]["arrival"], body["through"]["inputs"])
     print(f"  {shown}          version {body['version']}, through {through}")
+    if body["unread"]:
+        unread = ", ".join(f"{_count(records, 'record')} of {topic}" for topic, records in body["unread"].items())
+        print(f"  behind      {unread} yet to be read: this is how it was before them")
     _print_records(body)
     revision = body["revision"]
     if revision:
@@ -208,7 +211,7 @@ def _row(row: dict[str, Any]) -> str:
 def _print_records(body: dict[str, Any]) -> None:
     first, last = body["first"], body["last"]
     if first is None:
-        print("  made of     no records")
+        print(f"  made of     no records{' that were read so far' if body['unread'] else ''}")
         return
     ends = f"first {_place(first)}   last {_place(last)}" if body["records"] > 1 else _place(first)
     hint = "   (--records 20 lists them)" if not body["page"] else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
-from headrace.coordinate.how_far import cut_of, lag_of, offsets_at
+from headrace.coordinate.how_far import cut_of, lag_of, next_offsets, offsets_at
 from headrace.errors import NotFound
 from headrace.log.base import Log
 from headrace.store.follow import Followers
@@ -27,7 +27,7 @@ def _shows_no_less(log: Log, catalog: Catalog, followers: Followers, item: Item)
         return True
     queries = [catalog.query(version.source.query or "") for version in (old, new)]
     before, after = queries
-    if before is not None and after is not None and not _has_read_no_less(log, before, after):
+    if before is not None and after is not None and not has_read_no_less(log, before, after):
         return False
     if new.source.kind != "table" or old.source.kind != "table":
         return True
@@ -37,13 +37,13 @@ def _shows_no_less(log: Log, catalog: Catalog, followers: Followers, item: Item)
         return False  # not opened yet
 
 
-def _has_read_no_less(log: Log, old: QueryDefinition, new: QueryDefinition) -> bool:
+def has_read_no_less(log: Log, old: QueryDefinition, new: QueryDefinition) -> bool:
     """Of topics that both read, by place. What is further down a chain reads other topics than the version before, and
     is compared by how much it has left to read."""
     common = set(old.reads.values()) & set(new.reads.values())
-    cut, before = cut_of(log, new), cut_of(log, old)
+    before = cut_of(log, old)
     for topic in common:
-        places = zip(offsets_at(log, topic, cut), offsets_at(log, topic, before), strict=False)
+        places = zip(next_offsets(log, new, topic).values(), offsets_at(log, topic, before), strict=False)
         if any(read < wanted for read, wanted in places):
             return False
     return len(common) == len(set(new.reads.values())) or lag_of(log, new) <= lag_of(log, old)

@@ -166,12 +166,13 @@ class Catalog:
         return list(over.values())
 
     def source_at(self, name: str, topic: str) -> Source | None:
-        """The version of a stream or table that has this topic."""
-        for version in self._state.versions.get(name, {}).values():
-            if version.source.topic == topic:
-                return version.source
-        source = self._state.sources.get(name)
-        return source if source is not None and source.topic == topic else None
+        """The version of a stream or table that has this topic. What is only declared may have several over one, some
+        of them kept: then what serves, or came last, says what is in it."""
+        state = self._state
+        serving = state.sources.get(name)
+        if serving is not None and serving.topic == topic:
+            return serving
+        return next((one.source for one in reversed(self.versions(name)) if one.source.topic == topic), None)
 
     def versions(self, name: str) -> list[Version]:
         """All versions of a stream or table, the oldest first."""

@@ -10,6 +10,7 @@ these records have closed.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 import threading
@@ -28,9 +29,9 @@ from headrace.coordinate.deployments import Deployments
 from headrace.coordinate.how_far import Offsets, cut_of, ends_of, lag_of, offsets_at
 from headrace.coordinate.origins import (
     check_origins,
+    followed_topics,
     inputs_below,
     serving_queries,
-    serving_topics,
     waiting_topics,
     with_origins,
 )
@@ -48,6 +49,8 @@ from headrace.views.difference import Comparison, Keep, compare_spools
 from headrace.views.spool import Spool, parts_of, spool_rows
 from headrace.views.versions import Item
 
+logger = logging.getLogger("headrace.deploy")
+
 LOOK_S = 0.005
 PATIENCE_S = 120.0
 REMEMBERED = 10_000
@@ -61,6 +64,18 @@ QUIET_S = 1.0
 
 class ComparisonEnded(HeadraceError):
     """The deployment was paused or cancelled, or the process stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotCompared:
+    """A view of which it is not known whether its versions differ."""
+
+    view: str
+    """As people see it."""
+    why: str
+
+    def __str__(self) -> str:
+        return f"`{self.view}` not compared: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,24 +102,47 @@ class Comparer:
     """What was seen of the queries that serve: where their topic ended, and which records that was for."""
     waiting: dict[tuple[str, int], bool] = field(default_factory=dict)
     """By query and version: whether it has results that wait for time."""
+    patience_s: float = PATIENCE_S
+    """How long to wait for anything. What belongs together was waited for in vain once: then for nothing else of it, as
+    all of it is held meanwhile."""
 
-    def compare(self, chain: Chain) -> list[Comparison]:
+    def compare(self, chain: Chain) -> list[Comparison | NotCompared]:
         """All of its views. Those that have nothing to do with each other at once: most of it is waiting, each for a
-        batch of its own."""
+        batch of its own. One that cannot be compared takes nothing from the others."""
         parts = independent(self.catalog, chain)
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="headrace-compare") as pool:
             found = pool.map(lambda part: list(replace(self, history={}, waiting={})._compare_part(part)), parts)
-            return [comparison for part in found for comparison in part]
+            return [one for part in found for one in part]
 
-    def _compare_part(self, chain: Chain) -> Iterator[Comparison]:
+    def _compare_part(self, chain: Chain) -> Iterator[Comparison | NotCompared]:
         items = [item for item in chain.items if self._has_both(item)]
         with self._held(chain) if items else nullcontext():
             for item in items:
-                with self._scratch() as folder:
-                    both = self._read(chain, item, folder)
-                    versions = item.before, item.number
-                    compared = compare_spools(both.before, both.now, versions, both.cut, self._summed(item))
-                    yield self._certain(chain, item, compared)
+                yield self._compare_if_possible(chain, item)
+
+    def _compare_if_possible(self, chain: Chain, item: Item) -> Comparison | NotCompared:
+        name = display_name(item.name)
+        try:
+            return self._compare_item(chain, item)
+        except ComparisonEnded:
+            raise
+        except NotComparable as error:
+            return NotCompared(name, error.message)
+        except Exception as error:
+            if self.stopped():
+                raise ComparisonEnded("the comparison was ended") from error
+            # Trying again and again would help nobody; whoever approves or cancels it knows that it was not compared.
+            logger.exception("`%s` could not be compared", name)
+            return NotCompared(
+                name, error.message if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
+            )
+
+    def _compare_item(self, chain: Chain, item: Item) -> Comparison:
+        with self._scratch() as folder:
+            both = self._read(chain, item, folder)
+            versions = item.before, item.number
+            compared = compare_spools(both.before, both.now, versions, both.cut, self._summed(item))
+            return self._certain(chain, item, compared)
 
     def _has_both(self, item: Item) -> bool:
         version = self.catalog.state.versions.get(item.name, {}).get(item.number)
@@ -283,12 +321,13 @@ class Comparer:
 
     def _nothing_between(self, chain: Chain, low: int, high: int) -> bool:
         """Whether the first topics of one of both chains have no records between two arrival numbers: then both are
-        the same place to it. They are other topics where a view is to read another stream."""
+        the same place to it. They are other topics where a view is to read another stream. Of a stream whose place is
+        followed back it is what that is made of: there may be records of which nothing has been made yet."""
 
         def same(topics: Collection[str]) -> bool:
             return all(offsets_at(self.log, topic, low) == offsets_at(self.log, topic, high) for topic in topics)
 
-        return same(waiting_topics(chain)) or same(serving_topics(self.catalog, chain))
+        return same(waiting_topics(chain)) or same(followed_topics(self.catalog, chain))
 
     def _bound(self, chain: Chain, until: Cut | None) -> None:
         first = chain.first()
@@ -322,12 +361,13 @@ class Comparer:
                 return
 
     def _looks(self, what: str) -> Iterator[None]:
-        deadline, pause = self.clock.monotonic() + PATIENCE_S, threading.Event()
+        deadline, pause = self.clock.monotonic() + self.patience_s, threading.Event()
         while True:
             if self.stopped():
                 raise ComparisonEnded("the comparison was ended")
             yield
-            if self.clock.monotonic() > deadline:
+            if self.clock.monotonic() >= deadline:
+                self.patience_s = 0.0
                 raise NotComparable(f"waited {PATIENCE_S:.0f} s for {what}")
             pause.wait(LOOK_S)
 

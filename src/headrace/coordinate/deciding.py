@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.comparing import NotCompared
 from headrace.types import display_name
 from headrace.views.difference import Comparison
 from headrace.views.versions import Deployment, Stage
@@ -23,19 +24,25 @@ def removed_columns(catalog: Catalog, deployment: Deployment) -> list[str]:
     return found
 
 
-def decide(deployment: Deployment, comparisons: list[Comparison], removed: Sequence[str] = ()) -> tuple[Stage, str]:
+def decide(
+    deployment: Deployment, found: Sequence[Comparison | NotCompared], removed: Sequence[str] = ()
+) -> tuple[Stage, str]:
     """The stage after a comparison, and why."""
+    unknown = [str(one) for one in found if isinstance(one, NotCompared)]
     if deployment.approved:
-        return "switching", ""
-    worst = max(comparisons, key=lambda comparison: comparison.share, default=None)
-    reasons = list(removed)
-    if worst is not None and worst.different:
+        return "switching", "; ".join(unknown)
+    compared = [one for one in found if isinstance(one, Comparison)]
+    worst = max(compared, key=lambda comparison: comparison.share, default=None)
+    differing, gate = [], deployment.max_changed
+    beyond = worst is not None and worst.different > 0 and (gate is None or worst.share > gate)
+    if worst is not None and beyond:
         rows = f"{worst.different:,} of {worst.same + worst.different:,} rows of `{worst.view}` differ"
-        reasons.insert(0, f"{rows} ({worst.share:.2%})")
-    found = "; ".join(reasons)
-    if deployment.max_changed is not None:
+        may = "" if gate is None else f", and {gate:.2%} may"
+        differing.append(f"{rows} ({worst.share:.2%}){may}")
+    reasons = "; ".join([*unknown, *differing, *removed])
+    if unknown or (gate is not None and beyond):
+        return "waiting", reasons
+    if gate is not None:
         # Who gives a gate has said what may be different without being asked.
-        if worst is None or worst.share <= deployment.max_changed:
-            return "switching", "; ".join(removed)
-        return "waiting", f"{found}, and {deployment.max_changed:.2%} may"
-    return ("waiting", f"{found}: somebody has to approve") if reasons else ("switching", "")
+        return "switching", reasons
+    return ("waiting", f"{reasons}: somebody has to approve") if reasons else ("switching", "")

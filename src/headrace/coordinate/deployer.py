@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -19,11 +20,10 @@ from headrace.coordinate.abreast import is_abreast
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.carrying import Carrier
 from headrace.coordinate.catalog import Catalog
-from headrace.coordinate.chains import Chain, NotComparable
+from headrace.coordinate.chains import Chain
 from headrace.coordinate.comparing import Comparer, ComparisonEnded, sweep_scratch
 from headrace.coordinate.deciding import decide, removed_columns
 from headrace.coordinate.deployments import Deployments
-from headrace.coordinate.events import QueryWanted
 from headrace.coordinate.how_far import lag_of, read_by
 from headrace.coordinate.refreshing import (
     KEPT_MS,
@@ -38,7 +38,7 @@ from headrace.log.base import Log
 from headrace.store.follow import Followers
 from headrace.store.revisions import Revisions
 from headrace.views.difference import Comparison
-from headrace.views.versions import Deployment, Stage, Version
+from headrace.views.versions import Deployment, Version
 
 LOOK_S = 0.1
 SWEEP_S = 10.0
@@ -123,15 +123,7 @@ class Deployer:
 
     def _advance(self, deployment: Deployment) -> None:
         if failed := self._failure(deployment):
-            # Nobody is to look at what a refresh could not do; the next one begins anew.
-            if is_refresh(deployment):
-                dropped = self._deployments.dropped(deployment.id)
-                self._deployments.advance(deployment, *dropped, stage="failed", detail=failed)
-                return
-            # It goes no further, so neither do those that have not failed: they would hold what retention may remove.
-            stopped = [QueryWanted(query.id, "stopped") for query in self._deployments.building(deployment)]
-            detail = f"{failed}; throw away what it built:  headrace deploy cancel {deployment.id}"
-            self._deployments.advance(deployment, *stopped, stage="failed", detail=detail)
+            self._deployments.fail(deployment, failed)
             return
         if deployment.stage == "building":
             self._deployments.begin_speed(deployment)
@@ -142,9 +134,9 @@ class Deployer:
                 self._compare(deployment)
             case "switching" if self._caught_up(deployment) and self._is_ready(deployment):
                 done = self._deployments.switch(deployment)
-                logger.info(
-                    "deployment %d is %s", done.id, f"{done.stage}: {done.detail}" if done.detail else done.stage
-                )
+                if done.over:
+                    said = f"{done.stage}: {done.detail}" if done.detail else done.stage
+                    logger.info("deployment %d is %s", done.id, said)
 
     def _failure(self, deployment: Deployment) -> str | None:
         for query in self._deployments.queries(deployment):
@@ -198,29 +190,19 @@ class Deployer:
             around.scratch,
             lambda: self._ended(deployment.id),
         )
-        comparisons: list[Comparison] = []
         try:
             chain = Chain(tuple(deployment.items), partial(self._deployments.queries, deployment))
-            comparisons = comparer.compare(chain)
-            removed = removed_columns(around.catalog, deployment)
-            stage, detail = decide(self._deployments.get(deployment.id), comparisons, removed)
+            found = comparer.compare(chain)
         except ComparisonEnded:
             return  # paused, cancelled or stopping: the next look sees what it is
-        except NotComparable as error:
-            stage, detail = self._not_compared(deployment, error.message)
-        except Exception as error:
-            if self._ended(deployment.id):
-                return
-            # Trying again and again would help nobody; whoever approves or cancels it knows that nothing was compared.
-            logger.exception("deployment %d could not be compared", deployment.id)
-            message = error.message if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
-            stage, detail = self._not_compared(deployment, message)
-        found = [msgspec.to_builtins(comparison) for comparison in comparisons]
-        self._deployments.advance(deployment, stage=stage, detail=detail, comparisons=found)
+        removed = removed_columns(around.catalog, deployment)
 
-    def _not_compared(self, deployment: Deployment, why: str) -> tuple[Stage, str]:
-        approved = self._deployments.get(deployment.id).approved
-        return ("switching" if approved else "waiting"), f"not compared: {why}"
+        def conclusion(now: Deployment) -> dict[str, Any]:
+            stage, detail = decide(now, found, removed)
+            comparisons = [msgspec.to_builtins(one) for one in found if isinstance(one, Comparison)]
+            return {"stage": stage, "detail": detail, "comparisons": comparisons}
+
+        self._deployments.conclude(deployment, conclusion)
 
     def _ended(self, number: int) -> bool:
         deployment = self._deployments.get(number)

@@ -22,7 +22,7 @@ from headrace.coordinate.dropping import dropped_version
 from headrace.coordinate.events import DeploymentSaved, Event, FilesApplied, QueryPaced, QueryWanted
 from headrace.coordinate.functions import DescribeFile, FunctionChanges
 from headrace.coordinate.layers import check_lambda, is_layered, speed_events
-from headrace.coordinate.refreshing import may_go_beside, refresh_change, refresh_item
+from headrace.coordinate.refreshing import is_refresh, may_go_beside, refresh_change, refresh_item
 from headrace.coordinate.replace import apply_in_place
 from headrace.coordinate.restoring import changed_files, restored
 from headrace.coordinate.result import StatementResult
@@ -249,6 +249,23 @@ class Deployments:
             if self.get(seen.id).stage == seen.stage:
                 self.update(seen.id, *before, **changes)
 
+    def conclude(self, seen: Deployment, conclusion: Callable[[Deployment], Mapping[str, Any]]) -> None:
+        """The same with changes that depend on how it is by then: somebody may just have approved it."""
+        with self._executor.lock:
+            if (now := self.get(seen.id)).stage == seen.stage:
+                self.update(seen.id, **conclusion(now))
+
+    def fail(self, seen: Deployment, why: str) -> None:
+        """It goes no further, so neither does what it builds: that would hold what retention may remove."""
+        with self._executor.lock:
+            if is_refresh(seen):
+                # Nobody is to look at what a refresh could not do; the next one begins anew.
+                self.advance(seen, *self.dropped(seen.id), stage="failed", detail=why)
+                return
+            stopped = [QueryWanted(query.id, "stopped") for query in self.building(seen)]
+            detail = f"{why}; throw away what it built:  headrace deploy cancel {seen.id}"
+            self.advance(seen, *stopped, stage="failed", detail=detail)
+
     def pause(self, number: int, paused: bool) -> Deployment:
         with self._executor.lock:
             deployment = self._running(number)
@@ -323,12 +340,16 @@ class Deployments:
     # Switching
 
     def switch(self, deployment: Deployment) -> Deployment:
-        """All its names at once; it has failed if what it was built from or for is not what serves."""
+        """All its names at once; it has failed if what it was built from or for is not what serves. One that was paused
+        meanwhile stays as it is: its queries are stopped, and would be for good."""
         with self._executor.lock:
             deployment = self._running(deployment.id)
+            if deployment.paused:
+                return deployment
             if problem := switch_problem(self._catalog, deployment):
-                return self.update(deployment.id, stage="failed", detail=problem)
-            self._catalog.append(self._switched(deployment, deployment.switches(), "switched"))
+                self.fail(deployment, problem)
+            else:
+                self._catalog.append(self._switched(deployment, deployment.switches(), "switched"))
             return self.get(deployment.id)
 
     def rollback(self, name: str) -> Deployment:
@@ -369,13 +390,16 @@ class Deployments:
         return next((one for one in running if one.switches().get(version.name) == version.number), None)
 
     def drop_versions(self, versions: Sequence[Version]) -> None:
-        """Those that nobody else reads, and that are not about to serve again."""
-        going = {version.source.query for version in versions}
-        read = {topic for q in self._catalog.queries() if q.id not in going for topic in q.reads.values()}
-        free = [one for one in versions if one.source.topic not in read and self._deployment_to(one) is None]
-        if free:
-            self._catalog.append([event for version in free for event in dropped_version(version)])
-            self._executor.sweep()
+        """Those that are still what they were when they were looked at, that nobody else reads, and that are not about
+        to serve again."""
+        with self._executor.lock:
+            going = {version.source.query for version in versions}
+            read = {topic for q in self._catalog.queries() if q.id not in going for topic in q.reads.values()}
+            kept = [one for one in self._catalog.beside() if one in versions]
+            free = [one for one in kept if one.source.topic not in read and self._deployment_to(one) is None]
+            if free:
+                self._catalog.append([event for version in free for event in dropped_version(version)])
+                self._executor.sweep()
 
 
 def _check(plan: Plan, approve: bool) -> None:

@@ -34,7 +34,7 @@ from headrace.functions.files import FunctionFile
 from headrace.log.dead_letters import DEAD_LETTERS_SPEC
 from headrace.sql.source import Source
 from headrace.types import DataType
-from headrace.views.versions import NONE, Deployment, Version, version_state
+from headrace.views.versions import NONE, Deployment, Version, query_ids, version_state
 
 T = TypeVar("T")
 
@@ -201,12 +201,23 @@ def _switched(state: CatalogState, name: str, number: int, time_ms: int) -> Cata
             views=_without(state.views, name),
             serving=_without(state.serving, name),
         )
-    state = _with_version(state, after.begins_to_serve(time_ms))
+    state = _unheld(_with_version(state, after.begins_to_serve(time_ms)), after)
     source = after.source
     views = _without(state.views, name)
     if source.kind == "table":
         views[name] = ViewDefinition(name, number, source.query, source.topic)
     return replace(state, sources={**state.sources, name: source}, views=views, serving={**state.serving, name: number})
+
+
+def _unheld(state: CatalogState, version: Version) -> CatalogState:
+    """What serves reads all there is, and as fast as it can: a build was throttled for its sake, and a kept version may
+    be held up by a comparison."""
+    freed = {
+        id_: replace(query, rows_per_second=0, until=None)
+        for id_ in query_ids(version)
+        if (query := state.queries.get(id_)) is not None
+    }
+    return replace(state, queries={**state.queries, **freed})
 
 
 def _deployment_saved(state: CatalogState, deployment: Deployment) -> CatalogState:

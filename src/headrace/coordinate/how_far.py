@@ -33,20 +33,31 @@ def ends_of(log: Log, topic: str) -> Offsets:
     return tuple(end.end for end in log.snapshot().ends.get(topic, ()))
 
 
+def next_offsets(log: Log, query: QueryDefinition, topic: str) -> dict[int, int]:
+    """By partition: the first record that the query has neither read nor was told to leave out. Of what a replay leaves
+    out its commits do not speak, and one from now on has no place to name until something arrives."""
+    starts, snapshot = query.starts.get(topic, {}), log.snapshot()
+    read = offsets_of(log, snapshot, topic, cut_of(log, query))
+    ends = snapshot.ends.get(topic, ())
+    return {number: max(end.start, read[number], starts.get(number, 0)) for number, end in enumerate(ends)}
+
+
 def lag_of(log: Log, query: QueryDefinition, until: Cut | None = None) -> int:
     """Records that the query has yet to read: of all that is there, or before a cut."""
-    cut, now = cut_of(log, query), log.snapshot()
     left = 0
     for topic in query.reads.values():
-        read = offsets_of(log, now, topic, cut)
+        read, now = next_offsets(log, query, topic), log.snapshot()
         bounds = {} if until is None else offsets_of(log, now, topic, until)
         for number, end in enumerate(now.ends.get(topic, ())):
-            left += max(0, bounds.get(number, end.end) - max(end.start, read[number]))
+            left += max(0, bounds.get(number, end.end) - read.get(number, end.start))
     return left
 
 
 def read_by(log: Log, query: QueryDefinition) -> int:
     """How many records the query has read."""
     snapshot, left = log.snapshot(), lag_of(log, query)
-    held = sum(end.end - end.start for topic in query.reads.values() for end in snapshot.ends.get(topic, ()))
+    held = 0
+    for topic in query.reads.values():
+        starts = query.starts.get(topic, {})
+        held += sum(end.end - max(end.start, starts.get(n, 0)) for n, end in enumerate(snapshot.ends.get(topic, ())))
     return max(0, held - left)

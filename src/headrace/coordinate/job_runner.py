@@ -145,6 +145,8 @@ class JobRunner:
     def look(self) -> None:
         """Begin what is due and has room."""
         with self._lock:
+            if self._stop.is_set():
+                return  # nobody would end what is begun now; and what was stopped is the next one's to run again
             self._load()
             for job in self._loaded.jobs:
                 last = self.history.last(job.name)

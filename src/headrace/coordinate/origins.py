@@ -55,6 +55,12 @@ def serving_queries(catalog: Catalog, chain: Chain) -> dict[str, QueryDefinition
     return found
 
 
+def followed_topics(catalog: Catalog, chain: Chain) -> frozenset[str]:
+    """Those that the places of the versions which serve are followed back to."""
+    queries = serving_queries(catalog, chain)
+    return frozenset(topic for query in queries.values() for topic in query.reads.values()) - queries.keys()
+
+
 def _followed(catalog: Catalog, chain: Chain, topic: str) -> QueryDefinition | None:
     """Who writes a topic that the version that serves reads, if the other one reads what it is made of instead."""
     before, now = serving_topics(catalog, chain), waiting_topics(chain)
@@ -74,8 +80,10 @@ def waiting_topics(chain: Chain) -> frozenset[str]:
 
 
 def serving_topics(catalog: Catalog, chain: Chain) -> frozenset[str]:
-    """Those that the versions which do not wait begin with."""
-    versions = [catalog.state.versions.get(item.name, {}).get(item.before) for item in chain.items]
+    """Those that the versions which do not wait begin with. What goes on in place is an input of both like any
+    other."""
+    moved = [item for item in chain.items if item.number != item.before]
+    versions = [catalog.state.versions.get(item.name, {}).get(item.before) for item in moved]
     known = [catalog.query(version.source.query or "") for version in versions if version is not None]
     queries = [query for query in known if query is not None]
     written = {query.sink_topic for query in queries}

@@ -43,10 +43,11 @@ def made_by(catalog: Catalog, name: str) -> Deployment:
 
 def _undo_hint(catalog: Catalog, name: str) -> str:
     """Whoever rolls back what was rolled back may want it undone."""
-    for deployment in reversed(catalog.deployments()):
-        if deployment.stage == "rolled back" and name in deployment.changes():
-            return f"undo the rollback:  headrace deploy restore {deployment.id}"
-    return "headrace history lists what was deployed"
+    back = [one for one in catalog.deployments() if one.stage == "rolled back" and name in one.changes()]
+    if not back:
+        return "headrace history lists what was deployed"
+    last = max(back, key=lambda one: (one.changed_ms, -one.id))
+    return f"undo the rollback:  headrace deploy restore {last.id}"
 
 
 def check_kept(catalog: Catalog, deployment: Deployment) -> None:

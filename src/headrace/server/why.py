@@ -131,6 +131,7 @@ def why_model(found: Why, services: Services) -> WhyAnswer:
         condition=found.condition,
         expired=found.expired,
         keyless=None if found.keyless is None else _keyless_model(found.keyless, sources),
+        unread=dict(found.unread),
     )
 
 

@@ -12,6 +12,16 @@ from headrace.sql.statements import CreateAsSelect, CreateSource
 from headrace.sql.used import used_columns
 from headrace.types import display_name
 
+_HOW_READ = (
+    "window",
+    "key_format",
+    "value_format",
+    "key_delimiter",
+    "value_delimiter",
+    "wrap_single_value",
+    "timestamp",
+    "timestamp_format",
+)
 _STATELESS = Scan | Rename | Filter | FlatMap | PartitionBy | Project
 
 
@@ -40,10 +50,13 @@ def same_results(old: PersistentQuery, new: PersistentQuery) -> bool:
 
 
 def _read(node: PlanNode, used: frozenset[str]) -> PlanNode:
-    """The plan without what its sources declare beyond the columns it uses: nothing else is read, or kept as state."""
+    """The plan without what its sources declare beyond the columns it uses, and how those are read: nothing else is
+    read, or kept as state."""
     if isinstance(node, Scan):
         source = node.source
-        return Scan(Source(source.name, source.kind, source.topic, source.key, (), window=source.window))
+        known = {name: getattr(source, name) for name in _HOW_READ}
+        headers = tuple(header for header in source.headers if header.name in used)
+        return Scan(Source(source.name, source.kind, source.topic, source.key, (), headers=headers, **known))
     if isinstance(node, Join):
         return replace(node, left=_read(node.left, used), right=_read(node.right, used))
     if isinstance(node, Rename):

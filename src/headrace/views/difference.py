@@ -177,16 +177,17 @@ class _Tally:
     windows: _Windows = field(default_factory=_Windows)
     samples: list[Sample] = field(default_factory=list)
     shared: list[tuple[str, int, int, bool, bool]] = field(init=False)
-    """Columns of both: name, place in the old, place in the new, whether it is a number, whether it was summed up."""
+    """Columns of both: name, place in the old, place in the new, whether it is a number in both, whether it was summed
+    up."""
 
     def __post_init__(self) -> None:
-        places = {column.name: place for place, column in enumerate(self.old.value)}
+        places = {column.name: (place, column.type) for place, column in enumerate(self.old.value)}
         self.shared = [
             (
                 display_name(column.name),
-                places[column.name],
+                places[column.name][0],
                 place,
-                _is_number(column.type),
+                _is_number(column.type) and _is_number(places[column.name][1]),
                 column.name in self.summed,
             )
             for place, column in enumerate(self.new.value)
@@ -217,8 +218,15 @@ class _Tally:
         return {
             name: self._delta(name, old[before], new[now]) if number else None
             for name, before, now, number, summed in self.shared
-            if not same(old[before], new[now], summed=summed)
+            if not self._is_same(old[before], new[now], number, summed)
         }
+
+    @staticmethod
+    def _is_same(old: Any, new: Any, number: bool, summed: bool) -> bool:
+        """A decimal is text in a spool, with as many digits as its column has."""
+        if number:
+            old, new = (Decimal(value) if isinstance(value, str) else value for value in (old, new))
+        return same(old, new, summed=summed)
 
     def _delta(self, name: str, old: Any, new: Any) -> float | None:
         try:

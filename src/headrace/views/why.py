@@ -33,6 +33,7 @@ from headrace.views.origins import Below, trace_down
 from headrace.views.reading import Reader
 from headrace.views.subject import Subject, SubjectOf, row_predicate, served_rows
 from headrace.views.traced import Bounds, Origin
+from headrace.views.unread import unread_records, unread_text
 
 Order = Literal["newest", "oldest", "largest"]
 
@@ -86,6 +87,8 @@ class Why:
     """It was there, and was kept for as long as it should be."""
     keyless: Keyless | None = None
     """Of who asks for a key that is NULL: the records that have none."""
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """By topic: records that have yet to be read, and may change the row."""
 
     @property
     def verdict(self) -> Literal["equal", "different", "unknown"]:
@@ -108,7 +111,7 @@ def why(
     """Explain the row with that key: in the window that begins at or contains `at`, or in the newest."""
     started = time.monotonic()
     page = page or Page()
-    window = _chosen_window(log, subject, store, key, at, started + seconds)
+    window = _chosen_window(log, subject, store, key, at, started + seconds, subject_of)
     served = served_rows(log, subject, store, row_predicate(subject.source, key, window))
     row = next(iter(served.rows), None)
     asked = tuple(hashable(key[column.name]) for column in subject.source.key)
@@ -154,6 +157,7 @@ def why(
         _condition(subject),
         expired,
         keyless_records(reader, subject, key) if row is None and any(map(is_null, key.values())) else None,
+        unread_records(log, subject, subject_of),
     )
 
 
@@ -170,15 +174,25 @@ def _condition(subject: Subject) -> str:
 
 
 def _chosen_window(
-    log: Log, subject: Subject, store: ViewStore, key: Mapping[str, Any], at: int | None, deadline: float
+    log: Log,
+    subject: Subject,
+    store: ViewStore,
+    key: Mapping[str, Any],
+    at: int | None,
+    deadline: float,
+    subject_of: SubjectOf,
 ) -> Bounds | None:
     try:
         return _choose_window(log, subject, store, key, at)
     except NotFound as error:
+        said = []
         if any(map(is_null, key.values())):
             everything = cut_now(log, log.snapshot(), [source.topic for source in scanned(subject.query.root)])
             reader = Reader(log, everything, deadline=deadline, starts=subject.starts)
-            error.detail = str(keyless_records(reader, subject, key))
+            said.append(str(keyless_records(reader, subject, key)))
+        if unread := unread_records(log, subject, subject_of):
+            said.append(f"it is behind: {unread_text(unread)}")
+        error.detail = "\n".join(said) or error.detail
         raise
 
 

@@ -194,6 +194,8 @@ export interface Why {
   condition: string;
   /** The view's retention or ROW_TTL_MS has let it go. */
   expired: boolean;
+  /** By topic: records that have yet to be read, and may change the row. */
+  unread: Record<string, number>;
   revision: { old: Record<string, Value> | null; late: number; time_ms: number } | null;
 }
 

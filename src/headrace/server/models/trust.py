@@ -165,3 +165,5 @@ class WhyAnswer(Model, frozen=True, kw_only=True):
     expired: bool
     keyless: KeylessModel | None
     """Of who asks for a key that is NULL: the records that have none."""
+    unread: dict[str, Count]
+    """By topic: records that have yet to be read, and may change the row."""
