@@ -118,7 +118,7 @@ class SparkSettings(Settings, frozen=True):
     """Heap of the driver (in local mode, of all of Spark)."""
     shuffle_partitions: int = 1
     """State partitions of a new query. Fixed for a query once it has run."""
-    max_rows_per_batch: int = 8_000_000
+    max_rows_per_batch: int = 20_000_000
     """Bound of one micro-batch, so that a replay neither fills memory nor starves the others. Queries that do more with
     a row than add it up, such as joins, take 2,000,000 at most."""
     max_state_rows: int = 0

@@ -51,6 +51,8 @@ class QuerySpec:
     """How much it may read; 0 is as much as it can."""
     until: Cut | None = None
     """What it must not read beyond. It rests there."""
+    keys: int | None = None
+    """How many keys a table has at the most, if another version of it is known."""
     known_until: int = 0
     """What arrived before this number has its results in the log already, which was copied: it is read for the state
     alone."""

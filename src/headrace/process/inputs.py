@@ -53,6 +53,8 @@ class StreamInputs(_LocalInputs):
 
     cut: str
     max_rows: int
+    first_rows: int | None = None
+    """Of a batch while there is more to read: the first, which says how many the next should have (`BatchSize`)."""
     starts: Mapping[str, Offsets] = field(default_factory=dict)
     known_until: int = 0
     known_closed: int | None = None
@@ -72,6 +74,8 @@ class StreamInputs(_LocalInputs):
             .option("maxRowsPerTrigger", self.max_rows)
             .option("closes", self.closes)
         )
+        if self.first_rows is not None:
+            reader = reader.option("firstRows", self.first_rows)
         if topic.name in self.starts:
             reader = reader.option("startingOffsets", offsets_json(self.starts[topic.name]))
         if self.known_until:

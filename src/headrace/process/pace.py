@@ -9,6 +9,10 @@ from headrace.sql.plan import Aggregate, Join, PartitionBy, PersistentQuery, wal
 
 ROW_BY_ROW = 2_000_000
 """Most rows of a batch that are sorted, kept or written one by one."""
+FIRST_ROWS = 1_000_000
+"""Of a query of which nothing is known. By what its longest task took, the next batches have more or less."""
+FEW_KEYS = 500_000
+"""A task that keeps and writes so many is over before anybody who waits for a core notices."""
 PACED_MS = 1000
 """Between two batches of a query that may only read so many rows a second."""
 
@@ -19,6 +23,13 @@ def max_rows(settings: SparkSettings, spec: QuerySpec) -> int:
     if spec.plan.limits.batch_rows is None and not adds_up(spec.plan):
         most = min(most, ROW_BY_ROW)
     return min(most, max(1, spec.rows_per_second * PACED_MS // 1000)) if spec.rows_per_second else most
+
+
+def first_rows(settings: SparkSettings, spec: QuerySpec) -> int:
+    """Of the first micro-batch, and then as many as fit: others wait for its longest task, which is one that keeps keys
+    and writes them. If another version of the table is known to have few, it need not be tried."""
+    few = spec.keys is not None and spec.keys <= FEW_KEYS and adds_up(spec.plan)
+    return max_rows(settings, spec) if few else min(FIRST_ROWS, max_rows(settings, spec))
 
 
 def adds_up(query: PersistentQuery) -> bool:

@@ -134,8 +134,22 @@ class SparkQueryRunner(QueryRunner):
         # Jobs of a streaming query run in the pool of the thread that started it: one each, so that none waits for
         # another's backlog.
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", spec.id)
-        moved = with_known_results(self._log, spec)
-        return start_query(self._spark, self._where, lambda name: self._log.topic(name).spec, self._settings, moved)
+        known = replace(with_known_results(self._log, spec), keys=self._known_keys(spec))
+        return start_query(self._spark, self._where, lambda name: self._log.topic(name).spec, self._settings, known)
+
+    def _known_keys(self, spec: QuerySpec) -> int | None:
+        """At the most as many as another version of the table has written, and without windows as many as it keeps."""
+        with self._lock:
+            others = [other for other in self._queries.values() if other.spec.id != spec.id]
+        sink, snapshot = spec.plan.sink, self._log.snapshot()
+        found = []
+        for other in others:
+            theirs = other.spec.plan.sink
+            if (theirs.name, theirs.key, theirs.window) == (sink.name, sink.key, sink.window):
+                kept = other.progress().state_rows if sink.window is None else 0
+                written = topic_end(snapshot, theirs.topic)
+                found.append(min(kept or written, written))
+        return max(found, default=None)
 
     def _check_limits(self, spec: QuerySpec, progress: Progress) -> None:
         check_limits(spec, self._settings, progress)

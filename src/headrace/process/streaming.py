@@ -18,7 +18,7 @@ from headrace.process.base import QuerySpec
 from headrace.process.inputs import FORMAT, StreamInputs
 from headrace.process.letters import box_for, writing_letters
 from headrace.process.lower.lower import Lowered, lower_query
-from headrace.process.pace import max_rows, pause_ms
+from headrace.process.pace import first_rows, max_rows, pause_ms
 from headrace.process.session import query_session
 from headrace.sql.plan import waits_for_time
 
@@ -68,6 +68,7 @@ def _lowered(
             topics,
             spec.id,
             max_rows(settings, spec),
+            first_rows(settings, spec),
             spec.starts,
             spec.known_until,
             spec.known_closed,

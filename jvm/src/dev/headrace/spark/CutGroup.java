@@ -37,6 +37,7 @@ final class CutGroup {
   private final StableFile stable;
   private final Map<TopicStream, TopicOffset> members = new LinkedHashMap<>();
   private final Map<TopicStream, TopicOffset> decided = new HashMap<>();
+  private final BatchSize size;
   private LogMoment first;
   private LogMoment last;
   private long closedAt = System.nanoTime();
@@ -45,6 +46,7 @@ final class CutGroup {
     this.key = key;
     this.options = options;
     this.stable = new StableFile(options.path());
+    this.size = new BatchSize(options);
   }
 
   /**
@@ -118,7 +120,9 @@ final class CutGroup {
     // All of a query rest where they have to, and end a batch where they must.
     long most = Bounds.of(options);
     long stop = Math.min(most, members.keySet().stream().mapToLong(TopicStream::stopAt).max().orElse(0));
-    long cut = Math.min(most, unlimited ? moment.arrival() : cut(starts, moment));
+    size.adjust();
+    long full = unlimited ? moment.arrival() : cut(starts, moment);
+    long cut = Math.min(most, full);
     boolean open = !asked.closed() && members.keySet().stream().anyMatch(TopicStream::closes);
     Map<TopicStream, TopicOffset> ends = ends(starts, moment, cut);
     if (stop > 0 && asked.arrival() <= stop) {
@@ -133,6 +137,7 @@ final class CutGroup {
       return;
     }
     decided.putAll(anyNew ? ends : starts);
+    size.chosen(anyNew && full <= most && full < moment.arrival());
     if (!anyNew && last == null) {
       // What comes meanwhile is found when Spark asks again, at once: so the wait does not count as a batch's time.
       stable.awaitAfter(moment);
@@ -165,7 +170,7 @@ final class CutGroup {
     // A query may read a topic twice, such as once more for late records; looking once is enough.
     Set<String> looked = new HashSet<>();
     for (Map.Entry<TopicStream, TopicOffset> entry : starts.entrySet()) {
-      long limit = entry.getKey().maxRowsPerTrigger();
+      long limit = size.atMost(entry.getKey().maxRowsPerTrigger());
       if (limit > 0 && looked.add(entry.getValue().json() + limit)) {
         TopicDefinition topic = entry.getKey().topic(moment);
         long[] from = entry.getValue().offsets(topic.partitions());

@@ -17,6 +17,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param startingOffsets `earliest`, `latest`, or JSON; streams only look at it when they have no checkpoint
  * @param endingOffsets of a batch: `latest` or JSON
  * @param maxRowsPerTrigger most rows of a micro-batch; 0 means no limit
+ * @param firstRows rows of the first micro-batch, and then as many as fit (`BatchSize`); 0 means always the most
  * @param cut sources of a query that name the same group read up to the same arrival number; null means alone
  * @param stopAt an arrival number that no batch passes over: one ends there
  * @param closes each place is followed by a batch without records, for what waits until those before it are over
@@ -30,6 +31,7 @@ record ReadOptions(
     String startingOffsets,
     String endingOffsets,
     long maxRowsPerTrigger,
+    long firstRows,
     String cut,
     long stopAt,
     boolean closes,
@@ -43,6 +45,7 @@ record ReadOptions(
           "startingOffsets",
           "endingOffsets",
           "maxRowsPerTrigger",
+          "firstRows",
           "cut",
           "stopAt",
           "closes",
@@ -60,6 +63,7 @@ record ReadOptions(
         options.getOrDefault("startingOffsets", "earliest"),
         options.getOrDefault("endingOffsets", "latest"),
         options.containsKey("maxRowsPerTrigger") ? number(options, "maxRowsPerTrigger", 1) : 0,
+        options.containsKey("firstRows") ? number(options, "firstRows", 1) : 0,
         options.get("cut"),
         options.containsKey("stopAt") ? number(options, "stopAt", 0) : 0,
         options.getBoolean("closes", false),

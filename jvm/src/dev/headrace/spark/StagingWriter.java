@@ -28,6 +28,7 @@ final class StagingWriter implements DataWriter<InternalRow> {
   private final BufferAllocator allocator;
   private final VectorSchemaRoot root;
   private final ArrowWriter rows;
+  private final long began = System.nanoTime();
   private OwnerConnection owner;
   private ArrowStreamWriter stream;
   private int pending;
@@ -120,7 +121,7 @@ final class StagingWriter implements DataWriter<InternalRow> {
         throw LogException.fromOwner("log", "the owner took %d of %d rows".formatted(taken, written));
       }
     }
-    return new StagedTask(task, attempt, written);
+    return new StagedTask(task, attempt, written, System.nanoTime() - began);
   }
 
   /** Closing the connection before the stream's end is enough: the owner forgets the attempt. */

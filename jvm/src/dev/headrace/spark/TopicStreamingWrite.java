@@ -35,6 +35,7 @@ final class TopicStreamingWrite implements StreamingWrite {
 
   @Override
   public void commit(long epoch, WriterCommitMessage[] messages) {
+    BatchSize.took(options, messages);
     try {
       BatchIdentity identity = BatchIdentity.of(options, epoch);
       String transaction = Transaction.name(run, epoch);
