@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,6 +71,33 @@ def test_what_does_not_count_is_removed_and_only_that(tmp_path: Path) -> None:
     stretches.merged("2-merged")
     assert Stretches(spec).account.kept == ["2-merged"]
     assert not (tmp_path / "job" / "0-x").exists()
+
+
+def test_who_still_writes_what_does_not_count_stops_nobody(tmp_path: Path) -> None:
+    stretches = Stretches(spec_of(tmp_path / "job"))
+    kept(stretches, "0-killed")
+    wrote, enough = threading.Event(), threading.Event()
+
+    def write() -> None:
+        for number in itertools.count():
+            with suppress(OSError):
+                (tmp_path / "job" / "0-killed").mkdir(exist_ok=True)
+                (tmp_path / "job" / "0-killed" / str(number)).touch()
+            wrote.set()
+            if enough.is_set():
+                return
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        assert wrote.wait(30)
+        for _ in range(100):
+            stretches.tidy()
+    finally:
+        enough.set()
+        writing.join()
+    stretches.tidy()
+    assert list((tmp_path / "job").iterdir()) == []
 
 
 def test_what_was_kept_for_another_cut_is_worth_nothing(tmp_path: Path) -> None:

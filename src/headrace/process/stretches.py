@@ -106,11 +106,12 @@ class Stretches:
         self.tidy()
 
     def tidy(self) -> None:
-        """Remove what does not count: of a stretch that was cut short, of work that was another's."""
+        """Remove what does not count: of a stretch that was cut short, of work that was another's. The Spark of a
+        killed engine may still be writing there; what cannot be removed now is the next time."""
         there = list(self.folder.iterdir()) if self.folder is not None and self.folder.is_dir() else []
         for path in there:
             if path.name not in (ACCOUNT, *self.account.kept, *self.account.letters):
-                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
     def path(self, name: str) -> Path:
         assert self.folder is not None
