@@ -20,12 +20,11 @@ from headrace.process.base import LayerSpec
 from headrace.process.layer import BatchLayer
 from headrace.process.progress import Rate
 from headrace.process.stretches import PACED_S, Stretches, count, next_length
+from headrace.process.tries import Tries
 
 if TYPE_CHECKING:
     from headrace.process.kafka.place import KafkaPlace
 
-TRIES = 3
-"""Of one stretch. What the log was away for does not count."""
 AGAIN_S = 0.5
 LEAST_SHARE = 10
 """No stretch without a pace is shorter than this part of the first, however slow it was."""
@@ -108,8 +107,8 @@ class LayerJob:
 
     def run(self, begins: Callable[[], None], failed: Callable[[Exception], None]) -> None:
         """`begins` is called before each stretch, `failed` before one that failed is tried again. Raises what fails
-        too often."""
-        tries, length = 0, self._first_rows
+        too often; what the log was away for does not count."""
+        tries, length = Tries(), self._first_rows
         self._open().stretches.tidy()
         while not self.pace.is_stopped():
             try:
@@ -120,14 +119,19 @@ class LayerJob:
                 if done:
                     self.progress = LayerProgress(self.progress.total, self.progress.total)
                     return
-                tries = 0
+                tries.reset()
             except Exception as error:
                 if self.pace.is_stopped():
                     return
                 failed(error)
-                tries += 0 if self._was_away() else 1
-                if tries >= TRIES:
+                if self._was_away():
+                    continue
+                seconds = tries.wait_after(error)
+                if seconds is None:
                     raise
+                # What it had written of the stretch takes room that it needs.
+                self._open().stretches.tidy()
+                self.pace.wait(seconds)
 
     def look(self) -> None:
         """How far it is by what is kept, whoever did that."""
