@@ -53,6 +53,9 @@ def test_a_job_goes_on_behind_the_last_stretch_that_was_kept(tmp_path: Path) -> 
     assert (found.left, found.account.kept, found.account.times) == (105, ["0-a"], {"events": {0: 7}})
     assert found.next(105) is None
     assert found.next(90) is None  # a few more are not worth another one
+    found.plan(found.ends)
+    # Killed while all that is left was computed at once: so it is again, whatever the pace.
+    assert Stretches(spec).next(1) is None
 
 
 def test_what_does_not_count_is_removed_and_only_that(tmp_path: Path) -> None:

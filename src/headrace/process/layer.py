@@ -90,6 +90,8 @@ class BatchLayer:
 
     def commit(self) -> None:
         """Compute what is left, merge it with what was kept, and let all of it be seen."""
+        # Like every stretch: what fails in Python is told as it is computed, and known again only by the same stretch.
+        self.stretches.plan(self.stretches.ends)
         spec, account = self._spec, self.stretches.account
         with self._writing(account.stretches):
             kafka = self._kafka()

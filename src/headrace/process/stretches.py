@@ -82,7 +82,8 @@ class Stretches:
         return ends if count(ends, self.ends) else None
 
     def plan(self, ends: Places) -> None:
-        self._save(msgspec.structs.replace(self.account, planned=_plain(ends)))
+        if self.folder is not None:
+            self._save(msgspec.structs.replace(self.account, planned=_plain(ends)))
 
     def done(self, kept: str, letters: list[str], times: Places) -> None:
         """What was planned is, and what it gave is on disk under these names."""
