@@ -105,6 +105,12 @@ def test_versions_with_other_keys_have_each_row_with_its_own(tmp_path: Path) -> 
     assert rows.count(Filters(key=(("L", "b"),))) == 1
 
 
+def test_a_key_may_be_a_list(tmp_path: Path) -> None:
+    listed = replace(COUNTED, key=(Column("K", Array(BIGINT)),))
+    _, rows = difference(tmp_path, (listed, {}), (listed, {((1, 2),): [1, ""], ((3,),): [1, ""]}))
+    assert keys(rows, Filters(key=(("K", [1, 2]),))) == ["[1, 2]"]
+
+
 def test_keys_that_are_numbers_are_in_their_order_and_a_decimal_is_a_number(tmp_path: Path) -> None:
     numbered = replace(TABLE, key=(Column("K", BIGINT),), value=(Column("PRICE", Exact(6, 2)),))
     found, rows = difference(
