@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.sql.source import Source
-from headrace.types import BIGINT, VARCHAR, Array, Column
+from headrace.types import BIGINT, INTEGER, VARCHAR, Array, Column
 from headrace.types import Decimal as Exact
 from headrace.views import difference_rows
 from headrace.views.difference import SAMPLES, Comparison, compare_spools
@@ -103,6 +103,21 @@ def test_versions_with_other_keys_have_each_row_with_its_own(tmp_path: Path) -> 
     ]
     assert rows.count(Filters(key=(("K", "a"),))) == 2
     assert rows.count(Filters(key=(("L", "b"),))) == 1
+
+
+def test_keys_of_other_types_are_kept_in_every_format(tmp_path: Path) -> None:
+    columns = Column("K", BIGINT), Column("K", VARCHAR), Column("K", INTEGER)
+    numbers, texts, small = (replace(COUNTED, key=(column,)) for column in columns)
+    for name, new, listed, shown in (
+        ("texts", texts, [(8, None), ("a", None)], ["7", "8", "a"]),
+        ("small", small, [(8, None), (9, None)], [7, 8, 9]),
+    ):
+        _, rows = difference(
+            tmp_path / name, (numbers, {(7,): [1, ""], (8,): [1, ""]}), (new, {(key,): [2, ""] for key, _ in listed})
+        )
+        table = pq.read_table(pa.BufferReader(b"".join(file_pieces(rows, Filters(), "parquet")))).to_pylist()
+        assert [row["key.k"] for row in table] == shown
+        assert [row["kind"] for row in table] == ["only_old", "changed", "only_new"]
 
 
 def test_a_key_may_be_a_list(tmp_path: Path) -> None:
