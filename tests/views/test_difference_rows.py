@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.sql.source import Source
-from headrace.types import BIGINT, INTEGER, VARCHAR, Array, Column
+from headrace.types import BIGINT, DOUBLE, INTEGER, VARCHAR, Array, Column
 from headrace.types import Decimal as Exact
 from headrace.views import difference_rows
 from headrace.views.difference import SAMPLES, Comparison, compare_spools
@@ -124,6 +124,17 @@ def test_a_key_may_be_a_list(tmp_path: Path) -> None:
     listed = replace(COUNTED, key=(Column("K", Array(BIGINT)),))
     _, rows = difference(tmp_path, (listed, {}), (listed, {((1, 2),): [1, ""], ((3,),): [1, ""]}))
     assert keys(rows, Filters(key=(("K", [1, 2]),))) == ["[1, 2]"]
+
+
+def test_what_was_a_text_does_not_differ_by_a_number(tmp_path: Path) -> None:
+    was = replace(COUNTED, value=(Column("N", VARCHAR),))
+    now = replace(COUNTED, value=(Column("N", DOUBLE),))
+    texts = {"a": "NaN", "b": "Infinity", "c": "7"}
+    found, rows = difference(
+        tmp_path, (was, {(key,): [text] for key, text in texts.items()}), (now, {(key,): [1.5] for key in texts})
+    )
+    assert (found.changed, found.deltas) == (3, [])
+    assert [row.deltas for page in rows.each(Filters()) for row in page] == [{"n": None}] * 3
 
 
 def test_keys_that_are_numbers_are_in_their_order_and_a_decimal_is_a_number(tmp_path: Path) -> None:

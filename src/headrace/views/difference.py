@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -177,16 +177,19 @@ class _Tally:
     windows: _Windows = field(default_factory=_Windows)
     samples: list[Sample] = field(default_factory=list)
     shared: list[tuple[str, int, int, bool, bool]] = field(init=False)
-    """Columns of both: name, place in the old, place in the new, whether it is a number, whether it was summed up."""
+    """Columns of both: name, place in the old, place in the new, whether it is a number in each, whether it was summed
+    up."""
 
     def __post_init__(self) -> None:
         places = {column.name: place for place, column in enumerate(self.old.value)}
+        # What is a number in one of them may be any text in the other, also `NaN`.
+        numbers = {column.name for column in self.old.value if _is_number(column.type)}
         self.shared = [
             (
                 display_name(column.name),
                 places[column.name],
                 place,
-                _is_number(column.type),
+                column.name in numbers and _is_number(column.type),
                 column.name in self.summed,
             )
             for place, column in enumerate(self.new.value)
@@ -221,10 +224,7 @@ class _Tally:
         }
 
     def _delta(self, name: str, old: Any, new: Any) -> float | None:
-        try:
-            by = Decimal(str(new or 0)) - Decimal(str(old or 0))
-        except InvalidOperation:
-            return None  # not a number after all: NaN, infinity
+        by = Decimal(str(new or 0)) - Decimal(str(old or 0))
         rows, total, largest = self.deltas.get(name, (0, Decimal(0), Decimal(0)))
         self.deltas[name] = (rows + 1, total + by, by if abs(by) > abs(largest) else largest)
         return float(by) if math.isfinite(by) else None
