@@ -58,6 +58,15 @@ def test_a_job_goes_on_behind_the_last_stretch_that_was_kept(tmp_path: Path) -> 
     assert Stretches(spec).next(1) is None
 
 
+def test_a_stretch_that_was_planned_without_a_pace_is_not_made_up_for(tmp_path: Path) -> None:
+    stretches = Stretches(spec_of(tmp_path / "job"))
+    # Five seconds' rows, of each partition its share.
+    assert (stretches.paced(0), stretches.paced(4), stretches.paced(1_000)) == (0, 21, 140)
+    assert count(stretches.account.done, stretches.next(20) or {}) == 21
+    stretches.plan({"events": {0: 90, 1: 50}})
+    assert (stretches.paced(0), stretches.paced(4)) == (0, 21)
+
+
 def test_what_does_not_count_is_removed_and_only_that(tmp_path: Path) -> None:
     spec = spec_of(tmp_path / "job")
     stretches = Stretches(spec)

@@ -19,7 +19,7 @@ from headrace.log.base import Log
 from headrace.process.base import LayerSpec
 from headrace.process.layer import BatchLayer
 from headrace.process.progress import Rate
-from headrace.process.stretches import PACED_S, Stretches, count, next_length
+from headrace.process.stretches import PACED_S, Stretches, count, next_length, paced_rows
 from headrace.process.tries import Tries
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class LayerJob:
     def _go_on(self, length: int, begins: Callable[[], None]) -> tuple[int, bool]:
         """One stretch; how long the next should be, and whether it was the last."""
         layer, began, pace = self._open(), self._clock.monotonic(), self.pace.rows_per_second
-        ends = layer.stretches.next(int(pace * PACED_S) if pace else length)
+        ends = layer.stretches.next(paced_rows(pace) if pace else length)
         rows = layer.stretches.left if ends is None else count(layer.stretches.account.done, ends)
         self.progress = replace(self.progress, stretch=rows)
         begins()
@@ -149,10 +149,11 @@ class LayerJob:
         if ends is None:
             layer.commit()
             return length, True
+        paced = layer.stretches.paced(pace)
         layer.keep(ends)
         took = self._clock.monotonic() - began
         self.progress = progress_of(layer.stretches)
-        self.pace.rest(began, rows)
+        self.pace.rest(began, min(rows, paced))
         return length if pace else next_length(rows, took, max(1, self._first_rows // LEAST_SHARE)), False
 
     def _open(self) -> BatchLayer:

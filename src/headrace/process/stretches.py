@@ -78,8 +78,16 @@ class Stretches:
         planned, if it was. None if that is the last."""
         if self.folder is None:
             return None
-        ends = self.account.planned or ahead(self.account.done, self.ends, max(1, rows, self._again))
+        ends = self.account.planned or self._ahead(rows)
         return ends if count(ends, self.ends) else None
+
+    def paced(self, rows_per_second: int) -> int:
+        """How many rows the next stretch would have that is planned with this pace. One that was planned without may
+        have a thousand times as many, and nobody is to rest for hours to make up for them."""
+        return count(self.account.done, self._ahead(paced_rows(rows_per_second))) if rows_per_second else 0
+
+    def _ahead(self, rows: int) -> Places:
+        return ahead(self.account.done, self.ends, max(1, rows, self._again))
 
     def plan(self, ends: Places) -> None:
         if self.folder is not None:
@@ -168,6 +176,11 @@ def ahead(starts: Places, ends: Places, rows: int) -> Places:
             for partition, end in offsets.items()
         }
     return found
+
+
+def paced_rows(rows_per_second: int) -> int:
+    """Of a stretch."""
+    return int(rows_per_second * PACED_S)
 
 
 def next_length(rows: int, seconds: float, least: int) -> int:
