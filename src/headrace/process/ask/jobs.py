@@ -187,10 +187,11 @@ class Jobs:
         spec = job.spec
         try:
             with self._layer_turn if isinstance(spec, LayerSpec) else self._turn:
+                # First the group: whoever cancels it says so before looking for one.
+                self._begin_group(job)
                 if job.cancelled:
                     return
                 job.state = "running"
-                self._begin_group(job)
                 match spec:
                     case JobSpec():
                         self._answer(job, spec)
