@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from headrace.clock import ManualClock
 from headrace.coordinate import comparing, differences
-from headrace.coordinate.differences import Difference
+from headrace.coordinate.differences import KEPT_MS, Difference
 from headrace.coordinate.events import QueryPaced, QueryWanted
 from headrace.errors import Conflict, Gone, HeadraceError, NotFound
 from headrace.views.difference_rows import Filters
@@ -185,3 +187,19 @@ def test_only_so_many_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert list(scratch.iterdir()) == []
         with pytest.raises(NotFound, match="has no difference 9"):
             known.get("BY_PAGE", 9)
+
+
+def test_what_is_being_taken_away_is_kept_however_long_that_takes(tmp_path: Path) -> None:
+    with two_versions(tmp_path) as engine:
+        known, found = engine.services.differences, ended(engine)
+        clock = ManualClock(found.looked_ms)
+        known.around = replace(known.around, clock=clock)
+        taken = known.watched(found, iter([b"1", b"2", b"3", b"4"]))
+        for piece in (b"1", b"2", b"3"):
+            clock.advance(KEPT_MS - 1)
+            known.sweep()
+            assert next(taken) == piece
+        clock.advance(KEPT_MS)
+        known.sweep()
+        with pytest.raises(Gone, match="is not kept any more"):
+            next(taken)

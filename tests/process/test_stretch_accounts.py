@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,6 +53,18 @@ def test_a_job_goes_on_behind_the_last_stretch_that_was_kept(tmp_path: Path) -> 
     assert (found.left, found.account.kept, found.account.times) == (105, ["0-a"], {"events": {0: 7}})
     assert found.next(105) is None
     assert found.next(90) is None  # a few more are not worth another one
+    found.plan(found.ends)
+    # Killed while all that is left was computed at once: so it is again, whatever the pace.
+    assert Stretches(spec).next(1) is None
+
+
+def test_a_stretch_that_was_planned_without_a_pace_is_not_made_up_for(tmp_path: Path) -> None:
+    stretches = Stretches(spec_of(tmp_path / "job"))
+    # Five seconds' rows, of each partition its share.
+    assert (stretches.paced(0), stretches.paced(4), stretches.paced(1_000)) == (0, 21, 140)
+    assert count(stretches.account.done, stretches.next(20) or {}) == 21
+    stretches.plan({"events": {0: 90, 1: 50}})
+    assert (stretches.paced(0), stretches.paced(4)) == (0, 21)
 
 
 def test_what_does_not_count_is_removed_and_only_that(tmp_path: Path) -> None:
@@ -69,6 +83,33 @@ def test_what_does_not_count_is_removed_and_only_that(tmp_path: Path) -> None:
     stretches.merged("2-merged")
     assert Stretches(spec).account.kept == ["2-merged"]
     assert not (tmp_path / "job" / "0-x").exists()
+
+
+def test_who_still_writes_what_does_not_count_stops_nobody(tmp_path: Path) -> None:
+    stretches = Stretches(spec_of(tmp_path / "job"))
+    kept(stretches, "0-killed")
+    wrote, enough = threading.Event(), threading.Event()
+
+    def write() -> None:
+        for number in itertools.count():
+            with suppress(OSError):
+                (tmp_path / "job" / "0-killed").mkdir(exist_ok=True)
+                (tmp_path / "job" / "0-killed" / str(number)).touch()
+            wrote.set()
+            if enough.is_set():
+                return
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        assert wrote.wait(30)
+        for _ in range(100):
+            stretches.tidy()
+    finally:
+        enough.set()
+        writing.join()
+    stretches.tidy()
+    assert list((tmp_path / "job").iterdir()) == []
 
 
 def test_what_was_kept_for_another_cut_is_worth_nothing(tmp_path: Path) -> None:

@@ -138,4 +138,6 @@ def test_stretches_give_what_the_whole_does(
     for _ in range(2):
         # Again, as after a kill: it is there once.
         BatchLayer(spark, pipeline.log_folder, pipeline.topic, spec).commit()
+        # Who was killed in it did what whoever comes again does, and told the same dead letters.
+        assert BatchLayer(spark, pipeline.log_folder, pipeline.topic, spec).stretches.next(1) is None
     assert written(pipeline, spec) == expected

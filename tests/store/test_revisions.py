@@ -95,4 +95,7 @@ def test_after_a_full_disk_they_are_read_again(log: LocalLog, monkeypatch: pytes
         write(log, *(revision(number) for number in range(1_000)))
         with pytest.raises(DiskFull):
             revisions.of_row(revision(1).row)
+    # A file without a name takes room as long as it is open.
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        small.execute("SELECT 1")
     assert revisions.of_row(revision(1).row) is not None

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.sql.source import Source
-from headrace.types import BIGINT, VARCHAR, Array, Column
+from headrace.types import BIGINT, DOUBLE, INTEGER, VARCHAR, Array, Column
 from headrace.types import Decimal as Exact
 from headrace.views import difference_rows
 from headrace.views.difference import SAMPLES, Comparison, compare_spools
@@ -103,6 +103,38 @@ def test_versions_with_other_keys_have_each_row_with_its_own(tmp_path: Path) -> 
     ]
     assert rows.count(Filters(key=(("K", "a"),))) == 2
     assert rows.count(Filters(key=(("L", "b"),))) == 1
+
+
+def test_keys_of_other_types_are_kept_in_every_format(tmp_path: Path) -> None:
+    columns = Column("K", BIGINT), Column("K", VARCHAR), Column("K", INTEGER)
+    numbers, texts, small = (replace(COUNTED, key=(column,)) for column in columns)
+    for name, new, listed, shown in (
+        ("texts", texts, [(8, None), ("a", None)], ["7", "8", "a"]),
+        ("small", small, [(8, None), (9, None)], [7, 8, 9]),
+    ):
+        _, rows = difference(
+            tmp_path / name, (numbers, {(7,): [1, ""], (8,): [1, ""]}), (new, {(key,): [2, ""] for key, _ in listed})
+        )
+        table = pq.read_table(pa.BufferReader(b"".join(file_pieces(rows, Filters(), "parquet")))).to_pylist()
+        assert [row["key.k"] for row in table] == shown
+        assert [row["kind"] for row in table] == ["only_old", "changed", "only_new"]
+
+
+def test_a_key_may_be_a_list(tmp_path: Path) -> None:
+    listed = replace(COUNTED, key=(Column("K", Array(BIGINT)),))
+    _, rows = difference(tmp_path, (listed, {}), (listed, {((1, 2),): [1, ""], ((3,),): [1, ""]}))
+    assert keys(rows, Filters(key=(("K", [1, 2]),))) == ["[1, 2]"]
+
+
+def test_what_was_a_text_does_not_differ_by_a_number(tmp_path: Path) -> None:
+    was = replace(COUNTED, value=(Column("N", VARCHAR),))
+    now = replace(COUNTED, value=(Column("N", DOUBLE),))
+    texts = {"a": "NaN", "b": "Infinity", "c": "7"}
+    found, rows = difference(
+        tmp_path, (was, {(key,): [text] for key, text in texts.items()}), (now, {(key,): [1.5] for key in texts})
+    )
+    assert (found.changed, found.deltas) == (3, [])
+    assert [row.deltas for page in rows.each(Filters()) for row in page] == [{"n": None}] * 3
 
 
 def test_keys_that_are_numbers_are_in_their_order_and_a_decimal_is_a_number(tmp_path: Path) -> None:

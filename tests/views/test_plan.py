@@ -278,6 +278,20 @@ def test_a_topic_that_is_read_as_a_stream_and_as_a_table_is_not_cut() -> None:
     asked = by_town.replace("GROUP BY p.town", "GROUP BY p.town REFRESH EVERY 1 HOUR")
     [refused] = planned(running(seen, people), seen, people, asked).refused
     assert refused.reason.startswith("it reads topic `people` twice")
+    assert refused.hint == "take REFRESH EVERY out of its statement: then it is replayed"
+    # What an older version made so is rebuilt without layers, and where its statement asks for them, that is said.
+    now = running(seen, people, by_town)
+    now["BY_TOWN"] = replace(now["BY_TOWN"], strategy="lambda")
+    [rebuilt] = planned(now, seen, people, by_town).pending
+    assert (rebuilt.verdict, rebuilt.strategy) == ("rebuilds", "kappa")
+    assert rebuilt.reason.startswith("what its layers show is wrong: it reads topic `people` twice")
+    now = running(seen, people, asked)
+    now["BY_TOWN"] = replace(now["BY_TOWN"], strategy="lambda")
+    plan = planned(now, seen, people, asked)
+    assert not plan.pending
+    [(noted,)] = [change.warnings for change in plan.changes if change.name == "BY_TOWN"]
+    assert noted.endswith("by both layers; take REFRESH EVERY out of its statement: then it is replayed")
+    assert verdicts(planned(now, seen, people, by_town)) == {"BY_TOWN": "rebuilds"}
     apart = people.replace("'people'", "'others', PARTITIONS=1")
     assert not planned(running(seen, apart), seen, apart, by_town, strategy="lambda").refused
 

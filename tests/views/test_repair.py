@@ -96,6 +96,7 @@ def test_late_records_are_counted_by_a_repair_and_it_is_said(
         project.compute()
         assert sorted(rows(project, "per_minute", windowstart=0)) == sorted(revised), "the query leaves it alone"
         assert [late["row"]["amount"] for late in project.why("per_minute", shop="a", window=0)["late"]] == [32]
+        assert repair(project, "per_minute", dry_run=True)["late"] == 1, "the others are counted already"
         url = f"http://127.0.0.1:{project.server.port}"
         said = headrace("view", "repair", "per_minute", "--url", url)
         assert "n = 2   total = 9  →  n = 3   total = 41" in said.out

@@ -70,7 +70,7 @@ def files_of(project: Path | None, url: str | None) -> dict[str, str] | None:
 
 def print_plan(body: dict[str, Any], whole: bool, command: str) -> None:
     out = console()
-    shown = [change for change in body["changes"] if whole or change["verdict"] != "nothing"]
+    shown = [change for change in body["changes"] if whole or change["verdict"] != "nothing" or change["warnings"]]
     for function in body["functions"]:
         out.print(_function_line(function), markup=False, highlight=False)
     for change in shown:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -111,6 +111,12 @@ class Differences:
         if found.comparison is None or found.rows is None:
             raise Conflict(f"difference {number} is {found.state}", hint="ask again until it is `done`")
         return found.comparison, found.rows
+
+    def watched(self, found: Difference, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Pieces of a file that is made of it: whoever takes one looks at it, however long all of them take."""
+        for piece in pieces:
+            self.get(found.view, found.id)
+            yield piece
 
     def sweep(self) -> None:
         """Let go of what nobody has looked at for long."""

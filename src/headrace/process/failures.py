@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import Any
 
-from headrace.errors import BatchConflict, HeadraceError, UsageError
+from headrace.errors import BatchConflict, DiskFull, HeadraceError, UsageError
 from headrace.process.base import QueryError, QuerySpec
 
 MESSAGE_LENGTH, DETAIL_LENGTH = 300, 4000
 # The owner's and the connector's errors travel through the JVM as text; the code is what is looked for.
 CONFLICT = BatchConflict.code
+FULL = (DiskFull.code, "No space left on device", "Disk quota exceeded")
 CALLED = "An error occurred while calling"
 _CAUSE = re.compile(r"^\s*Caused by: (?P<cause>.+)$", re.MULTILINE)
 _TERMINATED = re.compile(r"terminated with exception: (?P<cause>.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE | re.DOTALL)
@@ -22,6 +24,16 @@ def is_permanent(error: BaseException) -> bool:
     if isinstance(error, UsageError | BatchConflict):
         return True
     return CONFLICT in full_text(error)
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """
+    >>> is_disk_full(OSError(errno.ENOSPC, "no space")), is_disk_full(OSError(errno.EIO, "broken"))
+    (True, False)
+    """
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    return isinstance(error, DiskFull) or any(said in full_text(error) for said in FULL)
 
 
 def describe_failure(error: BaseException, spec: QuerySpec, now_ms: int) -> QueryError:

@@ -79,10 +79,10 @@ class BatchLayer:
             kafka = self._kafka()
             lowered = self._lower(account.done, ends, kafka)
             name = self._write(_packed(lowered))
-        letters = [f"{name}.letters"] if kafka is not None else []
+        letters: list[str] = []
         times: Places = {}
         if kafka is not None:
-            kafka.keep_letters(self.stretches.path(letters[0]))
+            letters = kafka.keep_letters(self.stretches.path(f"{name}.letters"))
             times = kafka.times(account.times)
         self.stretches.done(name, letters, times)
         if len(self.stretches.account.kept) >= MOST_KEPT:
@@ -90,6 +90,8 @@ class BatchLayer:
 
     def commit(self) -> None:
         """Compute what is left, merge it with what was kept, and let all of it be seen."""
+        # Like every stretch: what fails in Python is told as it is computed, and known again only by the same stretch.
+        self.stretches.plan(self.stretches.ends)
         spec, account = self._spec, self.stretches.account
         with self._writing(account.stretches):
             kafka = self._kafka()

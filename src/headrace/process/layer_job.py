@@ -19,13 +19,12 @@ from headrace.log.base import Log
 from headrace.process.base import LayerSpec
 from headrace.process.layer import BatchLayer
 from headrace.process.progress import Rate
-from headrace.process.stretches import PACED_S, Stretches, count, next_length
+from headrace.process.stretches import PACED_S, Stretches, count, next_length, paced_rows
+from headrace.process.tries import Tries
 
 if TYPE_CHECKING:
     from headrace.process.kafka.place import KafkaPlace
 
-TRIES = 3
-"""Of one stretch. What the log was away for does not count."""
 AGAIN_S = 0.5
 LEAST_SHARE = 10
 """No stretch without a pace is shorter than this part of the first, however slow it was."""
@@ -108,8 +107,8 @@ class LayerJob:
 
     def run(self, begins: Callable[[], None], failed: Callable[[Exception], None]) -> None:
         """`begins` is called before each stretch, `failed` before one that failed is tried again. Raises what fails
-        too often."""
-        tries, length = 0, self._first_rows
+        too often; what the log was away for does not count."""
+        tries, length = Tries(), self._first_rows
         self._open().stretches.tidy()
         while not self.pace.is_stopped():
             try:
@@ -120,14 +119,19 @@ class LayerJob:
                 if done:
                     self.progress = LayerProgress(self.progress.total, self.progress.total)
                     return
-                tries = 0
+                tries.reset()
             except Exception as error:
                 if self.pace.is_stopped():
                     return
                 failed(error)
-                tries += 0 if self._was_away() else 1
-                if tries >= TRIES:
+                if self._was_away():
+                    continue
+                seconds = tries.wait_after(error)
+                if seconds is None:
                     raise
+                # What it had written of the stretch takes room that it needs.
+                self._open().stretches.tidy()
+                self.pace.wait(seconds)
 
     def look(self) -> None:
         """How far it is by what is kept, whoever did that."""
@@ -136,7 +140,7 @@ class LayerJob:
     def _go_on(self, length: int, begins: Callable[[], None]) -> tuple[int, bool]:
         """One stretch; how long the next should be, and whether it was the last."""
         layer, began, pace = self._open(), self._clock.monotonic(), self.pace.rows_per_second
-        ends = layer.stretches.next(int(pace * PACED_S) if pace else length)
+        ends = layer.stretches.next(paced_rows(pace) if pace else length)
         rows = layer.stretches.left if ends is None else count(layer.stretches.account.done, ends)
         self.progress = replace(self.progress, stretch=rows)
         begins()
@@ -145,10 +149,11 @@ class LayerJob:
         if ends is None:
             layer.commit()
             return length, True
+        paced = layer.stretches.paced(pace)
         layer.keep(ends)
         took = self._clock.monotonic() - began
         self.progress = progress_of(layer.stretches)
-        self.pace.rest(began, rows)
+        self.pace.rest(began, min(rows, paced))
         return length if pace else next_length(rows, took, max(1, self._first_rows // LEAST_SHARE)), False
 
     def _open(self) -> BatchLayer:

@@ -78,11 +78,20 @@ class Stretches:
         planned, if it was. None if that is the last."""
         if self.folder is None:
             return None
-        ends = self.account.planned or ahead(self.account.done, self.ends, max(1, rows, self._again))
+        ends = self.account.planned or self._ahead(rows)
         return ends if count(ends, self.ends) else None
 
+    def paced(self, rows_per_second: int) -> int:
+        """How many rows the next stretch would have that is planned with this pace. One that was planned without may
+        have a thousand times as many, and nobody is to rest for hours to make up for them."""
+        return count(self.account.done, self._ahead(paced_rows(rows_per_second))) if rows_per_second else 0
+
+    def _ahead(self, rows: int) -> Places:
+        return ahead(self.account.done, self.ends, max(1, rows, self._again))
+
     def plan(self, ends: Places) -> None:
-        self._save(msgspec.structs.replace(self.account, planned=_plain(ends)))
+        if self.folder is not None:
+            self._save(msgspec.structs.replace(self.account, planned=_plain(ends)))
 
     def done(self, kept: str, letters: list[str], times: Places) -> None:
         """What was planned is, and what it gave is on disk under these names."""
@@ -106,11 +115,12 @@ class Stretches:
         self.tidy()
 
     def tidy(self) -> None:
-        """Remove what does not count: of a stretch that was cut short, of work that was another's."""
+        """Remove what does not count: of a stretch that was cut short, of work that was another's. The Spark of a
+        killed engine may still be writing there; what cannot be removed now is the next time."""
         there = list(self.folder.iterdir()) if self.folder is not None and self.folder.is_dir() else []
         for path in there:
             if path.name not in (ACCOUNT, *self.account.kept, *self.account.letters):
-                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
     def path(self, name: str) -> Path:
         assert self.folder is not None
@@ -166,6 +176,11 @@ def ahead(starts: Places, ends: Places, rows: int) -> Places:
             for partition, end in offsets.items()
         }
     return found
+
+
+def paced_rows(rows_per_second: int) -> int:
+    """Of a stretch."""
+    return int(rows_per_second * PACED_S)
 
 
 def next_length(rows: int, seconds: float, least: int) -> int:

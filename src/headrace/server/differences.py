@@ -67,7 +67,7 @@ async def export_difference(request: Request, services: Services) -> Response:
     pieces = file_pieces(rows, filters, made, flag(request, "spreadsheet"))
     found = services.differences.get(version_name(request, services), _number(request))
     name = f"{display_name(found.view)}-v{found.old}-v{found.new}.{made}"
-    return Download(pieces, services, MEDIA_TYPES[made], name)
+    return Download(services.differences.watched(found, pieces), services, MEDIA_TYPES[made], name)
 
 
 class Download(Response):

@@ -7,11 +7,15 @@ from functools import partial
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.coordinate.subjects import source_subject, view_subject
 from headrace.errors import UsageError
+from headrace.functions.arrow_values import to_values
+from headrace.log.codecs.formats import make_codec
+from headrace.log.codecs.json_encode import from_json, to_json
 from headrace.server.endpoint import Endpoint, Parameter
 from headrace.server.errors import json_response
 from headrace.server.models.trust import (
@@ -30,6 +34,7 @@ from headrace.server.parameters import choice, integer, moment
 from headrace.server.services import Services
 from headrace.server.views import find_view
 from headrace.sql.casting import caster
+from headrace.sql.coerce import castable
 from headrace.sql.source import Source
 from headrace.store.cuts import Cut, place_texts
 from headrace.store.json_rows import to_json_rows
@@ -87,17 +92,23 @@ def _key(request: Request, source: Source, services: Services) -> dict[str, Any]
 
 
 def key_value(column: Column, text: str) -> Any:
+    """A key's value, as a row has it: arrays and structures are given as JSON."""
     if isinstance(column.type, Varchar):
         return text
     if is_null(text):
         return None
     try:
-        value = caster(VARCHAR, column.type)(text)
+        value = caster(VARCHAR, column.type)(text) if castable(VARCHAR, column.type) else _from_json(column, text)
     except (ValueError, ArithmeticError):
         value = None
     if value is None:
         raise UsageError(f"`{display_name(column.name)}` is {column.type}, got `{text[:40]}`")
     return value
+
+
+def _from_json(column: Column, text: str) -> Any:
+    decoded = make_codec("JSON", "", (column,)).decode(pa.array([to_json({column.name: from_json(text)})]))
+    return None if decoded.errors else to_values(decoded.batch.column(0), column.type)[0]
 
 
 def why_model(found: Why, services: Services) -> WhyAnswer:

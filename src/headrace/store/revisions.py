@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -97,6 +97,7 @@ class Revisions:
         self._lock = threading.Lock()
         self._next = 0
         self._rows: sqlite3.Connection | None = None
+        self._close: Callable[[], object] = lambda: None
 
     def of_row(self, row: RowId) -> Revision | None:
         """The newest."""
@@ -136,14 +137,15 @@ class Revisions:
                 self._catch_up(rows)
                 return rows.execute(statement, values).fetchall()
             except sqlite3.Error as error:
-                # As the log has them: they are read again.
+                # As the log has them: they are read again. A full disk must not stay full of those that were.
                 self._next, self._rows = 0, None
+                self._close()
                 raise translate(error) from error
 
     def _opened(self) -> sqlite3.Connection:
         if self._rows is None:
             self._rows = _opened()
-            weakref.finalize(self, self._rows.close)
+            self._close = weakref.finalize(self, self._rows.close)
         return self._rows
 
     def _catch_up(self, rows: sqlite3.Connection) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -181,6 +181,7 @@ class _Tally:
     up."""
 
     def __post_init__(self) -> None:
+        # What is a number in one of them may be any text in the other, also `NaN`.
         places = {column.name: (place, column.type) for place, column in enumerate(self.old.value)}
         self.shared = [
             (
@@ -229,10 +230,7 @@ class _Tally:
         return same(old, new, summed=summed)
 
     def _delta(self, name: str, old: Any, new: Any) -> float | None:
-        try:
-            by = Decimal(str(new or 0)) - Decimal(str(old or 0))
-        except InvalidOperation:
-            return None  # not a number after all: NaN, infinity
+        by = Decimal(str(new or 0)) - Decimal(str(old or 0))
         rows, total, largest = self.deltas.get(name, (0, Decimal(0), Decimal(0)))
         self.deltas[name] = (rows + 1, total + by, by if abs(by) > abs(largest) else largest)
         return float(by) if math.isfinite(by) else None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, get_args
 
+from headrace.errors import HeadraceError
 from headrace.log.codecs.json_encode import to_json
-from headrace.types import BIGINT, DOUBLE, VARCHAR, Column, display_name
+from headrace.types import BIGINT, DOUBLE, VARCHAR, BigInt, Column, DataType, Integer, display_name
 from headrace.views.difference_rows import DifferenceRows, Differing, Filters
 
 Format = Literal["csv", "json", "parquet"]
@@ -36,7 +37,7 @@ def file_pieces(rows: DifferenceRows, filters: Filters, format_: Format, guarded
 def flat_columns(rows: DifferenceRows) -> list[Column]:
     """What a row has where rows are flat: the kind, the key, the window in milliseconds; then of each column the old
     value, the new one, and by how much they differ."""
-    keys = {column.name: column for source in (rows.new, rows.old) for column in source.key}
+    keys = {name: Column(name, _type_of_both(rows, name)) for name in rows.keys}
     old, new = ({column.name: column for column in source.value} for source in (rows.old, rows.new))
     found = [Column("kind", VARCHAR), *(_named("key", keys[name]) for name in rows.keys)]
     if rows.old.window is not None or rows.new.window is not None:
@@ -50,6 +51,14 @@ def flat_columns(rows: DifferenceRows) -> list[Column]:
 
 def _named(side: str, column: Column) -> Column:
     return Column(f"{side}.{display_name(column.name)}", column.type)
+
+
+def _type_of_both(rows: DifferenceRows, name: str) -> DataType:
+    """A column of the key may be of another type in each version: what holds the values of both."""
+    types = list(dict.fromkeys(one.type for source in (rows.old, rows.new) for one in source.key if one.name == name))
+    if len(types) == 1:
+        return types[0]
+    return BIGINT if all(isinstance(type_, Integer | BigInt) for type_ in types) else VARCHAR
 
 
 def _flat(row: Differing) -> dict[str, Any]:
@@ -109,16 +118,30 @@ def _parquet(rows: DifferenceRows, filters: Filters) -> Iterator[bytes]:
 
     columns = flat_columns(rows)
     codec = make_codec("JSON", "", tuple(columns))
+    texts = [column.name for column in columns if column.name.startswith("key.") and column.type == VARCHAR]
     schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
     sink = _Sink()
     writer = pq.ParquetWriter(pa.PythonFile(sink, mode="w"), schema, compression="zstd")
     for page in rows.each(filters, GROUP_ROWS):
         if page:
-            payloads = pa.array([to_json(_flat(row)) for row in page], pa.binary())
-            writer.write_batch(codec.decode(payloads).batch)
+            payloads = pa.array([to_json(_with_texts(_flat(row), texts)) for row in page], pa.binary())
+            decoded = codec.decode(payloads)
+            if decoded.errors:
+                # It would be a row of nulls: better no file than one that lacks some.
+                raise HeadraceError("a row cannot be written as Parquet", detail=next(iter(decoded.errors.values())))
+            writer.write_batch(decoded.batch)
         yield sink.taken()
     writer.close()
     yield sink.taken()
+
+
+def _with_texts(flat: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """
+    >>> _with_texts({"key.k": 7, "key.l": "a", "key.m": None}, ["key.k", "key.l", "key.m", "key.n"])
+    {'key.k': '7', 'key.l': 'a', 'key.m': None}
+    """
+    others = {name: flat[name] for name in names if not isinstance(flat.get(name), str | None)}
+    return flat | {name: to_json(value).decode() for name, value in others.items()}
 
 
 class _Sink(io.RawIOBase):

@@ -27,6 +27,7 @@ RUN_ROWS = 50_000
 MOST_RUNS = 128
 """Each is an open file while they are merged."""
 READERS = 2
+MOST_COUNTED = 100
 LOOK_S = 20.0
 """How long one look may take, however many rows there are."""
 
@@ -209,7 +210,7 @@ class DifferenceRows:
     columns: list[str] = field(init=False)
     """That both versions have, as people see them."""
     _readers: Readers = field(init=False)
-    _counted: dict[Filters, int] = field(default_factory=dict)
+    _counted: dict[tuple[Any, ...], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.keys, self.columns = key_names(self.old, self.new), shared_names(self.old, self.new)
@@ -217,14 +218,17 @@ class DifferenceRows:
 
     def count(self, filters: Filters) -> int:
         """All that match; counted once."""
-        if filters not in self._counted:
-            where, values = self._where(filters)
+        where, values = self._where(filters)
+        # By what SQLite is asked: a key's value may be a list, which nothing can be found by.
+        asked = where, *values
+        number = self._counted.get(asked)
+        if number is None:
             with self._readers.lend(LOOK_S) as connection:
                 [number] = connection.execute(f"SELECT count(*) FROM rows WHERE {where}", values).fetchone()
-            if len(self._counted) >= 100:
+            if len(self._counted) >= MOST_COUNTED:
                 self._counted.clear()
-            self._counted[filters] = number
-        return self._counted[filters]
+            self._counted[asked] = number
+        return number
 
     def page(self, filters: Filters, after: int, limit: int) -> tuple[list[Differing], int | None]:
         """The rows after a place, and the place to go on from; None if these are the last."""

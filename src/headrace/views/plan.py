@@ -91,7 +91,7 @@ class _Planner:
             else:
                 change = self._computed(wanted, statement, runs)
         except HeadraceError as error:
-            hint = "--strategy kappa replays it" if isinstance(error, NotMergeable) else CORRECT
+            hint = _without_layers(statement) if isinstance(error, NotMergeable) else CORRECT
             change = self._refused(wanted, runs, error.message, error.hint or hint)
             if isinstance(error, SqlError) and error.line and wanted.file:
                 change = replace(change, wanted=replace(wanted, line=error.line, column=error.column))
@@ -159,8 +159,10 @@ class _Planner:
         rebuilt = [name for name in _reads(statement) if self._has_other_version(name)]
         same_text = same_definition(runs.source.statement, statement)
         same = same_results(runs.query, query)
-        strategy = self._strategy_of(query, runs)
-        if not rebuilt and same_text and same:
+        strategy, wrong = self._strategy_of(query, runs), self._wrong_layers(runs, query)
+        if not rebuilt and same_text and same and strategy == "lambda" and wrong is not None:
+            return replace(base, warnings=(f"{wrong}; {_without_layers(statement)}",))
+        if not rebuilt and same_text and same and wrong is None:
             return base
         query = replace(query, sink=replace(query.sink, partitions=runs.source.partitions))
         problem = replaced_query_problem(runs.query, query)
@@ -173,7 +175,8 @@ class _Planner:
         elif not rebuilt:
             why = other_functions(runs.query, query) or "what it reads is declared differently"
         if strategy != runs.strategy and same:
-            why = "it is to be made of two layers" if strategy == "lambda" else "it is not to have layers any more"
+            without = wrong or "it is not to have layers any more"
+            why = "it is to be made of two layers" if strategy == "lambda" else without
         return self._rebuilds(replace(base, strategy=strategy), runs, query, why)
 
     def _strategy_of(self, query: PersistentQuery, runs: Runs | None = None) -> Strategy:
@@ -183,8 +186,19 @@ class _Planner:
         if query.refresh_ms is not None:
             return "lambda"
         if runs is not None and runs.query is not None and same_results(runs.query, query):
-            return "kappa" if runs.query.refresh_ms is not None else runs.strategy
+            stays = runs.query.refresh_ms is None and self._wrong_layers(runs, query) is None
+            return runs.strategy if stays else "kappa"
         return self._strategies.get(query.sink.name, self._strategy)
+
+    def _wrong_layers(self, runs: Runs, query: PersistentQuery) -> str | None:
+        """What speaks against the layers that it runs with: an older version, which knew less, may have made them."""
+        if runs.strategy == "kappa":
+            return None
+        try:
+            check_cut(query, self._figures.apart)
+        except NotMergeable as error:
+            return f"what its layers show is wrong: {error.message}"
+        return None
 
     def _refuse_layers(self, statement: CreateAsSelect) -> None:
         for name in _reads(statement):
@@ -301,6 +315,12 @@ class _Planner:
         old = runs.source.statement if runs else ""
         number = runs.number if runs else NONE
         return Change(statement.name, statement.kind, "refused", reason, hint, wanted, old_statement=old, before=number)
+
+
+def _without_layers(statement: Definition) -> str:
+    """What to do about a view that can have none."""
+    asked = isinstance(statement, CreateAsSelect) and statement.query.refresh is not None
+    return "take REFRESH EVERY out of its statement: then it is replayed" if asked else "--strategy kappa replays it"
 
 
 def _with_dependents(changes: Sequence[Change]) -> Iterator[Change]:

@@ -178,7 +178,7 @@ class _Repair:
         if self.subject.query.emit == "final":
             changes = self._closed(changes, bounds, session)
         if changes:
-            self._write(changes, entries, by_place, dry_run)
+            self._write(changes, entries, {entry.place for entry in pending}, by_place, dry_run)
 
     def _has_expired(self, bounds: Bounds) -> bool:
         """A row that the view would let go of at once is not put right."""
@@ -272,6 +272,7 @@ class _Repair:
         self,
         changes: Sequence[_Change],
         entries: list[LateEntry],
+        pending: set[int],
         by_place: dict[Place, set[Key]],
         dry_run: bool,
     ) -> None:
@@ -305,7 +306,7 @@ class _Repair:
             rows = [Append(source.topic, self._batch(different))] if different else []
             self.log.append([*rows, append_revisions(made)]).result()
         self.found.revised += [one for one in made if one.old != one.new]
-        self.found.late += len(counted)
+        self.found.late += len(counted & pending)
 
     def _batch(self, changes: Sequence[_Change]) -> pa.RecordBatch:
         source = self.subject.source

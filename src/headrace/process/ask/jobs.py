@@ -78,12 +78,16 @@ class Jobs:
         self._spark, self._where, self._log, self._clock = query_session(spark), where, log, clock
         self._first_rows = BATCHES_AT_FIRST * (settings or SparkSettings()).max_rows_per_batch
         self._jobs: dict[str, _Job] = {}
+        self._working: list[_Job] = []
+        """Those whose thread has not ended: one that was paused may still be writing what nobody wants any more."""
         self._lock = threading.Lock()
         self._turn = threading.Semaphore(AT_ONCE)
         self._layer_turn = threading.Semaphore(1)
 
     def start(self, spec: Spec) -> None:
         job = self._job(spec)
+        with self._lock:
+            self._working.append(job)
         work = inheritable_thread_target(self._spark)(self._run)
         threading.Thread(target=work, args=(job,), name=f"headrace-{spec.id}", daemon=True).start()
 
@@ -105,13 +109,14 @@ class Jobs:
             return list(self._jobs)
 
     def forget(self, query_id: str) -> None:
-        """With all it has kept."""
+        """With all it has kept, once nobody writes there any more."""
         with self._lock:
             job = self._jobs.pop(query_id, None)
-            if job is not None:
-                job.dropped = True
+            working = [one for one in self._working if one.spec.id == query_id]
+            for one in working:
+                one.dropped = True
         self._cancel(job)
-        if job is not None and job.done:
+        if job is not None and not working:
             _remove(job)
 
     def close(self) -> None:
@@ -187,10 +192,11 @@ class Jobs:
         spec = job.spec
         try:
             with self._layer_turn if isinstance(spec, LayerSpec) else self._turn:
+                # First the group: whoever cancels it says so before looking for one.
+                self._begin_group(job)
                 if job.cancelled:
                     return
                 job.state = "running"
-                self._begin_group(job)
                 match spec:
                     case JobSpec():
                         self._answer(job, spec)
@@ -203,6 +209,7 @@ class Jobs:
             job.error, job.state = self._error(error), "failed"
         finally:
             with self._lock:
+                self._working.remove(job)
                 job.done, dropped = True, job.dropped
             if dropped:
                 _remove(job)

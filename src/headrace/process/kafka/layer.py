@@ -46,13 +46,17 @@ class KafkaStretch:
         assert self._inputs is not None
         return {**before, **self._inputs.reached()}
 
-    def keep_letters(self, file: Path) -> None:
+    def keep_letters(self, file: Path) -> list[str]:
+        """The file's name, if there is anything to keep: most stretches have no dead letter, and there may be
+        thousands of stretches."""
         batch = self._letters.batch()
+        if batch is None:
+            return []
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, pa.schema([]) if batch is None else batch.schema) as writer:
-            if batch is not None:
-                writer.write_batch(batch)
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
         replace_file(file, sink.getvalue().to_pybytes())
+        return [file.name]
 
     def commit(self, spec: LayerSpec, routed: Routed, kept: Sequence[Path]) -> None:
         """As every batch's on Kafka its rows pass through the driver. Done again it changes nothing: the identity is
