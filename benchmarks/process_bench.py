@@ -113,8 +113,10 @@ class Bench:
         writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", self.checkpoint())
         return trigger_rate(writer.trigger(availableNow=True).start())
 
-    def into_topic(self, plan: PersistentQuery, max_rows: int = BATCH_ROWS) -> tuple[float, float]:
-        """Rows read and keys written a second."""
+    def into_topic(
+        self, plan: PersistentQuery, max_rows: int = BATCH_ROWS, keys: int | None = None
+    ) -> tuple[float, float]:
+        """Rows read and keys written a second. `keys` is what another version of the table tells."""
         sink = plan.sink
         self.log.create_topic(
             TopicSpec(
@@ -123,7 +125,8 @@ class Bench:
         )
         self.log.create_topic(TopicSpec(LATE, value=LATE_COLUMNS, role="derived"))
         checkpoint = Path(self.checkpoint())
-        spec = QuerySpec(f"bench{self.runs}", 1, plan, checkpoint, LATE if sink.window is not None else None)
+        late = LATE if sink.window is not None else None
+        spec = QuerySpec(f"bench{self.runs}", 1, plan, checkpoint, late, keys=keys)
         before = topic_end(self.log.snapshot(), sink.topic)
         settings = SparkSettings(max_rows_per_batch=max_rows)
         query = start_query(self.spark, self.log.folder, self.topic, settings, spec, available_now=True)

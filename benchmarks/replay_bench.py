@@ -5,6 +5,7 @@ from an event to its change in a feed, at rest, and while another table is rebui
 
 python -m benchmarks replay --only "50 M"     the largest size, which takes too long to be measured each time
 python -m benchmarks replay --only feed       only what live tables notice
+python -m benchmarks replay --only keys       the same beside a table with as many keys as records
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from tests.support import free_port, wait_for
 
 SIZES, QUICK_SIZES, ASKED_FOR = (1_000_000, 5_000_000, 20_000_000), (100_000, 300_000), 50_000_000
 FEED = "event to feed p99 during a replay"
-HISTORY, QUICK_HISTORY = 5_000_000, 300_000
+MANY = "event to feed p99 during a replay of many keys"
+HISTORY, QUICK_HISTORY, MANY_KEYS = 20_000_000, 300_000, 8_000_000
 REBUILT = (
     "CREATE TABLE per_user AS SELECT userid, COUNT(*) AS views FROM pageviews WHERE pageid <> '{}' GROUP BY userid;"
 )
@@ -45,7 +47,9 @@ def run(quick: bool = False, only: str = "") -> Iterator[Measure]:
     if sizes := _sizes(quick, only):
         yield from _growth(sizes)
     if only in FEED:
-        yield from _beside(QUICK_HISTORY if quick else HISTORY, quick)
+        yield _beside(FEED, QUICK_HISTORY if quick else HISTORY, USERS, quick)
+    if only and only in MANY and only not in FEED:
+        yield _beside(MANY, MANY_KEYS, MANY_KEYS, quick)
 
 
 def _sizes(quick: bool, only: str) -> Sequence[int]:
@@ -98,16 +102,16 @@ def _grown(session: SparkSession, log: LocalLog, folder: Path, sizes: Sequence[i
     return found
 
 
-def _beside(history: int, quick: bool) -> list[Measure]:
+def _beside(name: str, history: int, users: int, quick: bool) -> Measure:
     """A feed's delay while another table is replayed."""
     seconds = 8.0 if quick else 30.0
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-", ignore_cleanup_errors=True) as name:
-        project, port = Path(name) / "project", free_port()
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-", ignore_cleanup_errors=True) as folder:
+        project, port = Path(folder) / "project", free_port()
         (project / "pipelines").mkdir(parents=True)
         sql = f"{ONE_QUERY}\n{REBUILT.format('/none')}"
         (project / "pipelines" / "bench.sql").write_text(sql)
         (project / "headrace.toml").write_text(f"[server]\nport = {port}\n[views]\ncheck_every_seconds = 0\n")
-        _fill(project / ".headrace" / "log", sql, history)
+        _fill(project / ".headrace" / "log", sql, history, users)
         url = f"http://127.0.0.1:{port}"
         with running(project, url):
             wait_for(lambda: _is_caught_up(url), 120, "the history to be read")
@@ -117,10 +121,10 @@ def _beside(history: int, quick: bool) -> list[Measure]:
     assert rebuilding.begun, "nothing was replayed meanwhile"
     detail = f"{rebuilding.begun} replays of {history / 1e6:g} M events begun meanwhile"
     quiet, loud = percentile(rest, 0.99) * 1000, percentile(busy, 0.99) * 1000
-    return [Measure(FEED, loud, "ms", quiet, "at rest", "≤ 3 × at rest", detail)]
+    return Measure(name, loud, "ms", quiet, "at rest", "≤ 3 × at rest", detail)
 
 
-def _fill(folder: Path, sql: str, rows: int) -> None:
+def _fill(folder: Path, sql: str, rows: int, users: int) -> None:
     """The project's log, before the project runs."""
     log = LocalLog(folder, LogSettings(), SystemClock())
     try:
@@ -129,7 +133,7 @@ def _fill(folder: Path, sql: str, rows: int) -> None:
         for first in range(0, rows, BATCH_ROWS):
             numbers = range(first, min(first + BATCH_ROWS, rows))
             columns = {
-                "USERID": pa.array([f"u{number % USERS}" for number in numbers]),
+                "USERID": pa.array([f"u{number % users}" for number in numbers]),
                 "PAGEID": pa.array([f"/p{number % 100}" for number in numbers]),
                 "$time": pa.array(numbers, pa.int64()),
             }

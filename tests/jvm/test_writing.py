@@ -18,7 +18,7 @@ from headrace.log.base import ARRIVAL, OFFSET, PARTITION, STREAM_TIME, TIME, Top
 from headrace.log.local import LocalLog
 from headrace.spark import read_topic, write_topic
 from headrace.types import BIGINT, VARCHAR, Array, Column
-from tests.jvm.support import ALL_TYPES, Rows, batches, few, put_rows, python_rows, spark_rows, spark_topic
+from tests.jvm.support import ALL_TYPES, Rows, batches, few, put_rows, python_rows, source_ends, spark_rows, spark_topic
 from tests.log.support import DERIVED, PLAIN, VIEWS, open_owner, put
 
 pytestmark = pytest.mark.spark
@@ -99,6 +99,21 @@ def test_a_stateful_query_into_a_topic(spark: SparkSession, log: LocalLog, tmp_p
     assert identity.batch == 1
     assert identity.checkpoint == json.loads((tmp_path / "c" / "metadata").read_text())["id"]
     assert sum(json.loads(identity.offsets)["partitions"].values()) == 8
+
+
+def test_the_first_batch_says_how_many_rows_the_next_may_have(
+    spark: SparkSession, log: LocalLog, tmp_path: Path
+) -> None:
+    """A handful of keys takes no time, so the next has as many rows as one may have at the most."""
+    for user in "abcdefghijklmnop":
+        put(log, "pageviews", USERID=[user])
+    reader = spark.readStream.format("headrace").name("input")
+    options = {"path": str(log.folder), "topic": "pageviews", "maxRowsPerTrigger": 6, "firstRows": 2, "cut": "q"}
+    frame = reader.options(**{name: str(value) for name, value in options.items()}).load().groupBy("USERID").count()
+    start(frame, log, tmp_path / "c", [COUNTS_ROUTE]).awaitTermination(60)
+    ends = [sum(source_ends(tmp_path / "c", number)[0]["partitions"].values()) for number in range(4)]
+    assert ends == [2, 8, 14, 16]
+    assert sorted(row["K"] for row in python_rows(log, "counts")) == list("abcdefghijklmnop")
 
 
 def test_one_stream_into_several_topics(spark: SparkSession, log: LocalLog, tmp_path: Path) -> None:

@@ -42,8 +42,6 @@ Spec: TypeAlias = JobSpec | PlanSpec | LayerSpec
 AT_ONCE = 2
 """Further ones wait: questions must not starve the queries that run on."""
 ROWS_PER_APPEND = 50_000
-BATCHES_AT_FIRST = 3
-"""A batch layer's first stretch has the rows of so many micro-batches; the others as many as its speed admits."""
 
 
 @dataclass(slots=True)
@@ -76,7 +74,8 @@ class Jobs:
         settings: SparkSettings | None = None,
     ) -> None:
         self._spark, self._where, self._log, self._clock = query_session(spark), where, log, clock
-        self._first_rows = BATCHES_AT_FIRST * (settings or SparkSettings()).max_rows_per_batch
+        # Of a batch layer's first stretch; the others have as many as its speed admits.
+        self._first_rows = (settings or SparkSettings()).max_rows_per_batch
         self._jobs: dict[str, _Job] = {}
         self._working: list[_Job] = []
         """Those whose thread has not ended: one that was paused may still be writing what nobody wants any more."""
