@@ -217,7 +217,10 @@ def test_a_version_that_is_kept_serves_again_and_so_does_what_reads_it(
         ("BY_USER", "serves again", 2, 0),
         ("TOP", "serves again", 2, 0),
     ]
-    assert plan.pending[1].reason == "it reads `by_user`, which is another version again"
+    assert [one.reason for one in plan.pending] == [
+        "the files say again what it is made of",
+        "it reads `by_user`, which is another version again",
+    ]
     queries = executor.catalog.queries()
     again = deploy(deployments, changed)
     assert executor.catalog.queries() == queries, "nothing is computed that is there"

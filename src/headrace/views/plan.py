@@ -248,7 +248,9 @@ class _Planner:
             reason = f"{', '.join(runs.inserts)} of INSERT INTO reads it, and would go on with the old version"
             return self._refused(base.wanted, runs, reason, f"first:  TERMINATE {runs.inserts[0]};")
         assert isinstance(base.wanted.statement, CreateAsSelect)
-        if (again := self._again(replace(base, reason=why), base.wanted.statement, query)) is not None:
+        same_text = same_definition(runs.source.statement, base.wanted.statement)
+        why_again = why if same_text else "the files say again what it is made of"
+        if (again := self._again(replace(base, reason=why_again), base.wanted.statement, query)) is not None:
             return again
         number = self._next_number(base.name)
         sink = replace(query.sink, topic=version_topic(query.sink.topic, number))
