@@ -119,8 +119,9 @@ class SparkSettings(Settings, frozen=True):
     shuffle_partitions: int = 1
     """State partitions of a new query. Fixed for a query once it has run."""
     max_rows_per_batch: int = 20_000_000
-    """Bound of one micro-batch, so that a replay neither fills memory nor starves the others. Queries that do more with
-    a row than add it up, such as joins, take 2,000,000 at most."""
+    """Bound of one micro-batch. Queries that do more with a row than add it up, such as joins, take 2,000,000 at most;
+    on Kafka all take 500,000. A replay of what has many keys takes fewer, so that others do not wait long for a core:
+    as many as its longest task takes a second for."""
     max_state_rows: int = 0
     """Most rows of state that one query may keep, unless its `WITH (MAX_STATE_ROWS=…)` says otherwise; 0 is no limit. A
     query over it stops and says so; the others go on."""
