@@ -8,8 +8,10 @@ import pytest
 from headrace.clock import ManualClock
 from headrace.config import LogSettings
 from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.deployments import Deployments, Options
 from headrace.coordinate.statements import StatementExecutor, StatementResult
 from headrace.log.local.open import LocalLog
+from tests.coordinate.deploying import CHAIN
 
 NOW_MS = 1_790_000_000_000
 
@@ -36,3 +38,12 @@ def executor(log: LocalLog, clock: ManualClock) -> StatementExecutor:
 @pytest.fixture
 def run(executor: StatementExecutor) -> Run:
     return executor.execute
+
+
+@pytest.fixture
+def deployments(executor: StatementExecutor, log: LocalLog, clock: ManualClock) -> Deployments:
+    """Of a project that has a chain of three."""
+    made = Deployments(executor, log, executor.catalog, clock)
+    executor.rebuild = made.replace
+    made.start({"pipelines/all.sql": CHAIN}, Options())
+    return made
