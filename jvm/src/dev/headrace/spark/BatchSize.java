@@ -40,7 +40,7 @@ final class BatchSize {
   /** After a batch that had as many rows as it might: another has nothing to say. */
   void adjust() {
     Long took = name == null ? null : LONGEST.remove(name);
-    if (full && took != null) {
+    if (full && rows > 0 && took != null) {
       rows = Math.max(LEAST_ROWS, rows * TASK_NANOS / Math.max(1, took));
     }
     full = false;
