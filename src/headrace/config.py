@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from headrace.errors import ConfigError
+from headrace.structs import ready
 
 PROJECT_FILE = "headrace.toml"
 
@@ -310,7 +311,7 @@ def load_project(folder: Path) -> Project:
 
 def parse_settings(raw: dict[str, Any]) -> ProjectSettings:
     try:
-        return msgspec.convert(raw, ProjectSettings)
+        return msgspec.convert(raw, ready(ProjectSettings))
     except msgspec.ValidationError as error:
         message, _, path = str(error).partition(" - at `$")
         where = path.rstrip("`").lstrip(".")

@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.errors import ConfigError
 from headrace.nearest import did_you_mean
+from headrace.structs import ready
 
 FROM_ENVIRONMENT = "env:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -118,7 +119,7 @@ def stamp_files(files: Iterable[Path]) -> Stamp:
 def convert_settings(raw: dict[str, Any], type_: type[T], hint: str) -> T:
     """`ConfigError` says what is wrong, with the setting's `path`."""
     try:
-        return msgspec.convert(raw, type_)
+        return msgspec.convert(raw, ready(type_))
     except msgspec.ValidationError as error:
         message, path = _validation_error(error, raw, type_)
         known = [field.encode_name for field in msgspec.structs.fields(type_)]
@@ -224,7 +225,7 @@ def _named(path: list[str], raw: dict[str, Any], type_: type) -> list[str]:
         for part in reversed(path[:at]):
             alone = {part: alone}
         try:
-            msgspec.convert({**plain, **alone}, type_)
+            msgspec.convert({**plain, **alone}, ready(type_))
         except msgspec.ValidationError as error:
             if "[...]" in str(error):
                 return [*path[:at], key, *path[at + 1 :]]

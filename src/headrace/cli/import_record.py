@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.structs import ready
+
 RECORD = "imports.json"
 SAVE_S = 1.0
 
@@ -36,7 +38,7 @@ class Records:
         self._all: dict[str, dict[str, Imported]] = {}
         if self._file is not None and self._file.exists():
             try:
-                self._all = msgspec.json.decode(self._file.read_bytes(), type=dict[str, dict[str, Imported]])
+                self._all = msgspec.json.decode(self._file.read_bytes(), type=ready(dict[str, dict[str, Imported]]))
             except msgspec.DecodeError:
                 self._all = {}
         self._ours = self._all.setdefault(topic, {})

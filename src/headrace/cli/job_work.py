@@ -29,6 +29,7 @@ from headrace.cli.trust import checked_text, nothing_checked
 from headrace.config import Project, load_project
 from headrace.coordinate.jobs import Job
 from headrace.errors import HeadraceError
+from headrace.structs import ready
 from headrace.types import quote_name
 
 PR_SET_PDEATHSIG = 1
@@ -116,7 +117,7 @@ def main() -> int:
     parser.add_argument("--url", required=True)
     options = parser.parse_args()
     _die_with_parent()
-    job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
+    job = msgspec.json.decode(sys.stdin.buffer.read(), type=ready(Job))
     try:
         project = load_project(options.project)
         with Api(options.url, project_key(project), timeout=PATIENCE_S) as api:

@@ -15,6 +15,7 @@ from headrace.client.calls import Call, Steps, get, send
 from headrace.client.operations import Event, encode, page, produce, receive
 from headrace.client.values import Change, Consumed, Message, NewRecord, Offset, Produced, Record
 from headrace.errors import Fenced, HeadraceError, NotFound, error_from_json
+from headrace.structs import ready
 
 LONG_POLL_S = 20.0
 
@@ -124,7 +125,7 @@ class Membership:
 
 
 def _consumed(body: Any) -> list[Record]:
-    return msgspec.convert(body, Consumed).records
+    return msgspec.convert(body, ready(Consumed)).records
 
 
 class QueueReading:
@@ -189,7 +190,7 @@ class FeedReading:
             self.last_id = event["id"]
         match event["event"]:
             case "change":
-                return msgspec.convert(event["data"] | {"id": event.get("id")}, Change)
+                return msgspec.convert(event["data"] | {"id": event.get("id")}, ready(Change))
             case "error":
                 raise error_from_json(event["data"]["error"])
             case _:

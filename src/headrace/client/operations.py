@@ -28,6 +28,7 @@ from headrace.client.values import (
     Topic,
 )
 from headrace.errors import UsageError
+from headrace.structs import ready
 
 T = TypeVar("T")
 Event = Mapping[str, Any] | NewRecord
@@ -43,7 +44,7 @@ def _name(text: str) -> str:
 
 
 def _as(kind: type[T], body: Any) -> T:
-    return msgspec.convert(body, kind)
+    return msgspec.convert(body, ready(kind))
 
 
 # Topics

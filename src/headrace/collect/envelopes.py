@@ -13,6 +13,7 @@ from headrace.collect.split import Limits
 from headrace.errors import UsageError
 from headrace.log.base import HEADERS, ID, TIME, TOMBSTONE, Topic
 from headrace.log.codecs.json_codec import Unreadable
+from headrace.structs import ready
 from headrace.types import display_name
 
 Fields = dict[str, bytes]
@@ -38,8 +39,8 @@ class Envelopes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     records: list[msgspec.Raw]
 
 
-_envelopes = msgspec.json.Decoder(Envelopes)
-_envelope = msgspec.json.Decoder(Envelope)
+_envelopes = msgspec.json.Decoder(ready(Envelopes))
+_envelope = msgspec.json.Decoder(ready(Envelope))
 
 
 class Misfit(Exception):

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from headrace.errors import Conflict, DiskFull, Fenced, HeadraceError, LogError, NotRunning, Overloaded
 from headrace.log.base import Acks, Append, Appended, Log, Producer, Topic, TopicConfig, TopicSpec
+from headrace.structs import ready
 
 CURSORS_TOPIC = "_cursors"
 CURSORS_SPEC = TopicSpec(CURSORS_TOPIC, kind="raw", config=TopicConfig(compacted=True))
@@ -177,7 +178,7 @@ def last_mark(log: Log, name: str) -> _Mark | None:
                 if records.batch["KEY"][row].as_py() == key:
                     found = records.batch["VALUE"][row].as_py()
         if found is not None:
-            return msgspec.json.decode(found, type=_Mark)
+            return msgspec.json.decode(found, type=ready(_Mark))
         upper, step = lower, step * 4
     return None
 

@@ -11,6 +11,7 @@ import msgspec
 from headrace.clock import Clock
 from headrace.collect.base import Outcome
 from headrace.errors import as_text
+from headrace.structs import ready
 
 State = Literal["running", "waiting", "failed", "disabled"]
 
@@ -146,7 +147,7 @@ class Board:
 
     def receive(self, body: Any) -> dict[str, Any]:
         """Take a report; the answer to the call."""
-        self._receive(msgspec.convert(body, Report))
+        self._receive(msgspec.convert(body, ready(Report)))
         return {}
 
     def _receive(self, report: Report) -> None:

@@ -33,6 +33,7 @@ from headrace.coordinate.fold import BUILT_IN, CatalogState
 from headrace.coordinate.taking_over import History
 from headrace.functions.files import FunctionFile
 from headrace.log.local.files import replace_file
+from headrace.structs import ready
 from headrace.types import type_from_json, type_to_json
 from headrace.views.versions import Deployment
 
@@ -165,7 +166,7 @@ def _encode(saved: Saved) -> bytes:
 def _decode(text: bytes) -> Saved:
     body = json.loads(text.decode("utf-8", "surrogatepass"))
     sources = [*(source_from_json(one) for one in body["sources"]), *BUILT_IN]
-    files = msgspec.convert(body["function_files"], list[FunctionFile])
+    files = msgspec.convert(body["function_files"], ready(list[FunctionFile]))
     versions: dict[str, dict[int, Any]] = {}
     for version in map(version_from_json, body["versions"]):
         versions.setdefault(version.name, {})[version.number] = version
@@ -180,7 +181,7 @@ def _decode(text: bytes) -> Saved:
         function_files={file.file: file for file in files},
         versions=versions,
         serving=body["serving"],
-        deployments={one.id: one for one in msgspec.convert(body["deployments"], list[Deployment])},
+        deployments={one.id: one for one in msgspec.convert(body["deployments"], ready(list[Deployment]))},
         filed=frozenset(body["filed"]),
         events=body["events"],
     )

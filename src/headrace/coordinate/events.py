@@ -18,6 +18,7 @@ from headrace.errors import LogError
 from headrace.functions.files import FunctionFile
 from headrace.sql.source import Header, Source, Window
 from headrace.store.cuts import Cut, Places
+from headrace.structs import ready
 from headrace.types import Column, DataType, type_from_json, type_to_json
 from headrace.views.versions import Deployment, Layers, Version
 
@@ -253,7 +254,7 @@ def _places_from_json(body: dict[str, dict[str, int]]) -> Places:
 
 
 def _files_from_json(body: Any) -> tuple[FunctionFile, ...]:
-    return msgspec.convert(body, tuple[FunctionFile, ...])
+    return msgspec.convert(body, ready(tuple[FunctionFile, ...]))
 
 
 def version_to_json(version: Version) -> dict[str, Any]:
@@ -264,7 +265,7 @@ def version_to_json(version: Version) -> dict[str, Any]:
 
 def version_from_json(body: dict[str, Any]) -> Version:
     served = tuple((begun, ended) for begun, ended in body.get("served", ()))
-    layers = msgspec.convert(body["layers"], Layers, strict=False) if "layers" in body else None
+    layers = msgspec.convert(body["layers"], ready(Layers), strict=False) if "layers" in body else None
     known = {name: value for name, value in body.items() if name in _VERSION_FIELDS}
     return Version(**known | {"source": source_from_json(body["source"]), "served": served, "layers": layers})
 
@@ -287,7 +288,7 @@ _DECODERS: dict[str, Callable[[dict[str, Any]], Event]] = {
     "version_created": lambda body: VersionCreated(version_from_json(body["version"])),
     "version_dropped": lambda body: VersionDropped(body["name"], body["number"], body["doomed_topic"]),
     "versions_switched": lambda body: VersionsSwitched(body["versions"], body["time_ms"], body["deployment"]),
-    "deployment_saved": lambda body: DeploymentSaved(msgspec.convert(body["deployment"], Deployment)),
+    "deployment_saved": lambda body: DeploymentSaved(msgspec.convert(body["deployment"], ready(Deployment))),
     "functions_changed": lambda body: FunctionsChanged(_files_from_json(body["files"]), tuple(body["removed"])),
     "files_applied": lambda body: FilesApplied(tuple(body["names"])),
 }

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from headrace.log.base import TIME, Append, Log, TopicSpec
 from headrace.log.schema import arrow_type
+from headrace.structs import ready
 from headrace.types import BIGINT, VARCHAR, Column
 
 JOBS_TOPIC = "_jobs"
@@ -121,7 +122,7 @@ def take_over(data: Path, history: JobHistory) -> None:
     """What an older version wrote into a file of its own: when each job ran last, so that none runs too soon."""
     file = data / "jobs.json"
     try:
-        old = msgspec.json.decode(file.read_bytes(), type=dict[str, _Old])
+        old = msgspec.json.decode(file.read_bytes(), type=ready(dict[str, _Old]))
     except (FileNotFoundError, msgspec.DecodeError):
         return
     for job, run in old.items():

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.errors import Conflict
+from headrace.structs import ready
 
 LOCK_FILE = "up.lock"
 
@@ -70,7 +71,7 @@ def holder(data: Path) -> Holder | None:
     try:
         if _try_shared(descriptor):
             return None
-        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=Holder)
+        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=ready(Holder))
     except msgspec.DecodeError:
         return None
     finally:

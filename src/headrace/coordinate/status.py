@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.clock import Clock
 from headrace.process.base import QueryStatus
+from headrace.structs import ready
 
 STALE_AFTER_S = 5.0
 """The engine reports twice a second; silence this long means it is gone, whatever its process does."""
@@ -47,7 +48,7 @@ class EngineStatus:
 
     def receive(self, body: Any) -> dict[str, Any]:
         """Take a report; the answer to the engine's call."""
-        report = msgspec.convert(body, EngineReport)
+        report = msgspec.convert(body, ready(EngineReport))
         with self._lock:
             self._report, self._received = report, self._clock.monotonic()
             self._updated_ms = self._clock.now_ms()

@@ -9,6 +9,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from headrace.structs import ready
+
 T = TypeVar("T", bound=Callable[..., Any])
 
 ATTACHED = "__headrace_attached__"
@@ -109,7 +111,7 @@ def _marked(target: T, name: str | None, options: dict[str, Any]) -> T:
 def wrong_with(attached: Attached) -> str | None:
     """What a decorator was told that cannot be."""
     try:
-        msgspec.convert(msgspec.to_builtins(attached), Attached)
+        msgspec.convert(msgspec.to_builtins(attached), ready(Attached))
     except (msgspec.ValidationError, TypeError) as error:
         return f"its decorator: {error}"
     if not _NAME.fullmatch(attached.name):

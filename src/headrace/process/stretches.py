@@ -18,6 +18,7 @@ import msgspec
 from headrace import __version__
 from headrace.log.local.files import replace_file
 from headrace.process.base import LayerSpec
+from headrace.structs import ready
 
 Places = Mapping[str, Mapping[int, int]]
 """By topic and partition."""
@@ -135,7 +136,7 @@ class Stretches:
 
 def _read(folder: Path | None) -> Account | None:
     try:
-        return None if folder is None else msgspec.json.decode((folder / ACCOUNT).read_bytes(), type=Account)
+        return None if folder is None else msgspec.json.decode((folder / ACCOUNT).read_bytes(), type=ready(Account))
     except (OSError, msgspec.MsgspecError):
         return None
 

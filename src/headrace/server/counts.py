@@ -15,6 +15,7 @@ import msgspec
 
 from headrace.collect.gates import Gates
 from headrace.collect.status import Board, Kept
+from headrace.structs import ready
 
 COUNTS_FILE = "collector_counts.json"
 SERVER = "server"
@@ -31,7 +32,7 @@ class Counts:
         self._lock = threading.Lock()
         self._written = b""
         try:
-            board.take_up(msgspec.json.decode(file.read_bytes(), type=Kept), SERVER)
+            board.take_up(msgspec.json.decode(file.read_bytes(), type=ready(Kept)), SERVER)
         except FileNotFoundError:
             return
         except (OSError, msgspec.MsgspecError) as error:

@@ -21,6 +21,7 @@ from headrace.config import Project
 from headrace.coordinate.child import tail
 from headrace.coordinate.job_runner import Outcome
 from headrace.coordinate.jobs import Job
+from headrace.structs import ready
 from headrace.toml_files import seconds_of
 
 MODULE = "headrace.cli.job_work"
@@ -101,7 +102,7 @@ class JobProcess:
 def _listen(lines: IO[bytes], said: Callable[[str], None], ends: list[Said]) -> None:
     for line in lines:
         try:
-            heard = msgspec.json.decode(line, type=Said)
+            heard = msgspec.json.decode(line, type=ready(Said))
         except msgspec.DecodeError:
             continue  # something else that was printed
         if heard.progress is not None:

@@ -12,6 +12,7 @@ from headrace.collect.http.bodies import decompress, read_body
 from headrace.errors import UsageError
 from headrace.log.codecs.times import moment
 from headrace.server.services import Services
+from headrace.structs import ready
 
 __all__ = ["body_of", "choice", "flag", "integer", "moment", "number"]
 
@@ -65,6 +66,6 @@ async def body_of(request: Request, services: Services, model: type[T]) -> T:
         body = await read_body(request.receive, request.headers.get("content-length"), limits, share)
         text = decompress(body, request.headers.get("content-encoding", ""), limits.max_bytes)
     try:
-        return msgspec.json.decode(text, type=model)
+        return msgspec.json.decode(text, type=ready(model))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"the body does not fit: {error}", hint="see /openapi.json") from None

@@ -31,6 +31,7 @@ from headrace.server.publishing import publish
 from headrace.server.services import Services
 from headrace.server.websocket import GOING_AWAY, TOO_SLOW, close
 from headrace.store.base import Position
+from headrace.structs import ready
 
 LOOK_S = 1.0
 QUEUED = 16
@@ -59,7 +60,7 @@ class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"sta
     """Gives event *i* the id `KEY/i`, as an `Idempotency-Key` does."""
 
 
-_said = msgspec.json.Decoder(Said)
+_said = msgspec.json.Decoder(ready(Said))
 
 
 async def not_a_socket(request: Request, services: Services) -> Response:

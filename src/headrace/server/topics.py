@@ -42,6 +42,7 @@ from headrace.server.parameters import body_of, flag, integer, moment
 from headrace.server.services import Services
 from headrace.server.sse import stream
 from headrace.store.arrivals import topic_ends
+from headrace.structs import ready
 from headrace.types import Column, display_name
 
 MAX_EVENTS = 1000
@@ -125,7 +126,7 @@ def topic_model(services: Services, topic: Topic) -> TopicModel:
         services.rates.topic(topic.name),
         services.dead_letters.counts()[topic.name],
     )
-    return msgspec.convert(described, TopicModel)
+    return msgspec.convert(described, ready(TopicModel))
 
 
 def keyed_columns(key: tuple[Column, ...], value: tuple[Column, ...]) -> list[KeyedColumn]:

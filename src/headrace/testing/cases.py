@@ -28,6 +28,7 @@ from typing import Any
 import msgspec
 
 from headrace.errors import ConfigError
+from headrace.structs import ready
 from headrace.testing.files import read_events, read_rows, read_text
 
 GUIDE = "docs/howto/test-a-pipeline.md"
@@ -90,7 +91,7 @@ def load_cases(folder: Path) -> list[tuple[Path, Case]]:
 
 def _load(file: Path) -> list[Case]:
     try:
-        cases = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), _File).test
+        cases = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), ready(_File)).test
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise ConfigError(f"{file.name} is not a file of tests: {error}", hint=GUIDE) from error
     names: set[str] = set()

@@ -12,13 +12,14 @@ from typing import Any
 import msgspec
 
 from headrace.errors import ConfigError
+from headrace.structs import ready
 from headrace.types import Bytes, Column, Date, Decimal, Time, Timestamp, Varchar
 
 Row = dict[str, Any]
 
 _TEXTUAL = (Varchar, Bytes, Date, Decimal, Time, Timestamp)
-_rows = msgspec.json.Decoder(list[Row])
-_row = msgspec.json.Decoder(Row)
+_rows = msgspec.json.Decoder(ready(list[Row]))
+_row = msgspec.json.Decoder(ready(Row))
 _value = msgspec.json.Decoder()
 
 

@@ -20,6 +20,7 @@ import msgspec
 
 from headrace.sql.source import Source
 from headrace.store.readers import Readers, translate
+from headrace.structs import ready
 from headrace.types import Column, Decimal, display_name
 from headrace.views.difference import KINDS, Apart, Kind
 
@@ -34,7 +35,7 @@ LOOK_S = 20.0
 _Line = tuple[int, list[Any], list[int] | None, str | None, str | None, str, float | None]
 """Kind, values of the key's columns (of either version), window, both rows and the deltas as JSON, the largest of
 them."""
-_encoder, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder(_Line)
+_encoder, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder(ready(_Line))
 
 
 def key_names(old: Source, new: Source) -> list[str]:

@@ -10,6 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from headrace.log.base import TOMBSTONE, Append, Log, TopicConfig, TopicSpec
+from headrace.structs import ready
 from headrace.types import VARCHAR, Column
 
 NOTES_TOPIC = "_kinesis"
@@ -46,7 +47,7 @@ class Notes:
         with self._lock:
             self._refresh()
             body = self._bodies.get(name)
-        return None if body is None else msgspec.json.decode(body, type=model)
+        return None if body is None else msgspec.json.decode(body, type=ready(model))
 
     def names(self, prefix: str) -> list[str]:
         with self._lock:

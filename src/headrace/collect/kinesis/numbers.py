@@ -9,6 +9,7 @@ import re
 import msgspec
 
 from headrace.collect.kinesis.errors import EXPIRED, INVALID, ApiError
+from headrace.structs import ready
 
 # As wide as Kinesis's own, which have 56 digits and begin with 49: some clients count on it.
 _FIRST_BIT = 1 << 185
@@ -67,7 +68,7 @@ def iterator_text(iterator: Iterator) -> str:
 
 def read_iterator(text: str, now_ms: int, seconds: float) -> Iterator:
     try:
-        found = msgspec.msgpack.decode(base64.b64decode(text, validate=True), type=Iterator)
+        found = msgspec.msgpack.decode(base64.b64decode(text, validate=True), type=ready(Iterator))
     except (binascii.Error, ValueError, msgspec.DecodeError):
         raise ApiError(INVALID, "the shard iterator is not one of this server's") from None
     if now_ms - found.made_ms > seconds * 1000:

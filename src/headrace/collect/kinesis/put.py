@@ -24,6 +24,7 @@ from headrace.collect.kinesis.wire import Model
 from headrace.collect.split import read_one
 from headrace.log.base import ID, Append, Appended, Topic
 from headrace.log.codecs.json_codec import JsonCodec
+from headrace.structs import ready
 
 MAX_KEY = 256
 THROTTLED_TEXT = "Rate exceeded for shard {shard} in stream {stream} under account {account}."
@@ -214,5 +215,5 @@ def put_record_answer(topic: Topic, results: Sequence[Result]) -> dict[str, Any]
     return {"SequenceNumber": sequence_number(topic.id, *result), "ShardId": shard_id(result[0])}
 
 
-put_record_decoder = msgspec.json.Decoder(PutRecord)
-put_records_decoder = msgspec.json.Decoder(PutRecords)
+put_record_decoder = msgspec.json.Decoder(ready(PutRecord))
+put_records_decoder = msgspec.json.Decoder(ready(PutRecords))

@@ -15,6 +15,7 @@ from headrace.collect.kinesis.streams import describe_shards
 from headrace.collect.kinesis.wire import Model
 from headrace.log.base import Topic
 from headrace.log.writing.reshape import MD5_PLACES, key_ranges
+from headrace.structs import ready
 
 MOST_LISTED = 10_000
 
@@ -73,7 +74,7 @@ def _page(request: ListShards) -> _Page:
         start = request.exclusive_start_shard_id
         return _Page(request.name, -1 if start is None else partition_of(start), request.shard_filter)
     try:
-        return msgspec.json.decode(bytes.fromhex(request.next_token), type=_Page)
+        return msgspec.json.decode(bytes.fromhex(request.next_token), type=ready(_Page))
     except (ValueError, msgspec.DecodeError):
         raise ApiError("ExpiredNextTokenException", "the NextToken is not one of this server's") from None
 

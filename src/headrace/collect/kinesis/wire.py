@@ -9,6 +9,7 @@ import cbor2
 import msgspec
 
 from headrace.collect.kinesis.errors import MALFORMED, VALIDATION, ApiError
+from headrace.structs import ready
 
 JSON, CBOR = "application/x-amz-json-1.1", "application/x-amz-cbor-1.1"
 MOMENT = 1
@@ -38,9 +39,9 @@ def is_cbor(content_type: str) -> bool:
 def decode(body: bytes, cbor: bool, model: type[T]) -> T:
     try:
         if not cbor:
-            return msgspec.json.decode(body or b"{}", type=model)
+            return msgspec.json.decode(body or b"{}", type=ready(model))
         found = cbor2.loads(body or b"\xa0", semantic_decoders={MOMENT: _moment}, max_depth=MOST_NESTED)
-        return msgspec.convert(found, model)
+        return msgspec.convert(found, ready(model))
     except msgspec.ValidationError as error:
         raise ApiError(VALIDATION, str(error)) from error
     except (msgspec.DecodeError, cbor2.CBORDecodeError, UnicodeDecodeError, RecursionError) as error:

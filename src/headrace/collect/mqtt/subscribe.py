@@ -32,6 +32,7 @@ from headrace.collect.pull.base import MOST_BYTES, Backoff, Broken, source_name
 from headrace.errors import ConfigError
 from headrace.log.codecs.json_codec import Unreadable
 from headrace.secrecy import Address, Secret, shown_address
+from headrace.structs import ready
 from headrace.toml_files import secret
 
 REMEMBERED = 1024
@@ -117,7 +118,7 @@ async def start(feed: Feed) -> None:
     session = Session(f"{source_name(settings.url)} {client}")
     known = await feed.cursor()
     if isinstance(known, dict) and known.get("of") in (session.of, f"{settings.url} {client}"):
-        cursor = msgspec.convert(known, _Cursor)
+        cursor = msgspec.convert(known, ready(_Cursor))
         session.filters = list(cursor.filters)
         session.recent.extend(cursor.recent)
     backoff = Backoff(feed)

@@ -22,6 +22,7 @@ from headrace.collect.reset import BEGINNING, END, no_such_place
 from headrace.collect.weblogs import WebLog
 from headrace.errors import ConfigError
 from headrace.log.codecs.json_codec import Unreadable
+from headrace.structs import ready
 
 Format = Literal["lines", "json", "csv", "common", "combined", "w3c"]
 
@@ -58,7 +59,7 @@ class FileSettings(CollectorSettings, frozen=True, kw_only=True):
 async def start(feed: Feed) -> None:
     settings = feed.settings(FileSettings)
     known = await feed.cursor()
-    places = msgspec.convert(known["files"], list[Place]) if isinstance(known, dict) and "files" in known else []
+    places = msgspec.convert(known["files"], ready(list[Place])) if isinstance(known, dict) and "files" in known else []
     tail = Tail(feed.project.folder, settings.patterns, settings.max_line_bytes, places, feed.clock.monotonic)
     try:
         begin = known.get("start") if isinstance(known, dict) else settings.start

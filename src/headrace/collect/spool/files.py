@@ -23,6 +23,7 @@ import pyarrow as pa
 from headrace.errors import Overloaded
 from headrace.log.base import Append
 from headrace.log.local.files import make_folder, sync_file, sync_folder, write_all
+from headrace.structs import ready
 
 logger = logging.getLogger("headrace.spool")
 
@@ -39,7 +40,7 @@ class _Part(msgspec.Struct, frozen=True):
     size: int
 
 
-_parts = msgspec.json.Decoder(list[_Part])
+_parts = msgspec.json.Decoder(ready(list[_Part]))
 
 
 def encode(appends: Sequence[Append]) -> bytes:

@@ -19,6 +19,7 @@ from headrace.collect.http.bodies import opened
 from headrace.collect.tickets.lanes import Lane
 from headrace.errors import CorruptFrame, Gone, HeadraceError, OffsetOutOfRange
 from headrace.log.base import TIME, Append, Log, TopicConfig, TopicSpec
+from headrace.structs import ready
 from headrace.types import BYTES, VARCHAR, Column
 
 TICKETS_TOPIC = "_tickets"
@@ -196,7 +197,7 @@ def _stretches(offsets: Sequence[int]) -> list[list[int]]:
 
 def _wanted(row: dict[str, Any]) -> tuple[Wanted, bytes] | HeadraceError:
     try:
-        request = msgspec.json.decode(row["REQUEST"], type=_Request)
+        request = msgspec.json.decode(row["REQUEST"], type=ready(_Request))
     except (msgspec.DecodeError, TypeError) as error:
         return HeadraceError("what was asked cannot be read any more", detail=str(error))
     raw = RawEvents(
@@ -211,7 +212,7 @@ def _wanted(row: dict[str, Any]) -> tuple[Wanted, bytes] | HeadraceError:
 
 
 def read_result(log: Log, offset: int) -> Result:
-    return msgspec.json.decode(_read(log, offset, ["RESULT"])["RESULT"], type=Result)
+    return msgspec.json.decode(_read(log, offset, ["RESULT"])["RESULT"], type=ready(Result))
 
 
 def _read(log: Log, offset: int, columns: list[str]) -> dict[str, Any]:

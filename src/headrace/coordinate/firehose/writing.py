@@ -16,6 +16,7 @@ import msgspec
 
 from headrace.errors import LogError
 from headrace.log.local.files import make_folder, replace_file, sync_file, sync_folder
+from headrace.structs import ready
 
 TEMPORARY = ".headrace-"
 
@@ -46,7 +47,7 @@ class Positions:
     def read(self) -> Position:
         """As it was left. One of an earlier stream of that name says nothing."""
         try:
-            found = msgspec.json.decode(self._path.read_bytes(), type=Position)
+            found = msgspec.json.decode(self._path.read_bytes(), type=ready(Position))
         except FileNotFoundError:
             return Position(made=self._made)
         except msgspec.DecodeError as error:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.deliver.alerts.definitions import Definition
 from headrace.log.base import TIME, TOMBSTONE, Append, Log, TopicConfig, TopicSpec
+from headrace.structs import ready
 from headrace.types import BIGINT, DOUBLE, VARCHAR, Column
 
 ALERTS_TOPIC = "_alerts"
@@ -191,7 +192,7 @@ def read_instances(log: Log) -> dict[tuple[str, str], Instance]:
                 value=row["VALUE"],
                 detail=row["DETAIL"],
                 fired=row["FIRED"],
-                outbox=msgspec.json.decode(row["OUTBOX"], type=tuple[Notice, ...]),
-                told=msgspec.json.decode(row["TOLD"], type=dict[str, Told]),
+                outbox=msgspec.json.decode(row["OUTBOX"], type=ready(tuple[Notice, ...])),
+                told=msgspec.json.decode(row["TOLD"], type=ready(dict[str, Told])),
             )
     return found

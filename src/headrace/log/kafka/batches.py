@@ -22,6 +22,7 @@ from headrace.log.kafka.offsets import Offsets
 from headrace.log.kafka.table import Table
 from headrace.log.kafka.transaction import Transactor
 from headrace.log.writing.identities import CommittedBatch, is_repeat
+from headrace.structs import ready
 
 _TRANSACTION_S = 60.0
 _MOST_PRODUCERS = 64
@@ -43,7 +44,7 @@ class Batches:
         if row is None:
             return None
         try:
-            return msgspec.json.decode(row, type=BatchIdentity)
+            return msgspec.json.decode(row, type=ready(BatchIdentity))
         except msgspec.DecodeError as error:
             raise LogError(f"the last batch of `{query}` is not legible", detail=str(error)) from error
 

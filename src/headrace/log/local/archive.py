@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from headrace.log.base import ARRIVAL, OFFSET
 from headrace.log.local.frame import HAS_OFFSETS, FrameHeader
 from headrace.log.local.segment import corrupt
+from headrace.structs import ready
 
 MANIFEST = "archived.json"
 
@@ -68,7 +69,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 def read_manifest(partition: Path) -> Manifest:
     try:
-        return msgspec.json.decode((partition / MANIFEST).read_bytes(), type=Manifest)
+        return msgspec.json.decode((partition / MANIFEST).read_bytes(), type=ready(Manifest))
     except FileNotFoundError:
         return Manifest()
 

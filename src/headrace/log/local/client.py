@@ -37,6 +37,7 @@ from headrace.log.local.stable import Slot, StableReader, StableView, changed_sl
 from headrace.log.local.topics import TopicFiles
 from headrace.log.missing import no_topic
 from headrace.log.schema import spec_to_json, topic_from_json
+from headrace.structs import ready
 
 _POLL_S = 0.002
 _HELLO_S = 5.0
@@ -148,7 +149,7 @@ class LocalClient(ReadingLog):
         return list(self._request({"op": "groups"})["groups"])
 
     def group(self, name: str) -> Group:
-        return msgspec.convert(self._request({"op": "group", "name": name})["group"], Group)
+        return msgspec.convert(self._request({"op": "group", "name": name})["group"], ready(Group))
 
     def reset_group(self, name: str, offsets: Mapping[TopicPartition, int], force: bool = False) -> None:
         body = offsets_to_json(offsets)

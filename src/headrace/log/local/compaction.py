@@ -29,6 +29,7 @@ from headrace.log.local.replacement import Replacement
 from headrace.log.local.rewrite import gently
 from headrace.log.local.segment import index_path, segment_path
 from headrace.log.local.walk import PartitionFiles, SegmentVanished
+from headrace.structs import ready
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class Limits:
 
 def read_clean(files: PartitionFiles) -> Clean:
     try:
-        return msgspec.json.decode((files.folder / STATE).read_bytes(), type=Clean)
+        return msgspec.json.decode((files.folder / STATE).read_bytes(), type=ready(Clean))
     except (OSError, msgspec.DecodeError):
         return Clean()
 

@@ -38,6 +38,7 @@ from headrace.log.local.id_runs import (
     unpack,
     write_run,
 )
+from headrace.structs import ready
 
 logger = logging.getLogger(__name__)
 
@@ -284,7 +285,7 @@ def _decode(data: bytes) -> Manifest:
     content, *rest = data.split(b"\n")
     if rest and rest != [b"%08x" % google_crc32c.value(content), b""]:
         raise LogError("the index of event ids is damaged: its manifest does not match its checksum")
-    return msgspec.json.decode(content, type=Manifest)
+    return msgspec.json.decode(content, type=ready(Manifest))
 
 
 def _level(run: Run) -> int:

@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.errors import Conflict
 from headrace.log.local.files import write_all
+from headrace.structs import ready
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -21,7 +22,7 @@ class Holder(msgspec.Struct, frozen=True):
 def read_holder(folder: Path) -> Holder | None:
     """Who says it owns the log. It may be gone: only its socket or the lock itself can tell."""
     try:
-        return msgspec.json.decode((folder / "owner.lock").read_bytes(), type=Holder)
+        return msgspec.json.decode((folder / "owner.lock").read_bytes(), type=ready(Holder))
     except (OSError, msgspec.DecodeError, msgspec.ValidationError):
         return None
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from headrace.log.base import TOMBSTONE, Append, Log, TopicConfig, TopicSpec
 from headrace.log.queues.base import QueueDefinition
+from headrace.structs import ready
 
 QUEUES_TOPIC = "_queues"
 QUEUES_SPEC = TopicSpec(QUEUES_TOPIC, kind="raw", config=TopicConfig(compacted=True))
@@ -43,7 +44,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 Key = tuple[str | int, ...]
-_chunk = msgspec.json.Decoder(Chunk)
+_chunk = msgspec.json.Decoder(ready(Chunk))
 
 
 def definition_key(queue: str) -> Key:
@@ -91,7 +92,7 @@ def definition_value(definition: QueueDefinition) -> dict[str, Any]:
 
 
 def read_definition(value: bytes) -> QueueDefinition:
-    return msgspec.json.decode(value, type=QueueDefinition)
+    return msgspec.json.decode(value, type=ready(QueueDefinition))
 
 
 def read_chunk(value: bytes) -> Chunk:

@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.errors import LogError
 from headrace.log.registry.base import GLOBAL, Config, Level, Mode, Reference, Schema, SubjectVersion
+from headrace.structs import ready
 
 EVENT_VERSION = 1
 
@@ -57,7 +58,7 @@ def encode_event(event: Event) -> str:
 
 def decode_event(text: str) -> Event:
     try:
-        event = msgspec.json.decode(text, type=Event)
+        event = msgspec.json.decode(text, type=ready(Event))
     except msgspec.DecodeError as error:
         raise LogError(f"the registry's topic holds something else: `{text[:80]}`", detail=str(error)) from None
     if event.v > EVENT_VERSION:

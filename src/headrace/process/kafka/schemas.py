@@ -18,6 +18,7 @@ from headrace.log.codecs.formats import REGISTRY_FORMATS
 from headrace.log.kafka import KafkaLog
 from headrace.log.registry.base import RegistryError
 from headrace.log.registry.registry import Registry
+from headrace.structs import ready
 
 
 @dataclass(slots=True)
@@ -68,7 +69,7 @@ class WorkerSchemas:
 @lru_cache(maxsize=8)
 def _opened(settings: bytes) -> Registry:
     """One for all queries of a worker."""
-    return Registry(KafkaLog(msgspec.json.decode(settings, type=LogSettings), SystemClock()))
+    return Registry(KafkaLog(msgspec.json.decode(settings, type=ready(LogSettings)), SystemClock()))
 
 
 def worker_schemas(log: KafkaLog, password: str, topic: TopicSpec) -> WorkerSchemas | None:

@@ -12,6 +12,7 @@ import msgspec
 
 from headrace.log.base import NO_STREAM_TIME
 from headrace.log.kafka import KafkaLog
+from headrace.structs import ready
 
 NOTE = "stream_times.json"
 Times = Mapping[int, int]
@@ -26,7 +27,7 @@ class Note(msgspec.Struct, frozen=True):
 def read_note(file: Path) -> Note | None:
     """None if there is none, or it is torn: it is not synced."""
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Note, strict=False)
+        return msgspec.json.decode(file.read_bytes(), type=ready(Note), strict=False)
     except (OSError, msgspec.DecodeError):
         return None
 

@@ -19,6 +19,7 @@ from headrace.server.ksql.errors import error_object, ksql_error
 from headrace.server.ksql.formats import Arrays, Lines, format_for
 from headrace.server.services import Services
 from headrace.sql.source import Source
+from headrace.structs import ready
 from headrace.types import display_name
 
 
@@ -46,7 +47,7 @@ async def insert_rows(request: Request, services: Services) -> Response:
 
 def _source(first: bytes, services: Services) -> Source:
     try:
-        wanted = msgspec.json.decode(first, type=Target).target
+        wanted = msgspec.json.decode(first, type=ready(Target)).target
     except msgspec.MsgspecError as error:
         raise UsageError(f"the first line must say where to: {error}", hint='{"target": "MY_STREAM"}') from error
     quoted = len(wanted) > 2 and wanted[0] == wanted[-1] == "`"

@@ -26,6 +26,7 @@ from headrace.server.query import plan_one
 from headrace.server.services import Services
 from headrace.server.websocket import close
 from headrace.sql.plan import PushQuery
+from headrace.structs import ready
 from headrace.types import Column
 
 REFUSED, MOST_REASON = 1008, 120
@@ -50,7 +51,7 @@ async def query_socket(websocket: WebSocket, services: Services) -> None:
 
 async def _serve(websocket: WebSocket, services: Services) -> None:
     try:
-        wanted = msgspec.json.decode(websocket.query_params.get("request", ""), type=KsqlRequest)
+        wanted = msgspec.json.decode(websocket.query_params.get("request", ""), type=ready(KsqlRequest))
     except msgspec.MsgspecError as error:
         raise UsageError(f"`request` is not as expected: {error}", hint='?request={"ksql": "SELECT …"}') from error
     text = substitute(wanted.ksql, wanted.session_variables)

@@ -20,6 +20,7 @@ import msgspec
 from headrace.collect.agents.base import Event, Headers
 from headrace.collect.agents.texts import from_bytes, is_plain, readable, to_bytes
 from headrace.errors import CorruptFrame
+from headrace.structs import ready
 
 MAGIC = b"HRC1"
 PUT, TAKE = 1, 2
@@ -29,7 +30,7 @@ HEADER_BYTES = _FIELDS.size + _CRC.size
 MAX_PAYLOAD = 1 << 30
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[Event])
+_decoder = msgspec.msgpack.Decoder(ready(list[Event]))
 _any_decoder = msgspec.msgpack.Decoder(list[tuple[bytes, dict[str, Any], str | None, str]])
 
 

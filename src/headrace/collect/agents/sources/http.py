@@ -14,6 +14,7 @@ from headrace.collect.agents.base import AgentError, Counters, Event, Put
 from headrace.collect.agents.options import ComponentKind, Context, Option
 from headrace.collect.agents.sources.limits import IN_FLIGHT, MESSAGE_S, Budget, Patience, PatientReads
 from headrace.collect.agents.sources.listening import TcpSource
+from headrace.structs import ready
 
 MAX_BODY = 64 * 1024 * 1024
 CHUNK = 64 * 1024
@@ -28,7 +29,7 @@ class JsonEvent(msgspec.Struct, forbid_unknown_fields=True):
     body: str = ""
 
 
-_decoder = msgspec.json.Decoder(list[JsonEvent])
+_decoder = msgspec.json.Decoder(ready(list[JsonEvent]))
 
 
 class HttpSource(TcpSource):
