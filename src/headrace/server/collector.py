@@ -102,7 +102,8 @@ async def run(project: Project, port: int) -> int:
         failed = serving.done()
         server.stop()
         with contextlib.suppress(TimeoutError, asyncio.CancelledError):
-            await asyncio.wait_for(serving, REQUESTS_END_S)
+            async with asyncio.timeout(REQUESTS_END_S):
+                await serving
         stopping.cancel()
         reloading.cancel()
         reporting.cancel()

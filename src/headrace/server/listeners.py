@@ -113,7 +113,8 @@ class Listeners:
                     await self._apply()
                 await self._apply_resets()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), LOOK_S)
+                    async with asyncio.timeout(LOOK_S):
+                        await stop.wait()
         finally:
             await asyncio.gather(*(runner.stop() for runner in self._runners.values()))
             reporting.cancel()
@@ -197,7 +198,8 @@ async def _connect(project: Project, clock: Clock, stop: asyncio.Event) -> Log |
         except (HeadraceError, OSError) as error:
             logger.debug("not connected: %s", error)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), LOOK_S)
+            async with asyncio.timeout(LOOK_S):
+                await stop.wait()
     return None
 
 

@@ -145,7 +145,8 @@ async def _stop(services: Services, server: Server, serving: asyncio.Task[None])
         await asyncio.sleep(0.02)
     server.stop()
     with contextlib.suppress(TimeoutError, asyncio.CancelledError):
-        await asyncio.wait_for(serving, REQUESTS_END_S)
+        async with asyncio.timeout(REQUESTS_END_S):
+            await serving
 
 
 if __name__ == "__main__":

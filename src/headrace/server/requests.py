@@ -34,7 +34,8 @@ async def send_request(request: Request, services: Services) -> Response:
     expected = services.requests.expect(reply_topic, correlation)
     try:
         place = await _send(request, services, topic, wanted, {CORRELATION: correlation, REPLY_TO: reply_topic})
-        reply = await asyncio.wait_for(asyncio.wrap_future(expected), timeout)
+        async with asyncio.timeout(timeout):
+            reply = await asyncio.wrap_future(expected)
     except TimeoutError:
         raise DeadlineExceeded(
             f"no reply to `{correlation}` within {timeout:g} s",

@@ -136,7 +136,8 @@ class Talk:
     async def _send(self) -> None:
         while True:
             try:
-                message = await asyncio.wait_for(self._queue.get(), pump.ALIVE_S)
+                async with asyncio.timeout(pump.ALIVE_S):
+                    message = await self._queue.get()
             except TimeoutError:
                 message = b'{"alive":true}'
             # Not cancelled when it takes too long: what was half sent could not be followed by anything.

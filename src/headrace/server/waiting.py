@@ -57,7 +57,8 @@ async def wait_until_there(name: str, look: Look, serve: Serve, stop: asyncio.Ev
         pause = FIRST_PAUSE_S
         while not stop.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await stop.wait()
             if not stop.is_set() and await asyncio.to_thread(look):
                 logger.info("%s answers", name)
                 return True
@@ -66,4 +67,5 @@ async def wait_until_there(name: str, look: Look, serve: Serve, stop: asyncio.Ev
     finally:
         end()
         with contextlib.suppress(TimeoutError, asyncio.CancelledError):
-            await asyncio.wait_for(serving, STOP_S)
+            async with asyncio.timeout(STOP_S):
+                await serving

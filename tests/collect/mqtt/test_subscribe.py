@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
 
 from headrace.log.base import TopicSpec
 from headrace.types import BIGINT, VARCHAR, Column
 from tests.collect.brokers import Publisher, mosquitto
 from tests.collect.listeners import listening
-from tests.support import wait_for
+from tests.support import free_port, wait_for
 
 READINGS = TopicSpec("readings", key=(Column("DEVICE", VARCHAR),), value=(Column("N", BIGINT),))
 
@@ -43,3 +47,19 @@ def test_what_is_published_meanwhile_is_kept_and_retained_messages_come_once(tmp
             publisher.publish(range(100, 120))
             publisher.close()
             assert sorted(row["N"] for row in running.wait_rows("readings", 120)) == list(range(120))
+
+
+def test_it_ends_when_it_is_told_to_in_the_moment_in_which_the_broker_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[asyncio.Task[Any]] = []
+
+    async def refuse(*arguments: object, **options: object) -> NoReturn:
+        [collector] = [task for task in asyncio.all_tasks() if task.get_name() == "plant"]
+        told.append(collector)
+        asyncio.get_running_loop().call_soon(collector.cancel)
+        raise ConnectionRefusedError("nobody is there")
+
+    monkeypatch.setattr("asyncio.open_connection", refuse)
+    with listening(tmp_path, {"plant": collector(free_port())}, [READINGS]):
+        wait_for(lambda: bool(told) and told[0].done(), 5, "the collector to end")

@@ -79,7 +79,8 @@ class Pool:
         """The oldest, as much as one write should have."""
         await self._some.wait()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._much.wait(), LINGER_S)
+            async with asyncio.timeout(LINGER_S):
+                await self._much.wait()
         return self._take()
 
     def take_rest(self) -> list[Gathered]:

@@ -146,7 +146,8 @@ class Connection:
         parts = urlsplit(self._settings.url)
         context = self._tls() if parts.scheme == "mqtts" else None
         opening = asyncio.open_connection(parts.hostname, parts.port or (8883 if context else 1883), ssl=context)
-        self._reader, self._writer = await asyncio.wait_for(opening, ANSWER_S)
+        async with asyncio.timeout(ANSWER_S):
+            self._reader, self._writer = await opening
         tasks: list[asyncio.Task[None]] = []
         try:
             early = await self._log_in()
@@ -214,7 +215,8 @@ class Connection:
     async def _receive(self) -> list[Packet]:
         while True:
             silence = self._settings.keep_alive_seconds * 1.5
-            data = await asyncio.wait_for(self._reader.read(256 * 1024), silence)
+            async with asyncio.timeout(silence):
+                data = await self._reader.read(256 * 1024)
             if not data:
                 raise Broken("the broker closed the connection")
             found = self._decoder.feed(data)
