@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from headrace.log.base import TopicSpec
 from headrace.log.local import LocalClient
 from headrace.log.local.open_files import OpenFiles
+from headrace.types import BIGINT, VARCHAR, Array, Column, Map
 from tests.log.support import VIEWS, numbers, open_owner, put, rows
 
 
@@ -21,6 +23,10 @@ def open_segments(folder: Path) -> int:
         with contextlib.suppress(FileNotFoundError):
             targets.append(os.readlink(f"/proc/self/fd/{name}"))
     return sum(target.startswith(f"{folder}/") and target.endswith(".seg") for target in targets)
+
+
+def bytes_of(topic: Path) -> int:
+    return sum(file.stat().st_size for file in topic.rglob("*.seg"))
 
 
 def use(folder: Path, partitions: int, most: int) -> int:
@@ -54,6 +60,18 @@ def use(folder: Path, partitions: int, most: int) -> int:
 def test_open_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.log.local.reader._MOST_FILES", 10)
     assert use(tmp_path / "log", 60, 20) == 16 * 60 + 3
+
+
+def test_what_a_record_takes_does_not_grow_with_how_many_partitions_its_batch_is_for(tmp_path: Path) -> None:
+    """Columns without a value least of all: they are those of which a frame could have more than its share."""
+    columns = (Column("LIST", Array(VARCHAR)), Column("MAP", Map(VARCHAR, BIGINT)), Column("TEXT", VARCHAR))
+    with contextlib.closing(open_owner(tmp_path / "log")) as log:
+        for partitions in (2, 200):
+            topic = f"by-{partitions}"
+            log.create_topic(TopicSpec(topic, key=VIEWS.key, value=columns, partitions=partitions))
+            put(log, topic, USERID=[f"user {n}" for n in range(4 * partitions)])
+    few, many = (bytes_of(tmp_path / "log" / "topics" / f"by-{partitions}") / partitions for partitions in (2, 200))
+    assert many < 1.5 * few
 
 
 @pytest.mark.slow

@@ -23,6 +23,9 @@ from headrace.log.writing.reshape import Layout, closed_partition
 
 DIGEST_SIZE = 16
 _MOST_PLANS = 64
+_MOST_NULLS = 1 << 16
+_nulls: dict[pa.DataType, pa.Array] = {}
+"""Of types that hold others: the longest that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,19 @@ def id_digest(event_id: str) -> bytes:
 
 def _digest(event_id: bytes) -> bytes:
     return blake2b(event_id, digest_size=DIGEST_SIZE).digest()
+
+
+def nulls(rows: int, type_: pa.DataType) -> pa.Array:
+    """As pyarrow's. Those of lists and maps have zeros for every row in their insides, too, although there is nothing
+    inside; and when a few rows are cut out for a partition's frame, all of these zeros go with them."""
+    if not pa.types.is_nested(type_):
+        return pa.nulls(rows, type_)
+    known = _nulls.get(type_)
+    if known is None or len(known) < rows:
+        known = pa.nulls(1, type_).take(pa.array(np.zeros(max(rows, 1024), np.int32)))
+        if rows <= _MOST_NULLS:
+            _nulls[type_] = known
+    return known.slice(0, rows)
 
 
 class Preparer:
@@ -123,6 +139,8 @@ class Preparer:
             return self._missing(field, rows)
         if column.type != field.type:
             column = _cast(column, field)
+        if field.nullable and column.null_count == rows:
+            return nulls(rows, field.type)
         if not field.nullable and column.null_count:
             if field.name != TOMBSTONE:
                 raise UsageError(f"column `{field.name}` of topic `{self.topic.name}` cannot be null")
@@ -134,7 +152,7 @@ class Preparer:
             return known
         if not field.nullable and field.name != TOMBSTONE:
             raise UsageError(f"column `{field.name}` of topic `{self.topic.name}` is missing")
-        filler = pa.nulls(rows, field.type) if field.nullable else pa.array(np.zeros(rows, np.bool_))
+        filler = nulls(rows, field.type) if field.nullable else pa.array(np.zeros(rows, np.bool_))
         if rows == 1:
             self._single[field.name] = filler
         return filler
@@ -212,5 +230,5 @@ def upgrade(prepared: Prepared, preparer: Preparer) -> pa.RecordBatch:
     if prepared.version == preparer.version:
         return prepared.batch
     batch, schema = prepared.batch, preparer.schema
-    added = [pa.nulls(batch.num_rows, field.type) for field in list(schema)[batch.num_columns :]]
+    added = [nulls(batch.num_rows, field.type) for field in list(schema)[batch.num_columns :]]
     return pa.RecordBatch.from_arrays([*batch.columns, *added], schema=schema)
