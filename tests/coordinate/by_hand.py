@@ -49,6 +49,8 @@ class ByHand:
         """Of these topics clicks are read, and not written, as a WHERE would have it."""
         self.more: dict[str, int] = {}
         """By topic: how much more it counts than there is."""
+        self.failed: dict[str, str] = {}
+        """By query: why it cannot go on, as the engine says again and again."""
         self._batches: dict[str, int] = {}
         self._thread = threading.Thread(target=self._work, name="queries-by-hand")
 
@@ -61,9 +63,11 @@ class ByHand:
 
     def _work(self) -> None:
         while not self._stop.wait(self._pause_s):
+            if self.failed:
+                self._report()
             for query in self.services.catalog.queries():
                 held = query.sink_topic in self.held or not query.sink.startswith(("BY_PAGE", "HOME"))
-                if query.wanted == "running" and not held:
+                if query.wanted == "running" and not held and query.id not in self.failed:
                     self._compute(query)
 
     def _compute(self, query: QueryDefinition) -> None:
@@ -114,8 +118,15 @@ class ByHand:
         self.services.log.append([Append("clicks", pa.record_batch(self._clicks(count)))]).result()
 
     def fails(self, query: QueryDefinition, why: str) -> None:
-        status = QueryStatus(query.id, "failed", last_error=QueryError(why, 0, ""), updated_ms=0)
-        self.services.engine.receive(msgspec.to_builtins(EngineReport("running", 1, [status])))
+        self.failed[query.id] = why
+        self._report()
+
+    def _report(self) -> None:
+        statuses = [
+            QueryStatus(query, "failed", last_error=QueryError(why, 0, ""), updated_ms=0)
+            for query, why in list(self.failed.items())
+        ]
+        self.services.engine.receive(msgspec.to_builtins(EngineReport("running", 1, statuses)))
 
     def deploy(self, sql: str, **options: Any) -> Deployment:
         started = self.services.deployments.start({"all.sql": sql}, Options(**options))

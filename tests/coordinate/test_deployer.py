@@ -206,8 +206,8 @@ def test_what_failed_stops_holds_nothing_and_goes_with_the_next(tmp_path: Path) 
         services = engine.services
         engine.held |= {"BY_PAGE.v2", "BY_PAGE_TOO.v2"}
         changed = SAME + SAME.splitlines()[2].replace("by_page", "by_page_too")
-        building = engine.deploy(changed)
         engine.click(5)
+        building = engine.deploy(changed)
         assert wait_until_holds(engine, 0)
         engine.fails(services.deployments.queries(building)[0], "out of memory")
         failed = engine.reaches(building, "failed")
@@ -223,6 +223,20 @@ def test_what_failed_stops_holds_nothing_and_goes_with_the_next(tmp_path: Path) 
             PATIENCE,
             "what failed to be let go",
         )
+
+
+def test_what_fails_while_it_is_compared_is_noticed_at_once(tmp_path: Path) -> None:
+    with by_hand(tmp_path) as engine:
+        engine.click()
+        wait_for(lambda: engine.shown() == 1, PATIENCE, "the click")
+        engine.held.add("BY_PAGE")
+        engine.click()
+        compared = engine.deploy(SAME)
+        # What serves is behind, so that the comparison waits for it.
+        engine.reaches(compared, "comparing")
+        [query] = engine.services.deployments.queries(compared)
+        engine.fails(query, "out of memory")
+        wait_for(lambda: engine.services.deployments.get(compared.id).stage == "failed", 5, "it to be noticed")
 
 
 def wait_until_holds(engine: ByHand, offset: int) -> bool:

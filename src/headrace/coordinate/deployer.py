@@ -188,13 +188,13 @@ class Deployer:
             around.followers,
             around.clock,
             around.scratch,
-            lambda: self._ended(deployment.id),
+            lambda: self._ended(deployment),
         )
         try:
             chain = Chain(tuple(deployment.items), partial(self._deployments.queries, deployment))
             found = comparer.compare(chain)
         except ComparisonEnded:
-            return  # paused, cancelled or stopping: the next look sees what it is
+            return  # paused, cancelled, failed or stopping: the next look sees what it is
         removed = removed_columns(around.catalog, deployment)
 
         def conclusion(now: Deployment) -> dict[str, Any]:
@@ -204,9 +204,10 @@ class Deployer:
 
         self._deployments.conclude(deployment, conclusion)
 
-    def _ended(self, number: int) -> bool:
-        deployment = self._deployments.get(number)
-        return self._stop.is_set() or deployment.stage != "comparing" or deployment.paused
+    def _ended(self, compared: Deployment) -> bool:
+        now = self._deployments.get(compared.id)
+        over = self._stop.is_set() or now.stage != "comparing" or now.paused
+        return over or self._failure(compared) is not None
 
     def _let_go(self) -> None:
         """Versions that were kept long enough, and those of failed deployments once there is another."""
