@@ -19,11 +19,15 @@ from tests.kafka import kafka
 
 __all__ = ["kafka", "spark"]
 
+# Nor does anything that is slow to begin with say anything about us.
+SLOW = [hypothesis.HealthCheck.too_slow]
 # What a change is judged by tries the same examples every time; `make oracle` looks for others, `make test-fast` tries
 # some of them.
-hypothesis.settings.register_profile("same", deadline=None, derandomize=True)
-hypothesis.settings.register_profile("some", deadline=None, derandomize=True, max_examples=20)
-hypothesis.settings.register_profile("others", deadline=None, derandomize=False)
+hypothesis.settings.register_profile("same", deadline=None, suppress_health_check=SLOW, derandomize=True)
+hypothesis.settings.register_profile(
+    "some", deadline=None, suppress_health_check=SLOW, derandomize=True, max_examples=20
+)
+hypothesis.settings.register_profile("others", deadline=None, suppress_health_check=SLOW, derandomize=False)
 hypothesis.settings.load_profile("same")
 
 # For Spark's session and for every engine the tests start. They end before code that is optimised further pays for

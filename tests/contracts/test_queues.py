@@ -337,7 +337,7 @@ def test_what_is_no_receipt(log: Log, clock: ManualClock) -> None:
 Step = tuple[str, int]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(
         st.tuples(st.sampled_from(["receive", "ack", "nack", "send", "wait", "kill"]), st.integers(0, 5)), max_size=40

@@ -94,8 +94,8 @@ def test_what_belongs_together_is_waited_for_in_vain_only_once(tmp_path: Path) -
             clock.advance(passes_ms)
             return False
 
-        for what, passes_ms in (("the first", 60_000), ("the next", 0)):
-            with pytest.raises(NotComparable, match=f"waited 120 s for {what}"):
+        for what, passes_ms in (("the first", 150_000), ("the next", 0)):
+            with pytest.raises(NotComparable, match=f"waited 300 s for {what}"):
                 comparer._until(partial(never, what, passes_ms), what)
         assert looked == ["the first", "the first", "the next"]
 

@@ -419,7 +419,7 @@ COMMITS = st.lists(
 
 @pytest.mark.slow
 @given(COMMITS, COMMITS)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 def test_whatever_happens_around_it_a_client_ends_with_the_new_rows(
     tmp_path_factory: pytest.TempPathFactory,
     before: list[tuple[int, str, int | None]],

@@ -85,7 +85,7 @@ def test_old_segments_move_and_everything_reads_the_same(tmp_path: Path) -> None
     log.close()
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.lists(ROW, min_size=1, max_size=6), min_size=1, max_size=6))
 def test_every_type_survives(tmp_path_factory: pytest.TempPathFactory, written: list[Any]) -> None:
     log = archiving_log(tmp_path_factory.mktemp("archive"))

@@ -76,7 +76,7 @@ def test_the_newest_record_of_each_key_stays_where_it_was(tmp_path: Path) -> Non
 ROW = st.tuples(st.sampled_from("abcdef"), st.integers(0, 3), st.booleans())
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.lists(ROW, min_size=1, max_size=12), min_size=1, max_size=25), st.data())
 def test_any_history_compacts_to_its_newest_rows(
     tmp_path_factory: pytest.TempPathFactory, history: list[list[Any]], data: st.DataObject

@@ -52,7 +52,7 @@ def test_rows_beyond_the_bound_wait_in_a_file(tmp_path: Path, memory: int) -> No
 
 @pytest.mark.parametrize("memory", [10_000_000, 3_000, 0], ids=["in memory", "partly spilled", "all spilled"])
 @given(st.lists(st.integers(0, 3), max_size=60), st.lists(st.integers(1, 9), min_size=1, max_size=9))
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 def test_rows_of_several_tasks_are_put_in_order(
     tmp_path: Path, memory: int, owners: list[int], sizes: list[int]
 ) -> None:

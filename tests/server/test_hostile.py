@@ -53,7 +53,7 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 EVENTS = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=5), VALUES, max_size=6) | VALUES
-HOSTILE = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+HOSTILE = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,7 @@ def append(log: LocalLog, topic: str, partition: int, values: list[int]) -> None
 names = (f"t{number}" for number in range(100_000))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     groups=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 7)), min_size=1, max_size=8),
     max_rows=st.integers(1, 12),

@@ -182,7 +182,7 @@ predicates = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(predicate=predicates)
 def test_pushed_predicates_mean_what_the_evaluator_means(view: SqliteView, predicate: Expression) -> None:
     everything = view.select(NAMES, order=[("K", False)])[0].rows

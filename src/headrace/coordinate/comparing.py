@@ -52,7 +52,8 @@ from headrace.views.versions import Item
 logger = logging.getLogger("headrace.deploy")
 
 LOOK_S = 0.005
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
+"""More than a batch takes, also on a machine that is busy with others."""
 REMEMBERED = 10_000
 
 AT_ONCE = 4
