@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,9 @@ import pytest
 
 from headrace.sql.source import Source, Window
 from headrace.store.base import Position
-from headrace.types import BIGINT, DOUBLE, VARCHAR, Array, Column, Decimal
+from headrace.types import BIGINT, DOUBLE, VARCHAR, Array, Column, Decimal, Map, Struct
 from headrace.views.difference import WINDOWS, Comparison, WindowCount, compare_spools
-from headrace.views.spool import Spool
+from headrace.views.spool import Spool, exact_rows
 
 COLUMNS = (Column("TOTAL", DOUBLE), Column("N", BIGINT), Column("MANY", Array(DOUBLE)))
 TABLE = Source("T", "table", "T", (Column("K", VARCHAR),), COLUMNS)
@@ -52,6 +53,11 @@ def counts(found: Comparison) -> dict[str, int]:
         ([3e-10, 1, []], [9e-10, 1, []], "changed"),
         ([0.0, 2**60, []], [0.0, 2**60 + 1, []], "changed"),
         ([0.0, 1, []], [None, 1, []], "changed"),
+        (["NaN", 1, ["NaN"]], ["NaN", 1, ["NaN"]], "same"),
+        (["NaN", 1, []], [None, 1, []], "changed"),
+        ([1.0, 1, []], ["NaN", 1, []], "changed"),
+        (["Infinity", 1, []], ["-Infinity", 1, []], "changed"),
+        ([0.0, 1, ["NaN"]], [0.0, 1, [None]], "changed"),
     ],
 )
 def test_the_last_digits_of_a_sum_depend_on_cuts_and_do_not_count(
@@ -59,6 +65,17 @@ def test_the_last_digits_of_a_sum_depend_on_cuts_and_do_not_count(
 ) -> None:
     found = compared(tmp_path, (TABLE, {("a",): old}), (TABLE, {("a",): new}), "TOTAL MANY")
     assert counts(found) == {kind: 1}
+
+
+def test_what_json_has_no_number_for_is_in_a_spool_all_the_same() -> None:
+    inner = Struct((("X", DOUBLE), ("M", Map(VARCHAR, DOUBLE))))
+    columns = (Column("D", DOUBLE), Column("L", Array(DOUBLE)), Column("S", inner), Column("N", BIGINT))
+    row = (math.nan, [math.inf, 1.0, None], {"X": -math.inf, "M": {"a": math.nan, "b": 2.0}}, 1)
+    nothing = (None, None, None, None)
+    assert exact_rows(columns, [row, nothing]) == [
+        ["NaN", ["Infinity", 1.0, None], {"x": "-Infinity", "m": {"a": "NaN", "b": 2.0}}, 1],
+        [None, None, None, None],
+    ]
 
 
 def test_a_double_that_nothing_was_added_to_counts_to_its_last_digit(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def _write_rows(file: Path, kind: str, names: list[str], rows: list[list[Any]]) 
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in names]
+        columns = [_numbers(list(column)) for column in zip(*rows, strict=True)] if rows else [[] for _ in names]
         pq.write_table(pa.table(dict(zip(names, columns, strict=True))), file)
         return
     with file.open("w", encoding="utf-8", newline="") as stream:
@@ -82,6 +82,19 @@ def _write_rows(file: Path, kind: str, names: list[str], rows: list[list[Any]]) 
             writer.writerows([_plain(value) for value in row] for row in rows)
         else:
             json.dump([dict(zip(names, row, strict=True)) for row in rows], stream, ensure_ascii=False)
+
+
+def _numbers(column: list[Any]) -> list[Any]:
+    """Doubles that JSON has no number for are text in a difference; here they are doubles."""
+    from headrace.views.spool import NO_NUMBER
+
+    if any(isinstance(value, float) for value in column) and {*filter(_is_text, column)} <= {*NO_NUMBER}:
+        return [NO_NUMBER[value] if _is_text(value) else value for value in column]
+    return column
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _plain(value: Any) -> Any:

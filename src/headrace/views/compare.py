@@ -70,7 +70,7 @@ def summed_columns(query: PersistentQuery, elsewhere: bool = False) -> frozenset
     return frozenset(
         column.name
         for column, named in zip(query.sink.value, query.root.value, strict=True)
-        if _has_doubles(named.expression.type) and _is_made_of(named.expression, below, elsewhere)
+        if has_doubles(named.expression.type) and _is_made_of(named.expression, below, elsewhere)
     )
 
 
@@ -78,7 +78,7 @@ def _summed(node: PlanNode, elsewhere: bool) -> frozenset[str]:
     """The same of a node's columns, whatever their type: a double may be made of it again."""
     if isinstance(node, Scan):
         columns = node.source.columns if node.source.per_batch else ()
-        return frozenset(column.name for column in columns if _has_doubles(column.type))
+        return frozenset(column.name for column in columns if has_doubles(column.type))
     below = frozenset(name for input_ in node_inputs(node) for name in _summed(input_, elsewhere))
     named: tuple[Named, ...] = ()
     match node:
@@ -98,7 +98,7 @@ def _summed(node: PlanNode, elsewhere: bool) -> frozenset[str]:
 
 
 def _is_made_of(expression: Expression, below: frozenset[str], elsewhere: bool) -> bool:
-    calls = [part for part in walk(expression) if isinstance(part, Call) and _has_doubles(part.type)]
+    calls = [part for part in walk(expression) if isinstance(part, Call) and has_doubles(part.type)]
     return _mentions(expression, below) or any(_adds(call) or (elsewhere and not is_aggregate(call)) for call in calls)
 
 
@@ -112,16 +112,16 @@ def _adds(call: Call) -> bool:
     return call.name in ADDING or (function is not None and function.kind == "aggregate" and bool(function.origin))
 
 
-def _has_doubles(type_: DataType | None) -> bool:
+def has_doubles(type_: DataType | None) -> bool:
     match type_:
         case Double():
             return True
         case Array(element):
-            return _has_doubles(element)
+            return has_doubles(element)
         case Map(key, value):
-            return _has_doubles(key) or _has_doubles(value)
+            return has_doubles(key) or has_doubles(value)
         case Struct(fields):
-            return any(_has_doubles(inner) for _, inner in fields)
+            return any(has_doubles(inner) for _, inner in fields)
         case _:
             return False
 

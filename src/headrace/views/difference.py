@@ -16,7 +16,7 @@ from headrace.types import BigInt as Big
 from headrace.types import Column, DataType, Double, Integer, display_name
 from headrace.types import Decimal as Exact
 from headrace.views.compare import same
-from headrace.views.spool import Spool, read_part
+from headrace.views.spool import NO_NUMBER, Spool, read_part
 
 SAMPLES = 50
 """Of each kind, so that many of one do not hide another."""
@@ -226,14 +226,16 @@ class _Tally:
     def _is_same(old: Any, new: Any, number: bool, summed: bool) -> bool:
         """A decimal is text in a spool, with as many digits as its column has."""
         if number:
-            old, new = (Decimal(value) if isinstance(value, str) else value for value in (old, new))
+            old, new = (_number(value) if isinstance(value, str) else value for value in (old, new))
         return same(old, new, summed=summed)
 
     def _delta(self, name: str, old: Any, new: Any) -> float | None:
-        by = Decimal(str(new or 0)) - Decimal(str(old or 0))
+        """None if one of them is no number, which adds nothing to the sum of the others."""
+        finite = old not in NO_NUMBER and new not in NO_NUMBER
+        by = Decimal(str(new or 0)) - Decimal(str(old or 0)) if finite else Decimal(0)
         rows, total, largest = self.deltas.get(name, (0, Decimal(0), Decimal(0)))
         self.deltas[name] = (rows + 1, total + by, by if abs(by) > abs(largest) else largest)
-        return float(by) if math.isfinite(by) else None
+        return float(by) if finite and math.isfinite(by) else None
 
     def _sample(self, source: Source, key: list[Any], old: list[Any] | None, new: list[Any] | None) -> Sample:
         """With the key as the version has it that the row is of: the other one's may have other columns."""
@@ -266,6 +268,10 @@ class _Tally:
             windows=[WindowCount(start, max(0, rows[start] - now), now + gone) for start, now, gone in windows],
             samples=self.samples,
         )
+
+
+def _number(text: str) -> float | Decimal:
+    return NO_NUMBER[text] if text in NO_NUMBER else Decimal(text)
 
 
 def _is_number(type_: DataType) -> bool:

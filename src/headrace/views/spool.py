@@ -3,6 +3,7 @@ a time, so that a large view costs disk for a moment, not memory."""
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from headrace.errors import DeadlineExceeded
 from headrace.sql.source import WINDOW_COLUMNS, Source
 from headrace.store.base import Position, ViewStore
 from headrace.store.json_rows import to_json_rows
+from headrace.types import Array, Column, DataType, Double, Map, Struct
+from headrace.views.compare import has_doubles
 
 PART_ROWS = 50_000
 """About what is in one file: so many rows are in memory at a time."""
@@ -22,6 +25,8 @@ MOST_PARTS = 256
 """Each is an open file while rows are written."""
 CHUNK = 5_000
 SCAN_SECONDS = 600.0
+NO_NUMBER = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""Doubles that JSON has no number for, by what they are in a spool: as null they would all be the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,7 @@ def spool_rows(
         files = [path.open("wb") for path in paths]
         try:
             for chunk in _chunks(scan.rows):
-                _write(files, to_json_rows(columns, chunk), len(source.key) + len(window))
+                _write(files, exact_rows(columns, chunk), len(source.key) + len(window))
         finally:
             for file in files:
                 file.close()
@@ -80,6 +85,34 @@ def _chunks(rows: Iterator[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
             yield chunk
             chunk = []
     yield chunk
+
+
+def exact_rows(columns: Sequence[Column], rows: list[tuple[Any, ...]]) -> list[list[Any]]:
+    """Rows as JSON, with doubles that it has no number for."""
+    shown = to_json_rows(columns, rows)
+    doubles = [(place, column.type) for place, column in enumerate(columns) if has_doubles(column.type)]
+    for row, json in zip(rows, shown, strict=True) if doubles else ():
+        for place, type_ in doubles:
+            json[place] = _exact(type_, row[place], json[place])
+    return shown
+
+
+def _exact(type_: DataType, value: Any, json: Any) -> Any:
+    """As JSON has it, and with what JSON leaves out."""
+    match type_:
+        case _ if value is None:
+            return json
+        case Double() if not math.isfinite(value):
+            return next(name for name, number in NO_NUMBER.items() if str(number) == str(value))
+        case Array(element):
+            return [_exact(element, *both) for both in zip(value, json, strict=True)]
+        case Map(_, inner) if len(value) == len(json):
+            return {name: _exact(inner, value[key], json[name]) for key, name in zip(value, json, strict=True)}
+        case Struct(fields):
+            found = zip(fields, json, strict=True)
+            return {name: _exact(inner, value.get(field), json[name]) for (field, inner), name in found}
+        case _:
+            return json
 
 
 def _write(files: Sequence[IO[bytes]], rows: Iterable[list[Any]], keys: int) -> None:
