@@ -169,6 +169,14 @@ def test_what_is_about_to_serve_again_is_not_forgotten(deployments: Deployments,
     assert executor.catalog.state.serving["TOP"] == 2
 
 
+def test_what_another_kept_version_reads_is_forgotten_after_it(deployments: Deployments) -> None:
+    deployed(deployments, CHAIN.replace("FROM clicks", "FROM clicks WHERE page <> ''"))
+    with pytest.raises(Conflict, match="version 1 of `by_user` is read by a version of `top` that is kept"):
+        deployments.forget("BY_USER")
+    assert [version.number for version in deployments.forget("TOP")] == [1]
+    assert [version.number for version in deployments.forget("BY_USER")] == [1]
+
+
 def test_what_serves_again_by_the_time_it_is_let_go_stays(
     deployments: Deployments, executor: StatementExecutor
 ) -> None:

@@ -383,6 +383,16 @@ class Deployments:
                     f"`{display_name(version.name)}` serve again",
                     hint=f"wait for it, or end it:  headrace deploy cancel {running.id}",
                 )
+        going = {version.source.query for version in versions}
+        for query in self._catalog.queries():
+            read = [version for version in versions if version.source.topic in query.reads.values()]
+            if read and query.id not in going:
+                reader = display_name(query.sink)
+                raise Conflict(
+                    f"version {read[0].number} of `{display_name(read[0].name)}` is read by a version of `{reader}` "
+                    "that is kept, too",
+                    hint=f"first:  headrace view forget {reader}",
+                )
 
     def _deployment_to(self, version: Version) -> Deployment | None:
         """The one that is not over and lets a version serve."""
