@@ -183,6 +183,22 @@ def test_what_is_asked_for_runs_with_what_it_comes_after_and_never_twice_at_once
             runner.cancel("later")
 
 
+def test_what_runs_can_be_cancelled_also_when_no_file_has_it_any_more(tmp_path: Path) -> None:
+    write(tmp_path, CHAIN.replace('every = "1h"', ""))
+    work = Works()
+    work.held.clear()
+    with running(tmp_path, ManualClock(HOUR), work) as runner:
+        runner.ask(["asked"])
+        runner.look()
+        wait_for(lambda: "asked" in work.done, 30, "it to run")
+        write(tmp_path, "")
+        assert runner.jobs() == []
+        assert [job.name for job in runner.shown()] == ["asked"]
+        runner.cancel("asked")
+        wait_for(lambda: runner.shown() == [], 30, "it to end")
+        assert runner.history.runs("asked")[0].state == "cancelled"
+
+
 def test_a_run_that_was_killed_with_its_server_is_run_once_more(tmp_path: Path) -> None:
     write(tmp_path, CHAIN)
     clock, work = ManualClock(HOUR), Works()

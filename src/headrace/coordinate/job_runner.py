@@ -47,6 +47,7 @@ class Work(Protocol):
 
 @dataclass(slots=True)
 class _Working:
+    job: Job
     run: JobRun
     stop: threading.Event
     thread: threading.Thread
@@ -98,8 +99,15 @@ class JobRunner:
             self._load()
             return list(self._loaded.jobs)
 
+    def shown(self) -> list[Job]:
+        """And those that still run, though no file has them any more."""
+        with self._lock:
+            jobs = self.jobs()
+            names = {job.name for job in jobs}
+            return [*jobs, *(one.job for one in self._working.values() if one.job.name not in names)]
+
     def job(self, name: str) -> Job:
-        for job in self.jobs():
+        for job in self.shown():
             if job.name == name:
                 return job
         hint = "headrace run --list lists all"
@@ -234,7 +242,7 @@ class JobRunner:
         stop = threading.Event()
         run = self._write(msgspec.structs.replace(queued, started_ms=self._clock.now_ms()), "running")
         thread = threading.Thread(target=self._carry_out, args=(job, run, stop), name=f"headrace-job-{job.name}")
-        self._working[job.name] = _Working(run, stop, thread)
+        self._working[job.name] = _Working(job, run, stop, thread)
         thread.start()
 
     def _carry_out(self, job: Job, run: JobRun, stop: threading.Event) -> None:

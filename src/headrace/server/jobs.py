@@ -26,14 +26,17 @@ from headrace.server.services import Services
 
 async def list_jobs(request: Request, services: Services) -> Response:
     def run() -> Jobs:
-        jobs = [JobModel(**_fields(job, services)) for job in services.jobs.jobs()]
+        jobs = [JobModel(**_fields(job, services)) for job in services.jobs.shown()]
         return Jobs(jobs, services.jobs.problem)
 
     return json_response(await services.run(run))
 
 
 async def show_job(request: Request, services: Services) -> Response:
-    return json_response(await services.run(_detail, request.path_params["job"], services))
+    def run() -> JobDetail:
+        return _detail(services.jobs.job(request.path_params["job"]), services)
+
+    return json_response(await services.run(run))
 
 
 async def run_jobs(request: Request, services: Services) -> Response:
@@ -47,8 +50,10 @@ async def run_job(request: Request, services: Services) -> Response:
 
 async def cancel_job(request: Request, services: Services) -> Response:
     def run() -> JobDetail:
-        services.jobs.cancel(request.path_params["job"])
-        return _detail(request.path_params["job"], services)
+        # One that no file has any more is gone when it has ended.
+        job = services.jobs.job(request.path_params["job"])
+        services.jobs.cancel(job.name)
+        return _detail(job, services)
 
     return json_response(await services.run(run))
 
@@ -60,8 +65,7 @@ def _ask(names: list[str], services: Services) -> RunJobsAnswer:
     return RunJobsAnswer(asked, services.jobs.problem)
 
 
-def _detail(name: str, services: Services) -> JobDetail:
-    job = services.jobs.job(name)
+def _detail(job: Job, services: Services) -> JobDetail:
     runs = [_run_model(run, services) for run in services.jobs.history.runs(job.name)]
     return JobDetail(**_fields(job, services), runs=runs)
 
