@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,6 +13,8 @@ from headrace.clock import SystemClock
 from headrace.config import SparkSettings
 from headrace.coordinate.events import QueryPaced
 from headrace.coordinate.reconcile import Reconciler
+from headrace.errors import NotRunning
+from headrace.process.base import QuerySpec
 from headrace.process.runner import SparkQueryRunner
 from tests.process.pipeline import Pipeline
 from tests.support import wait_for
@@ -53,6 +56,30 @@ def test_a_replaced_query_starts_once_and_goes_on_where_it_was(spark: SparkSessi
             # Saying the same once more changes nothing.
             pipeline.executor.execute(replaced)
             assert not reconciler.reconcile()
+        finally:
+            runner.close()
+
+
+def test_what_could_not_be_started_while_the_log_was_away_is_started_when_it_is_back(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Pipeline(tmp_path, SQL) as pipeline:
+        clock = SystemClock()
+        runner = SparkQueryRunner(spark, pipeline.log_folder, SparkSettings(), clock, pipeline.log)
+        reconciler = Reconciler(pipeline.catalog, runner, tmp_path / "checkpoints", clock)
+
+        def start(spec: QuerySpec) -> NoReturn:
+            raise NotRunning("nobody owns the log")
+
+        try:
+            with monkeypatch.context() as away:
+                away.setattr(runner, "start", start)
+                reconciler.reconcile()
+            assert (reconciler.unfinished, reconciler.statuses()) == (True, []), "nothing has failed"
+            assert reconciler.reconcile()
+            assert not reconciler.unfinished
+            pipeline.put("views", [{"USERID": "a", "SECONDS": 20}])
+            wait_for(lambda: len(pipeline.records("LONG_VIEWS")) == 1, SECONDS, "the query to work")
         finally:
             runner.close()
 

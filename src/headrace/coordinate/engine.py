@@ -147,7 +147,8 @@ class Engine:
                 if runner.spark_lost.is_set():
                     # The supervisor starts us again, with a new one.
                     raise QueryFailed("Spark's Java process is gone", hint="logs/engine.log may say why")
-                if self._refresh(catalog) and self._reconciler.reconcile():
+                changed = self._refresh(catalog)
+                if (changed or self._reconciler.unfinished) and self._reconciler.reconcile():
                     reporter.changed()
                 self._stopping.wait(LOOK_S)
         finally:

@@ -13,7 +13,7 @@ from headrace.clock import Clock
 from headrace.coordinate.base import QueryDefinition, is_question
 from headrace.coordinate.catalog import Catalog, query_number
 from headrace.coordinate.planning import checkpoint_name, layer_spec, query_spec, question_spec
-from headrace.errors import HeadraceError
+from headrace.errors import Disconnected, HeadraceError, LogError, NotRunning
 from headrace.process.base import JobSpec, LayerSpec, PlanSpec, QueryError, QueryRunner, QueryStatus
 
 logger = logging.getLogger("headrace.engine")
@@ -53,9 +53,12 @@ class Reconciler:
         """What the runner was told, as it was when it was told."""
         self._refused: dict[str, QueryStatus] = {}
         """Queries that could not even be planned."""
+        self.unfinished = False
+        """Whether something is left to do, though the catalog does not change: the log was away for it."""
 
     def reconcile(self) -> bool:
         """Start what is missing, stop what is not wanted, forget what is gone. True if anything was done."""
+        self.unfinished = False
         wanted = {query.id: query for query in self._catalog.queries() if not _ends(query)}
         done = self._reconcile_jobs()
         for query_id, known in list(self._known.items()):
@@ -110,7 +113,11 @@ class Reconciler:
             else:
                 jobs.start(spec)
         except HeadraceError as error:
-            self._refuse(query, error)
+            if _is_away(error):
+                self._asked.pop(query.id)
+                self._try_later(query, error)
+            else:
+                self._refuse(query, error)
 
     def _job_spec(self, query: QueryDefinition) -> JobSpec | PlanSpec | LayerSpec:
         if query.layer == "batch":
@@ -130,6 +137,9 @@ class Reconciler:
         try:
             self._runner.start(query_spec(query, self._catalog, self._checkpoints))
         except HeadraceError as error:
+            if _is_away(error):
+                self._try_later(query, error)
+                return
             logger.error("%s cannot be started: %s", query.id, error)
             self._refuse(query, error)
         else:
@@ -163,12 +173,21 @@ class Reconciler:
         with self._lock:
             self._known[query.id] = replace(query)
 
+    def _try_later(self, query: QueryDefinition, error: HeadraceError) -> None:
+        logger.warning("%s is started when the log is back: %s", query.id, error)
+        self.unfinished = True
+
     def _refuse(self, query: QueryDefinition, error: HeadraceError) -> None:
         now = self._clock.now_ms()
         detail = "\n".join(part for part in (error.detail, error.hint) if part) or None
         failed = QueryStatus(query.id, "failed", last_error=QueryError(error.message, now, detail), updated_ms=now)
         with self._lock:
             self._refused[query.id] = failed
+
+
+def _is_away(error: HeadraceError) -> bool:
+    """Whether it is only that the log does not answer: those that say what is wrong with it are kinds of their own."""
+    return isinstance(error, NotRunning | Disconnected) or type(error) is LogError
 
 
 class _How(NamedTuple):
