@@ -42,6 +42,7 @@ from headrace.logs import start_logging
 PROCESS = "listeners"
 LOOK_S, REPORT_S = 0.5, 0.5
 STOP_S = 5.0
+TELL_AGAIN_S = 1.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 STEADY_S = 60.0
 """A collector that ran this long was well: its next failure starts the pauses anew."""
@@ -57,6 +58,7 @@ class Runner:
         self._project, self._log, self._clock = project, log, clock
         self.counters = counters or Counters(definition.name, clock)
         self.counters.becomes("waiting", "starting")
+        self._closing = False
         self._task = asyncio.create_task(self._run(), name=definition.name)
 
     async def _run(self) -> None:
@@ -76,7 +78,9 @@ class Runner:
                 logger.exception("collector `%s` failed", self.definition.name)
                 self._failed(f"{type(error).__name__}: {error}")
             finally:
+                self._closing = True
                 await feed.close(STOP_S)
+                self._closing = False
             if self._clock.monotonic() - started > STEADY_S:
                 pause = FIRST_PAUSE_S
             await asyncio.sleep(pause * (0.5 + random.random() / 2))
@@ -88,10 +92,12 @@ class Runner:
         self.counters.becomes("failed", why)
 
     async def stop(self) -> None:
-        """What it has taken is written, if the log is there."""
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        """What it has taken is written, if the log is there. Told more than once if need be: a library may lose it, and
+        no other collector could be started or stopped."""
+        while not self._task.done():
+            if not self._closing:
+                self._task.cancel()
+            await asyncio.wait([self._task], timeout=TELL_AGAIN_S)
 
 
 class Listeners:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from headrace.collect.feed import Feed
 from headrace.log.base import TopicSpec
 from headrace.types import BIGINT, VARCHAR, Column
 from tests.collect.brokers import Publisher, mosquitto
@@ -63,3 +64,20 @@ def test_it_ends_when_it_is_told_to_in_the_moment_in_which_the_broker_refuses(
     monkeypatch.setattr("asyncio.open_connection", refuse)
     with listening(tmp_path, {"plant": collector(free_port())}, [READINGS]):
         wait_for(lambda: bool(told) and told[0].done(), 5, "the collector to end")
+
+
+def test_one_that_does_not_hear_that_it_is_to_end_is_told_again_and_keeps_no_other_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def deaf(feed: Feed) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr("headrace.server.listeners.load", lambda place: deaf)
+    with listening(tmp_path, {"plant": collector(1)}, [READINGS]) as running:
+        wait_for(lambda: running.status("plant").state == "waiting", 5, "the collector to start")
+        (tmp_path / "collectors" / "plant.toml").unlink()
+        running.write("other", collector(1))
+        running.wait_until("other", "waiting")
