@@ -83,6 +83,12 @@ class Node:
         return f"{HOST}:{self.port}"
 
 
+def cluster_id(made_of: uuid.UUID) -> str:
+    """Kafka wants 16 bytes in URL-safe base64; what begins with `-` its tools take for an option."""
+    made = base64.urlsafe_b64encode(made_of.bytes).decode().rstrip("=")
+    return f"A{made[1:]}" if made.startswith("-") else made
+
+
 @dataclass
 class Cluster:
     """Brokers of one cluster. `start` them, `stop` them; single ones may be killed, paused and started again."""
@@ -134,10 +140,10 @@ class Cluster:
         return self._java(place, "kafka.tools.StorageTool", options, subprocess.PIPE)
 
     def _cluster_id(self) -> str:
-        """Made once for the folder; Kafka wants 16 bytes in URL-safe base64."""
+        """Made once for the folder."""
         file = self.folder / "cluster-id"
         if not file.exists():
-            file.write_text(base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
+            file.write_text(cluster_id(uuid.uuid4()))
         return file.read_text()
 
     def _properties(self, node: Node) -> dict[str, str]:
