@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -33,7 +34,8 @@ ARGUMENTS = [
 START_S = 600
 
 # On a busy machine Chromium is slow too, and a test must not fail for that.
-expect.set_options(timeout=30_000)
+PATIENCE_MS = 120_000
+expect.set_options(timeout=PATIENCE_MS)
 
 
 # Not for the whole session: as long as Playwright is open, its event loop runs in this thread, and no other test can
@@ -42,7 +44,7 @@ expect.set_options(timeout=30_000)
 def chromium() -> Iterator[Browser]:
     assert Path(CHROMIUM).exists(), f"there is no Chromium at {CHROMIUM}; CHROMIUM names another"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=PATIENCE_MS)
         yield browser
         browser.close()
 
@@ -79,7 +81,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         server.client.close()
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(60)
+        process.wait(240)
         log.close()
 
 
@@ -121,7 +123,7 @@ class Alone:
     def stop(self) -> None:
         if self.process is not None:
             self.process.terminate()
-            self.process.wait(30)
+            self.process.wait(120)
             self.process = None
 
 
@@ -131,6 +133,21 @@ def alone(tmp_path: Path) -> Iterator[Alone]:
     server = Alone(tmp_path, free_port())
     yield server
     server.stop()
+
+
+LISTEN = """() => {
+  window.said = [];
+  const note = (change) => change.addedNodes.forEach((node) => window.said.push(node.textContent));
+  new MutationObserver((changes) => changes.forEach(note)).observe(document.body, { childList: true, subtree: true });
+}"""
+
+
+@contextmanager
+def notice(page: Page, text: str) -> Iterator[None]:
+    """A notice that what is done here brings up. It is shown for seconds, in which a busy machine may not look."""
+    page.evaluate(LISTEN)
+    yield
+    wait_for(lambda: page.evaluate("text => window.said.some((one) => one.includes(text))", text), 60, text)
 
 
 class Watched:
@@ -170,6 +187,7 @@ def watched(page: Page) -> Watched:
 def page(chromium: Browser) -> Iterator[Page]:
     context = chromium.new_context(viewport={"width": 1360, "height": 860}, locale="en-GB", accept_downloads=True)
     context.grant_permissions(["clipboard-read", "clipboard-write"])
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     watching = Watched(page)
     page.watched = watching  # type: ignore[attr-defined]

@@ -15,13 +15,14 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.conftest import Server
+from tests.browser.conftest import PATIENCE_MS, Server, notice
+from tests.support import wait_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 ROOMS = ["#/", "#/collect", "#/log", "#/queries", "#/views", "#/deliver", "#/jobs", "#/sql"]
 # From an event to a changed table there is a micro-batch; the machine may be busy with other tests.
-COUNTED_MS = 60_000
+COUNTED_MS = 240_000
 
 
 def view(userid: str, pageid: str = "/pricing") -> dict[str, Any]:
@@ -163,8 +164,8 @@ def test_a_value_is_copied_and_rows_are_saved(page: Page, demo: Server, tmp_path
     page.goto(f"{demo.url}/#/views/views_by_page")
     cell = page.get_by_test_id("rows").get_by_role("cell", name=pageid, exact=True)
     expect(cell).to_be_visible(timeout=COUNTED_MS)
-    cell.click()
-    expect(page.get_by_text(f"Copied {pageid}")).to_be_visible()
+    with notice(page, f"Copied {pageid}"):
+        cell.click()
     assert page.evaluate("navigator.clipboard.readText()") == pageid
     page.get_by_role("button", name="Export rows").click()
     with page.expect_download() as download:
@@ -315,13 +316,22 @@ def until_served(demo: Server, path: str, rows: list[list[Any]]) -> None:
         pause.wait(0.1)
 
 
+def go(page: Page, letter: str, heading: Locator, title: str) -> None:
+    """Both keys within a second, which may take a busy machine more than one try."""
+
+    def pressed() -> bool:
+        page.keyboard.press("g")
+        page.keyboard.press(letter)
+        return heading.inner_text() == title
+
+    wait_for(pressed, 60, title)
+
+
 def test_the_keyboard_goes_everywhere(page: Page, demo: Server) -> None:
     page.goto(f"{demo.url}/#/")
     heading = page.get_by_role("heading", level=1)
     for letter, title in zip("lqvdco", ("Log", "Queries", "Views", "Deliver", "Collect", "Overview"), strict=True):
-        page.keyboard.press("g")
-        page.keyboard.press(letter)
-        expect(heading).to_have_text(title)
+        go(page, letter, heading, title)
     page.keyboard.press("s")
     expect(page.get_by_role("textbox", name="SQL")).to_be_focused()
     page.keyboard.press("Escape")
@@ -396,6 +406,7 @@ def test_every_room_answers_its_question_in_words(page: Page, demo: Server) -> N
 def test_controls_have_names_and_text_has_contrast(chromium: Browser, demo: Server) -> None:
     for scheme in ("light", "dark"):
         context = chromium.new_context(color_scheme="dark" if scheme == "dark" else "light")
+        context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         for address in [*ROOMS, "#/log/pageviews", "#/views/views_by_page"]:
             page.goto(f"{demo.url}/{address}")

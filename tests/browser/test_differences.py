@@ -15,7 +15,7 @@ from tests.server.test_differences import SQL, put_minutes, switched
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-PATIENCE_MS = 30_000
+PATIENCE_MS = 240_000
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ def site(folder: Path) -> Iterator[str]:
 
 
 def visits(url: str) -> list[dict[str, Any]]:
-    page = httpx.get(f"{url}/v1/topics/visits/records", params={"partition": 0, "offset": 0, "limit": 1000}, timeout=30)
+    page = httpx.get(f"{url}/v1/topics/visits/records", params={"partition": 0, "offset": 0, "limit": 1000}, timeout=90)
     records: list[dict[str, Any]] = page.raise_for_status().json()["records"]
     return records
 

@@ -13,7 +13,7 @@ from tests.views.trusted import MINUTE, Trusted, trusted
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.spark]
 
-PATIENCE_MS = 60_000
+PATIENCE_MS = 240_000
 SALES = """
 CREATE STREAM sales (shop VARCHAR KEY, amount INT, at BIGINT)
   WITH (KAFKA_TOPIC='sales', VALUE_FORMAT='JSON', TIMESTAMP='at', PARTITIONS=1);

@@ -29,7 +29,7 @@ from headrace.log.local import LocalLog
 from tests.support import free_port, let_pass, wait_for
 
 TOPIC = "lines"
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,14 @@ class Place:
 
     def kill(self, name: str) -> None:
         self._processes[name].send_signal(signal.SIGKILL)
-        self._processes[name].wait(30)
+        self._processes[name].wait(120)
         self.kills += 1
 
     def close(self) -> None:
         for process in self._processes.values():
             if process.poll() is None:
                 process.kill()
-            process.wait(30)
+            process.wait(120)
 
     def write(self, count: int) -> None:
         with self.file.open("a") as out:

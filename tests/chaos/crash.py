@@ -116,7 +116,7 @@ class Installation:
                 except ProcessLookupError:
                     continue
         if self.supervisor is not None and victim in ("supervisor", "everything"):
-            self.supervisor.wait(30)
+            self.supervisor.wait(120)
         return killed
 
     def down(self) -> None:
@@ -177,7 +177,7 @@ class Client(threading.Thread):
             yield batch
 
     def send(self, http: httpx.Client, number: int, batch: list[dict[str, Any]]) -> None:
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + 600
         while True:
             try:
                 answer = http.post(
@@ -195,12 +195,12 @@ class Client(threading.Thread):
             except httpx.TransportError:
                 pass
             if time.monotonic() > deadline:
-                raise AssertionError(f"batch {number} was not taken for three minutes")
+                raise AssertionError(f"batch {number} was not taken for ten minutes")
             self.finish.wait(0.05)
 
 
 def ready(installation: Installation) -> bool:
-    return httpx.get(f"{installation.url}/readyz", timeout=5).status_code == 200
+    return httpx.get(f"{installation.url}/readyz", timeout=20).status_code == 200
 
 
 def caught_up(installation: Installation, acknowledged: int) -> bool:
@@ -290,7 +290,7 @@ def run(folder: Path, rounds: int, seed: int, say: Callable[[str], None] = lambd
                 break
         installation.ensure_up()
         client.finish.set()
-        client.join(200)
+        client.join(620)
         if client.failure or client.is_alive():
             outcome.differences.append(client.failure or "the client never finished")
             return outcome

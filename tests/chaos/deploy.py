@@ -42,7 +42,7 @@ def die(folder: Path, point: str, story: Story = BY_HAND) -> bool:
     """Deploy in a process that kills itself there; False if it was done before."""
     command = [sys.executable, "-m", "tests.chaos.deploying", str(folder), *point.split()]
     command += ["--spark"] if story.spark else []
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert ended.returncode in (KILLED, 0), ended.stderr
     return ended.returncode == KILLED
 

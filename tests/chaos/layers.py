@@ -111,7 +111,7 @@ def die(folder: Path, point: str) -> bool:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "headrace.toml").write_text(QUIET)
     command = [sys.executable, "-m", "tests.chaos.layers", str(folder), *point.split()]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert ended.returncode in (KILLED, 0), ended.stderr
     return ended.returncode == KILLED
 

@@ -78,7 +78,7 @@ class Load:
         feeds = [asyncio.create_task(self._follow(follower)) for follower in self.followers]
         pace = CONNECTIONS / self.reads_per_second
         await asyncio.gather(*(self._read(pace) for _ in range(CONNECTIONS)))
-        done, late = await asyncio.wait(feeds, timeout=PATIENCE)
+        done, late = await asyncio.wait(feeds, timeout=4 * PATIENCE)
         for task in late:
             task.cancel()
         if late:
@@ -191,7 +191,7 @@ def run(folder: Path, reads: int, feeds: int, rounds: int) -> Outcome:
             return _look(folder, int(said[0][1]), said, reads, feeds, rounds)
         finally:
             server.stdin.close()
-            listening.join(PATIENCE)
+            listening.join(4 * PATIENCE)
 
 
 def _look(folder: Path, port: int, said: list[list[str]], reads: int, feeds: int, rounds: int) -> Outcome:
@@ -208,6 +208,7 @@ def _look(folder: Path, port: int, said: list[list[str]], reads: int, feeds: int
         (folder / "stop").touch()
         wait_for(lambda: said[-1][0] == "rounds", PATIENCE, "the last round")
         load.final |= {f"/{page}": moves[-1] * BASE + int(said[-1][1]) for page in range(PAGES)}
+        (folder / "known").touch()
         load.stop.set()
         looking.join(5 * PATIENCE)
     failures = load.failures + [failure for one in load.followers for failure in one.failures]

@@ -21,6 +21,7 @@ import pyarrow as pa
 from headrace.log.base import Append
 from headrace.server.services import Services
 from tests.server.running import running_server
+from tests.support import wait_for
 
 SQL = """
 CREATE STREAM clicks (userid VARCHAR KEY, page VARCHAR) WITH (KAFKA_TOPIC='clicks', PARTITIONS=1);
@@ -72,7 +73,7 @@ def main() -> None:
             write_round(services, rounds)
         # The reader knows which is the last before it comes, and stays until it has seen it.
         say(f"rounds {rounds + 1}")
-        pause.wait(2 * ROUND_S)
+        wait_for((folder / "known").exists, 60, "the reader to know")
         write_round(services, rounds + 1)
         sys.stdin.read()
 

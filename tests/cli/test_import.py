@@ -183,7 +183,7 @@ def test_an_import_waits_for_a_server_that_is_restarted(headrace: Headrace, tmp_
     file = tmp_path / "rows.ndjson"
     file.write_text("".join(f'{{"a": {n}}}\n' for n in range(45_000)))
     port = free_port()
-    with server_process(project, port) as first, Api(f"http://127.0.0.1:{port}", timeout=30) as api:
+    with server_process(project, port) as first, Api(f"http://127.0.0.1:{port}", timeout=120) as api:
         backend = ServerBackend(api)
         wait_for(lambda: is_there(backend), 60, "the server")
         ended: list[str] = []

@@ -48,9 +48,20 @@ def test_reading_goes_on_where_it_was(client: Client) -> None:
     rest = client.page("long", at=first.next, limit=700)
     assert [record.fields["n"] for record in first.records + rest.records] == list(range(1200))
     assert client.page("long", before=first.first).records == []
-    later = threading.Timer(0.2, client.produce, ("long", [{"n": -1}]))
-    later.start()
-    assert next(client.consume("long", "latest")).fields == {"n": -1}
+    heard = threading.Event()
+
+    def send() -> None:
+        # Until it is heard: nobody knows when whoever begins at the end has begun.
+        while not heard.wait(0.2):
+            client.produce("long", [{"n": -1}])
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    try:
+        assert next(client.consume("long", "latest")).fields == {"n": -1}
+    finally:
+        heard.set()
+        sending.join()
 
 
 def test_sending_again_is_harmless(client: Client) -> None:
@@ -85,11 +96,11 @@ def test_queues_and_requests(client: Client) -> None:
 
     worker = threading.Thread(target=add)
     worker.start()
-    assert client.request("sums", {"a": 2, "b": 3}, timeout=20).reply.fields == {"sum": 5}
+    assert client.request("sums", {"a": 2, "b": 3}, timeout=60).reply.fields == {"sum": 5}
     worker.join()
     with pytest.raises(DeadlineExceeded):
         client.request("sums", {"a": 1, "b": 1}, timeout=0.05)
-    [message] = client.receive("adders", wait=5)
+    [message] = client.receive("adders", wait=30)
     assert client.extend("adders", message, lease=60).done == 1
     assert client.nack("adders", [message], reason="tired").done == 1
     assert client.receive("adders")[0].deliveries == 2

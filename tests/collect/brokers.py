@@ -18,7 +18,7 @@ from tests.support import free_port, wait_for
 
 def is_listening(port: int) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        socket.create_connection(("127.0.0.1", port), timeout=30).close()
     except OSError:
         return False
     return True
@@ -64,7 +64,7 @@ def mosquitto(folder: Path) -> Iterator[tuple[int, Daemon]]:
     broker = Daemon([found, "-c", str(data / "mosquitto.conf")], data / "log")
     broker.start()
     try:
-        wait_for(lambda: is_listening(port), 10, "mosquitto")
+        wait_for(lambda: is_listening(port), 60, "mosquitto")
         yield port, broker
     finally:
         broker.stop()
@@ -79,7 +79,7 @@ class Publisher:
         self._client.on_publish = lambda client, data, number, *_: self._there.add(number)
         self._client.connect("127.0.0.1", port)
         self._client.loop_start()
-        wait_for(self._client.is_connected, 10, "the publisher")
+        wait_for(self._client.is_connected, 60, "the publisher")
 
     def publish(self, numbers: range, qos: int = 1, device: str = "d1", retain: bool = False) -> None:
         """Returns when the broker has them."""
@@ -87,7 +87,7 @@ class Publisher:
             self._client.publish(f"plant/{device}/n", json.dumps({"n": number}), qos=qos, retain=retain).mid
             for number in numbers
         }
-        wait_for(lambda: sent <= self._there, 30, "the broker to have all of it")
+        wait_for(lambda: sent <= self._there, 60, "the broker to have all of it")
 
     def close(self) -> None:
         self._client.disconnect()
@@ -116,7 +116,7 @@ action(type="omfwd" target="127.0.0.1" port="{target}" protocol="tcp" TCP_Framin
     daemon = Daemon(command, data / "log")
     daemon.start()
     try:
-        wait_for(door.exists, 10, "rsyslogd")
+        wait_for(door.exists, 60, "rsyslogd")
         yield door, daemon
     finally:
         daemon.stop()

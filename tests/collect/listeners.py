@@ -57,12 +57,12 @@ class Listening:
         return {status.name: status for status in self._listeners.statuses()}[name]
 
     def wait_until(self, name: str, state: str = "running") -> CollectorStatus:
-        wait_for(lambda: self.status(name).state == state, 10, f"`{name}` to be {state}")
+        wait_for(lambda: self.status(name).state == state, 30, f"`{name}` to be {state}")
         return self.status(name)
 
     def wait_rows(self, topic: str, count: int) -> list[dict[str, Any]]:
         try:
-            wait_for(lambda: len(rows(self.log, topic)) >= count, 10, f"{count} rows of `{topic}`")
+            wait_for(lambda: len(rows(self.log, topic)) >= count, 30, f"{count} rows of `{topic}`")
         except TimeoutError as error:
             raise AssertionError(f"{error}: {self._listeners.statuses()} {self.letters()}") from error
         return rows(self.log, topic)
@@ -102,7 +102,7 @@ def listeners_of(folder: Path, log: Log) -> Iterator[Listeners]:
         yield listeners
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(30)
+        thread.join(120)
         assert not thread.is_alive()
         loop.close()
 
@@ -137,7 +137,7 @@ class Processes:
     def wait_until(self, name: str, state: str = "running") -> None:
         """A collector says so of itself."""
         url = f"http://127.0.0.1:{self.port}/v1/collectors/{name}"
-        wait_for(lambda: httpx.get(url, trust_env=False).json()["state"] == state, 20, f"`{name}` to be {state}")
+        wait_for(lambda: httpx.get(url, trust_env=False).json()["state"] == state, 60, f"`{name}` to be {state}")
 
     def column(self, topic: str, column: str) -> list[Any]:
         """All values of a column."""
@@ -157,7 +157,7 @@ class Processes:
     def close(self) -> None:
         self._children["listeners"].terminate()
         try:
-            self._children["listeners"].wait(30)
+            self._children["listeners"].wait(120)
         except subprocess.TimeoutExpired:
             self.kill("listeners")
         self._server.close()

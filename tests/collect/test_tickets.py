@@ -64,7 +64,7 @@ class Desk:
         return self.collector.collect(wanted.read(body, 1_000_000))
 
     def take(self, *request: Any) -> str:
-        return self.tickets.take(*events(*request)).result(20)
+        return self.tickets.take(*events(*request)).result(120)
 
     def finished(self, ticket: str) -> Any:
         self.tickets.ledger.watch(ticket).result(60)
@@ -116,14 +116,14 @@ def test_sent_again_under_its_key_it_is_taken_once(desk: Desk) -> None:
 def test_requests_are_worked_off_in_the_order_they_came(desk: Desk) -> None:
     tickets = [desk.tickets.take(*events(f'{{"N": {number}}}')) for number in range(300)]
     for ticket in tickets:
-        desk.tickets.ledger.watch(ticket.result(20)).result(60)
+        desk.tickets.ledger.watch(ticket.result(120)).result(60)
     assert numbers(desk.log, "plain", 0) == list(range(300))
 
 
 def test_what_cannot_be_taken_at_all_has_failed_and_says_why(desk: Desk) -> None:
     wanted, body = events('{"N": 1}')
     gone = Wanted(RawEvents("nowhere"), wanted.arrived)
-    state, result = desk.finished(desk.tickets.take(gone, body).result(20))
+    state, result = desk.finished(desk.tickets.take(gone, body).result(120))
     assert (state, result.error["code"]) == ("failed", "not_found")
     assert desk.finished(desk.take(""))[1].error["message"] == "the body is empty"
 
@@ -155,7 +155,7 @@ def test_what_fails_as_nobody_thought_of_has_failed_and_holds_up_nothing(tmp_pat
     desk = Broken(tmp_path / "log")
     try:
         given = [
-            desk.tickets.take(*sent_by("a", topic, 1)).result(20) for topic in ("at once", "plain", "later", "plain")
+            desk.tickets.take(*sent_by("a", topic, 1)).result(120) for topic in ("at once", "plain", "later", "plain")
         ]
         found = [desk.finished(ticket) for ticket in given]
         assert [state for state, _ in found] == ["failed", "done", "failed", "done"]
@@ -175,7 +175,7 @@ def test_a_request_that_cannot_be_read_any_more_has_failed_and_holds_up_nothing(
     damaged, good = taken("damaged", *events('{"N": 2}')), taken("good", *events('{"N": 3}'))
     column = damaged.batch.schema.get_field_index("REQUEST")
     unreadable = damaged.batch.set_column(column, "REQUEST", pa.array(["{"]))
-    desk.log.append([replace(damaged, batch=unreadable), good]).result(20)
+    desk.log.append([replace(damaged, batch=unreadable), good]).result(120)
     desk.tickets = desk.open()
     assert (desk.finished("damaged")[0], desk.finished("good")[0]) == ("failed", "done")
 
@@ -195,12 +195,12 @@ def test_a_sender_over_its_quota_holds_up_nobody_else_and_keeps_its_order(tmp_pa
     """More of its requests wait than are worked on together, and more come while they do."""
     desk = Limited(tmp_path / "log")
     try:
-        loud = [desk.tickets.take(*sent_by("loud", "plain", number)).result(20) for number in range(150)]
-        quiet = [desk.tickets.take(*sent_by("quiet", "plain", 1000 + number)).result(20) for number in range(5)]
+        loud = [desk.tickets.take(*sent_by("loud", "plain", number)).result(120) for number in range(150)]
+        quiet = [desk.tickets.take(*sent_by("quiet", "plain", 1000 + number)).result(120) for number in range(5)]
         assert [desk.finished(ticket)[0] for ticket in quiet] == ["done"] * 5
         wait_for(lambda: desk.tickets.waiting() == 150, 20, "all of the loud one's to wait")
         desk.over = frozenset()
-        loud += [desk.tickets.take(*sent_by("loud", "plain", number)).result(20) for number in range(150, 160)]
+        loud += [desk.tickets.take(*sent_by("loud", "plain", number)).result(120) for number in range(150, 160)]
         assert [desk.finished(ticket)[0] for ticket in loud] == ["done"] * 160
         assert [number for number in numbers(desk.log, "plain", 0) if number < 1000] == list(range(160))
         assert desk.tickets.waiting() == 0
@@ -212,11 +212,11 @@ def test_a_sender_over_its_quota_leaves_tickets_for_the_others(tmp_path: Path) -
     desk = Limited(tmp_path / "log", tickets=10)
     try:
         for number in range(5):
-            desk.tickets.take(*sent_by("loud", "plain", number)).result(20)
+            desk.tickets.take(*sent_by("loud", "plain", number)).result(120)
         wait_for(lambda: len(desk.tickets._lanes) == 5, 20, "them to wait")
         with pytest.raises(Overloaded, match="5 tickets are waiting"):
             desk.tickets.take(*sent_by("loud", "plain", 6))
-        assert desk.finished(desk.tickets.take(*sent_by("quiet", "plain", 7)).result(20))[0] == "done"
+        assert desk.finished(desk.tickets.take(*sent_by("quiet", "plain", 7)).result(120))[0] == "done"
     finally:
         desk.close()
 
@@ -252,15 +252,15 @@ def test_after_a_crash_what_was_taken_is_done_once(any_desk: Desk) -> None:
 
     def dies(wanted: Wanted, body: bytes) -> Future[Outcome]:
         if b"written" in body:
-            desk.work(wanted, body).result(20)
+            desk.work(wanted, body).result(120)
         stuck.set()
-        held.wait(30)
+        held.wait(600)
         raise Overloaded("the process is gone")
 
     dying = Tickets(desk.log, dies, SystemClock(), desk.settings, SECRET)
-    written = dying.take(*events('{"N": 1, "rest": "written"}')).result(20)
-    waiting = dying.take(*events('{"N": 2}')).result(20)
-    assert stuck.wait(20)
+    written = dying.take(*events('{"N": 1, "rest": "written"}')).result(120)
+    waiting = dying.take(*events('{"N": 2}')).result(120)
+    assert stuck.wait(120)
     desk.tickets = desk.open()
     assert [desk.finished(ticket)[0] for ticket in (written, waiting)] == ["done", "done"]
     first = desk.finished(written)[1]

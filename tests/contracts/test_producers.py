@@ -109,7 +109,7 @@ def test_a_producer_goes_on_after_a_restart_of_the_log(place: Place) -> None:
     place.reopen()
     if place.owner_is_log:
         producer = place.log.producer("worker")
-    producer.send("plain", batch(N=[2])).result(20)
+    producer.send("plain", batch(N=[2])).result(60)
     producer.close()
     assert numbers(place.log) == [1, 2]
 

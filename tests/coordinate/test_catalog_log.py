@@ -160,7 +160,7 @@ def test_who_read_the_state_first_does_not_act_on_it_last(log: LocalLog) -> None
     catalog.on_change(listen)
     first = threading.Thread(target=catalog.append, args=([SourceCreated(CLICKS)],))
     first.start()
-    assert reading.wait(10)
+    assert reading.wait(60)
     catalog.append([SourceCreated(BY_PAGE)])
     # Whoever has changed something finds it known.
     assert "BY_PAGE" in seen[-1]

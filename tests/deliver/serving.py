@@ -18,7 +18,7 @@ from headrace.sql.statements import SelectStatement
 from headrace.types import DataType
 from tests.store.project import Project, create_topic
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 class Serving(Project):

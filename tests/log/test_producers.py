@@ -195,7 +195,7 @@ def test_whatever_the_trouble_each_send_lands_once_in_order(tmp_path: Path) -> N
     for number in range(300):
         sent.append(producer.send("plain", batch(N=[number])))
         if number % 10 == 9:
-            producer.flush(30)
+            producer.flush(120)
     producer.close()
     assert [future.result(0).positions for future in sent] == [((0, n, n),) for n in range(300)]
     assert (numbers(log), troubles) == (list(range(300)), [])
@@ -284,7 +284,7 @@ def test_flush_says_when_it_could_not(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="not everything was acknowledged"):
         producer.flush(0.2)
     owner = open_owner(tmp_path / "log", serve=True)
-    producer.flush(30)
+    producer.flush(120)
     assert sent.result(0).positions == ((0, 1, 1),)
     producer.close()
     client.close()
@@ -313,7 +313,7 @@ def test_memory_of_a_producer_is_bounded(tmp_path: Path, monkeypatch: pytest.Mon
     sender.join(0.3)
     assert len(sent) < 4
     owner = open_owner(tmp_path / "log", serve=True)
-    sender.join(30)
+    sender.join(120)
     producer.close()
     assert numbers(client) == [0, *(number for number in range(1, 20) for _ in range(100))]
     client.close()

@@ -81,17 +81,17 @@ def running_server(folder: Path, toml: str = "", sql: str = PAGEVIEWS, key: str 
     worker = threading.Thread(target=thread, name="server-under-test")
     worker.start()
     try:
-        assert started.wait(30)
+        assert started.wait(120)
         if failures:
             raise failures[0]
         services = loops[0][2]
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         url = f"http://127.0.0.1:{port}"
         with httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False) as http:
-            wait_for(lambda: http.get("/healthz").status_code == 200 and not services.applying, 20, "the server")
+            wait_for(lambda: http.get("/healthz").status_code == 200 and not services.applying, 30, "the server")
             yield Running(port, services, http)
     finally:
         if loops:
             loops[0][0].call_soon_threadsafe(loops[0][1].set)
-        worker.join(20)
+        worker.join(120)
         assert not worker.is_alive()

@@ -11,7 +11,7 @@ from pathlib import Path
 import zstandard
 
 from tests.server.running import Running, running_server
-from tests.support import BUSY, wait_for
+from tests.support import wait_for
 
 HEAD = "POST /v1/topics/users/events HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
@@ -32,10 +32,10 @@ def read_all(connection: socket.socket) -> bytes:
 
 def test_a_slow_body_is_cut_at_the_deadline(tmp_path: Path) -> None:
     with running_server(tmp_path, "[server]\nbody_seconds = 0.5\n") as server, connect(server) as slow:
-        slow.sendall((HEAD + 'Content-Length: 100\r\n\r\n{"id":').encode())
         started = time.monotonic()
-        # Meanwhile the others are served.
-        assert server.send("users", {"id": "quick"}).status_code == 200
+        slow.sendall((HEAD + 'Content-Length: 100\r\n\r\n{"id":').encode())
+        # Meanwhile the others are served. On a busy machine one of theirs may be cut, too: between head and body.
+        wait_for(lambda: server.send("users", {"id": "quick"}).status_code == 200, 20, "an answer to somebody else")
         answer = read_all(slow)
         assert time.monotonic() - started > 0.3
         assert answer.startswith(b"HTTP/1.1 408 ")
@@ -51,14 +51,18 @@ def test_a_client_that_trickles_does_not_get_more_time(tmp_path: Path) -> None:
         answers: list[bytes] = []
 
         def answered() -> bool:
-            slow.sendall(b"1\r\n \r\n")
+            with contextlib.suppress(ConnectionError):
+                slow.sendall(b"1\r\n \r\n")
             with contextlib.suppress(TimeoutError):
                 answers.append(slow.recv(65536))
             return bool(answers)
 
-        # Before the ten seconds that a body has where nothing is set.
-        wait_for(answered, 9 / BUSY, "an end to the patience")
+        wait_for(answered, 20, "an end to the patience")
+        slow.settimeout(60)
+        with contextlib.suppress(ConnectionError):
+            answers.append(read_all(slow))
         assert answers[0].startswith(b"HTTP/1.1 408 ")
+        assert b"within 0.5 s" in b"".join(answers)
 
 
 def test_an_endless_body_is_cut_at_the_limit(tmp_path: Path) -> None:
@@ -97,17 +101,17 @@ def test_half_a_body_is_nothing(tmp_path: Path) -> None:
 
 
 def test_many_bodies_at_once_share_the_memory(tmp_path: Path) -> None:
-    toml = "[server]\nmax_body_bytes = 100000\nbody_seconds = 5\n[log]\nmax_pending_bytes = 100000\n"
+    toml = "[server]\nmax_body_bytes = 100000\nbody_seconds = 300\n[log]\nmax_pending_bytes = 100000\n"
     with running_server(tmp_path, toml) as server, connect(server) as first:
         first.sendall((HEAD + "Content-Length: 99000\r\n\r\n").encode() + b" " * 90_000)
 
         budget = server.services.budget
-        wait_for(lambda: budget.left == 10_000, 4, "the first body to have arrived")
+        wait_for(lambda: budget.left == 10_000, 20, "the first body to have arrived")
         refused = server.send("users", b" " * 50_000 + b"{}")
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "overloaded")
         first.sendall(b" " * 8998 + b"{}")
         assert first.recv(65536).startswith(b"HTTP/1.1 200 ")
-        wait_for(lambda: budget.left == 100_000, 4, "its share to be given back")
+        wait_for(lambda: budget.left == 100_000, 20, "its share to be given back")
 
 
 def test_http2_without_tls(server: Running) -> None:

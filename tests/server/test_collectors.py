@@ -32,13 +32,13 @@ def test_appends_of_one_moment_travel_together_and_land_once(tmp_path: Path) -> 
     client = GatheringClient(tmp_path / "log")
     groups = owner.commits()
     futures = [client.append([Append("plain", batch(N=[n, n]))]) for n in range(200)]
-    assert [future.result(20)[0].positions for future in futures] == [((0, 2 * n, 2 * n + 1),) for n in range(200)]
+    assert [future.result(120)[0].positions for future in futures] == [((0, 2 * n, 2 * n + 1),) for n in range(200)]
     assert owner.commits() - groups < 100
     owner.close()
     # While the owner is away an append waits for it.
     waiting = client.append([Append("plain", batch(N=[1000]))])
     owner = open_owner(tmp_path / "log", serve=True)
-    assert waiting.result(20)[0].positions == ((0, 400, 400),)
+    assert waiting.result(120)[0].positions == ((0, 400, 400),)
     client.close()
     owner.close()
 
@@ -71,7 +71,7 @@ def collectors(tmp_path: Path) -> Iterator[Collectors]:
 
 
 def is_up(url: str) -> bool:
-    return httpx.get(f"{url}/healthz", timeout=2).status_code == 200
+    return httpx.get(f"{url}/healthz", timeout=10).status_code == 200
 
 
 @pytest.mark.slow

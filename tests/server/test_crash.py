@@ -37,7 +37,7 @@ class Restarted:
     def _run(self) -> None:
         while not self._ended.is_set():
             with process(self._folder, self._port) as child:
-                with Client(f"http://127.0.0.1:{self._port}", patience=60) as client:
+                with Client(f"http://127.0.0.1:{self._port}", patience=240) as client:
                     client.topics()
                 self._child = child
                 self._up.set()
@@ -46,7 +46,7 @@ class Restarted:
 
     def kill(self) -> None:
         """Now, whatever it is doing; it is up again soon."""
-        assert self._up.wait(60)
+        assert self._up.wait(240)
         self._up.clear()
         assert self._child is not None
         os.kill(self._child.pid, signal.SIGKILL)
@@ -54,7 +54,7 @@ class Restarted:
 
     def kill_after(self, pauses: Sequence[float]) -> None:
         for pause in pauses:
-            self._up.wait(60)
+            self._up.wait(240)
             self._ended.wait(pause)
             self.kill()
 
@@ -69,7 +69,7 @@ def restarted(folder: Path) -> Iterator[tuple[Client, Restarted]]:
     port = free_port()
     server = Restarted(write_project(folder, sql=""), port)
     try:
-        with Client(f"http://127.0.0.1:{port}", patience=60) as client:
+        with Client(f"http://127.0.0.1:{port}", patience=240) as client:
             yield client, server
     finally:
         server.close()
@@ -106,12 +106,12 @@ def test_a_group_goes_on_where_it_committed(tmp_path: Path) -> None:
         client.create_topic("events", "n INT", partitions=2)
         server.kill()
         client.produce("events", [{"n": number} for number in range(40)])
-        with client.consumer("readers", "events", session_timeout=3) as consumer:
+        with client.consumer("readers", "events") as consumer:
             seen = {record.fields["n"] for record in consumer.poll(limit=10, wait=10)}
             consumer.commit()
             committed = sum(offset.committed or 0 for offset in client.group("readers").offsets)
         server.kill()
-        with client.consumer("readers", "events", session_timeout=3) as consumer:
+        with client.consumer("readers", "events") as consumer:
             again: set[int] = set()
             while len(again) < 40 - committed:
                 again |= {record.fields["n"] for record in consumer.poll(wait=10)}
@@ -132,12 +132,12 @@ def test_a_job_is_killed_with_its_server_and_run_once_more(tmp_path: Path) -> No
 
         def last(job: str) -> dict[str, Any]:
             try:
-                body: dict[str, Any] = httpx.get(f"{url}/v1/jobs/{job}", timeout=20, trust_env=False).json()
+                body: dict[str, Any] = httpx.get(f"{url}/v1/jobs/{job}", timeout=60, trust_env=False).json()
             except httpx.HTTPError:
                 return {}  # it is being started again
             return body.get("last") or {}
 
-        httpx.post(f"{url}/v1/jobs/old/run", timeout=20, trust_env=False).raise_for_status()
+        httpx.post(f"{url}/v1/jobs/old/run", timeout=60, trust_env=False).raise_for_status()
         wait_for(lambda: last("old").get("state") in ("running", "done"), 60, "the job to begin")
         server.kill()
         wait_for(lambda: last("out").get("state") == "done", 120, "the jobs")
@@ -168,8 +168,8 @@ def test_order_is_kept_and_tickets_are_honoured_over_kills(tmp_path: Path) -> No
                 )
                 if answer.status_code == 202:
                     tickets.append(answer.json()["result"])
-        wait_for(lambda: httpx.get(f"{client.url}/healthz", timeout=5).status_code == 200, 60, "the server")
-        found = [httpx.get(f"{client.url}{ticket}", params={"wait": 30}, timeout=60).json() for ticket in tickets]
+        wait_for(lambda: httpx.get(f"{client.url}/healthz", timeout=20).status_code == 200, 60, "the server")
+        found = [httpx.get(f"{client.url}{ticket}", params={"wait": 60}, timeout=120).json() for ticket in tickets]
         assert {ticket["state"] for ticket in found} == {"done"}
         assert all(ticket["result"]["accepted"] + ticket["result"]["duplicates"] == 1 for ticket in found)
         moves = read_all(client, "moves")

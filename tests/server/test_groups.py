@@ -49,7 +49,7 @@ def numbers(body: dict[str, Any]) -> list[int]:
 def test_join_poll_commit_leave_and_come_back(server: Running, client: Client) -> None:
     fill(client, "shop")
     path = join(server, "billing", ["shop"])
-    first = poll(server, path, wait=10)
+    first = poll(server, path, wait=30)
     assert numbers(first) == list(range(20))
     assert {record["topic"] for record in first["records"]} == {"shop"}
     assert server.http.post(f"{path}/offsets", json={"offsets": first["offsets"][:2]}).status_code == 204
@@ -59,7 +59,7 @@ def test_join_poll_commit_leave_and_come_back(server: Running, client: Client) -
     assert server.http.delete(path).status_code == 204
     assert server.http.get(f"{path}/records").status_code == 404
     again = join(server, "billing", "shop")
-    assert len(poll(server, again, wait=10)["records"]) == 20 - committed
+    assert len(poll(server, again, wait=30)["records"]) == 20 - committed
     assert server.http.post(f"{again}/offsets", json={}).status_code == 204
     assert client.group("billing").lag == 0
     server.http.delete(again)
@@ -71,7 +71,7 @@ def test_a_join_that_is_sent_again_is_the_same_member(server: Running, client: C
     path = join(server, "once", "twice", id=chosen)
     assert path.endswith(chosen)
     assert join(server, "once", "twice", id=chosen) == path
-    assert numbers(poll(server, path, wait=10)) == list(range(20))
+    assert numbers(poll(server, path, wait=30)) == list(range(20))
     assert len(client.group("once").members) == 1
     other = server.http.post("/v1/groups/another/consumers", json={"topics": "twice", "id": chosen})
     assert other.status_code == 404, "an id of another group's member"
@@ -81,11 +81,11 @@ def test_a_join_that_is_sent_again_is_the_same_member(server: Running, client: C
 def test_an_answer_that_was_lost_is_given_again(server: Running, client: Client) -> None:
     fill(client, "lossy")
     path = join(server, "careful", "lossy")
-    poll(server, path, wait=10, poll=1, limit=7)  # nobody gets this
+    poll(server, path, wait=30, poll=1, limit=7)  # nobody gets this
     seen: list[int] = []
     for number in range(1, 10):
         if len(seen) < 20:
-            seen += numbers(poll(server, path, wait=10, poll=number, limit=7))
+            seen += numbers(poll(server, path, wait=30, poll=number, limit=7))
     assert sorted(seen) == list(range(20))
     server.http.delete(path)
 
@@ -95,7 +95,7 @@ def test_answers_are_bounded_in_bytes_and_lose_nothing(server: Running, client: 
     path = join(server, "thrifty", "bounded")
     seen: list[int] = []
     while len(seen) < 20:
-        found = poll(server, path, wait=10, max_bytes=400)
+        found = poll(server, path, wait=30, max_bytes=400)
         assert 0 < len(found["records"]) < 6
         seen += numbers(found)
     assert sorted(seen) == list(range(20))
@@ -105,12 +105,14 @@ def test_answers_are_bounded_in_bytes_and_lose_nothing(server: Running, client: 
 def test_members_share_the_partitions_and_take_over(server: Running, client: Client) -> None:
     fill(client, "shared", 0)
     one = join(server, "crew", "shared", session_timeout_s=3)
-    poll(server, one)
-    two = join(server, "crew", "shared", session_timeout_s=3)
+    two = join(server, "crew", "shared", session_timeout_s=60)
 
     def shares() -> list[int]:
-        for path in (one, two):
-            poll(server, path)
+        nonlocal one
+        if server.http.get(f"{one}/records").status_code == 404:
+            # On a busy machine three seconds pass unheard.
+            one = join(server, "crew", "shared", session_timeout_s=3)
+        poll(server, two)
         return sorted(len(member["partitions"]) for member in client.group("crew").members)
 
     wait_for(lambda: shares() == [2, 2], 20, "the partitions to be shared")
@@ -130,11 +132,11 @@ def test_a_poll_waits_and_a_heartbeat_keeps_the_place(server: Running, client: C
     assert server.http.post(f"{path}/heartbeat").status_code == 200
     later = threading.Timer(0.3, client.produce, ("slowly", [{"k": "a", "n": 7}]))
     later.start()
-    assert numbers(poll(server, path, wait=20)) == [7]
+    assert numbers(poll(server, path, wait=60)) == [7]
     seeked = server.http.post(f"{path}/seek", json={"offsets": [
         {"topic": "slowly", "partition": number, "offset": 0} for number in range(4)]})  # fmt: skip
     assert [offset["offset"] for offset in seeked.json()["offsets"]] == [0, 0, 0, 0]
-    assert numbers(poll(server, path, wait=5)) == [7]
+    assert numbers(poll(server, path, wait=30)) == [7]
     server.http.delete(path)
 
 
@@ -169,7 +171,7 @@ def test_the_client_commits_what_was_processed(client: Client) -> None:
     # The eighth was given but not finished.
     assert sum(offset.committed or 0 for offset in client.group("workers").offsets) == 7
     with client.consumer("workers", ["work"]) as consumer:
-        assert len(consumer.poll(wait=10)) == 13
+        assert len(consumer.poll(wait=30)) == 13
 
 
 def test_subscriptions_that_cannot_be(server: Running) -> None:

@@ -62,7 +62,7 @@ def test_the_python_client_runs_statements(client: KSQLdbClient) -> None:
 
 
 def test_the_python_client_pulls_over_cleartext_http2(client: KSQLdbClient) -> None:
-    head, *rows = client.query_sync("SELECT id, age FROM users WHERE id <> 'u2';")
+    head, *rows = client.query_sync("SELECT id, age FROM users WHERE id <> 'u2';", timeout=60)
     assert (head["columnNames"], head["columnTypes"]) == (["ID", "AGE"], ["STRING", "INTEGER"])
     assert sorted(rows) == [["u1", 41], ["u3", None]]
 
@@ -260,7 +260,7 @@ def test_a_push_query_over_a_websocket(people: Running) -> None:
 def test_a_key_is_the_password(tmp_path: Path) -> None:
     toml = '[auth]\nkeys = [{ name = "reader", key = "r", role = "read" }]\n'
     with running_server(tmp_path, toml, key="r") as server:
-        anonymous = httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False)
+        anonymous = httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=60, trust_env=False)
         refused = anonymous.post("/ksql", json={"ksql": "SHOW TABLES;"})
         assert (refused.status_code, refused.json()["error_code"]) == (401, 40100)
         allowed = anonymous.post("/ksql", json={"ksql": "SHOW TABLES;"}, auth=("anybody", "r"))

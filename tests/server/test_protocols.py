@@ -152,7 +152,7 @@ def test_snowplow_posts_and_pixels_fill_the_event_model(server: Running) -> None
         "e-1",
     )
     assert (found["mkt_source"], found["contexts"]) == ("mail", context["data"])
-    with httpx.Client(base_url=server.http.base_url, trust_env=False) as browser:
+    with httpx.Client(base_url=server.http.base_url, timeout=60, trust_env=False) as browser:
         first = browser.get("/i", params={"e": "se", "eid": "e-2", "duid": "d2", "se_va": "1.5"})
         assert (first.headers["content-type"], first.content[:6]) == ("image/gif", b"GIF89a")
         browser.get("/i", params={"e": "pp", "eid": "e-3", "duid": "d2"})
@@ -450,7 +450,7 @@ def test_where_the_project_has_keys_a_collector_has_its_own_or_says_that_it_is_p
     with running_server(tmp_path, toml, SQL, key="reader") as server:
         assert [problem.name for problem in server.services.gates.problems] == ["open"]
         shop = {"Origin": "https://shop.example", "Host": "events.example"}
-        anybody = httpx.Client(base_url=server.http.base_url, trust_env=False, headers=shop)
+        anybody = httpx.Client(base_url=server.http.base_url, timeout=60, trust_env=False, headers=shop)
         with anybody:
             asked = anybody.options("/v1/t", headers={"Access-Control-Request-Method": "POST"})
             assert (asked.status_code, asked.headers["access-control-allow-origin"]) == (204, "https://shop.example")

@@ -32,7 +32,7 @@ def rests(server: Running, count: int) -> list[dict[str, str | None]]:
 
 
 def test_the_first_call_gets_ids_that_later_ones_carry(server: Running) -> None:
-    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False) as browser:
+    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=60, trust_env=False) as browser:
         first = browser.get("/v1/visit")
         assert (first.json()["new_visitor"], first.json()["new_session"]) == (True, True)
         cookie = first.headers["set-cookie"].lower()
@@ -60,7 +60,7 @@ def test_events_without_a_visit_begin_one(server: Running) -> None:
 @pytest.mark.parametrize("token", ["", "1.a.b.c", "1.victim.session.0.aaaa", "x" * 10_000, "....", "1.a.b.9.\xff"])
 def test_a_token_that_we_did_not_sign_is_nobodys(server: Running, token: str) -> None:
     url = f"http://127.0.0.1:{server.port}/v1/visit"
-    called = httpx.get(url, headers={HEADER.encode(): token.encode("latin-1")}, trust_env=False).json()
+    called = httpx.get(url, headers={HEADER.encode(): token.encode("latin-1")}, timeout=60, trust_env=False).json()
     assert called["new_visitor"]
     assert called["visitor"] not in ("victim", "a")
 

@@ -107,15 +107,15 @@ def is_well(port: Port) -> str | None:
         match port.what:
             case "http":
                 events = [{"headers": {}, "body": json.dumps(ORDER)}]
-                answer = httpx.post(f"http://127.0.0.1:{port.number}/", json=events, trust_env=False)
+                answer = httpx.post(f"http://127.0.0.1:{port.number}/", json=events, timeout=60, trust_env=False)
                 return None if answer.status_code == 200 else f"answers {answer.status_code}"
             case "netcat":
-                with socket.create_connection(("127.0.0.1", port.number), 10) as connection:
+                with socket.create_connection(("127.0.0.1", port.number), 60) as connection:
                     connection.sendall(bytes_of(ORDER) + b"\n")
                     said = connection.recv(100)
                 return None if said == b"OK\n" else f"answers {said!r}"
             case "avro":
-                client = AvroClient("127.0.0.1", port.number, 10, 10)
+                client = AvroClient("127.0.0.1", port.number, 60, 60)
                 client.append_batch([Event(bytes_of(ORDER))])
                 client.close()
     except Exception as error:

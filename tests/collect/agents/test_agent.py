@@ -144,7 +144,7 @@ def fan(tmp_path: Path, more: str) -> str:
 
 
 def post(port: int, body: object) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     connection.request("POST", "/", json.dumps(body) if not isinstance(body, bytes) else body)
     status = connection.getresponse().status
     connection.close()
@@ -227,7 +227,7 @@ def test_netcat_answers_each_line() -> None:
     shelf, ports = shelf_ports()
     with (
         running(flow("type = netcat\nbind = 127.0.0.1\nport = 0\nmax-line-length = 5"), ports) as agent,
-        socket.create_connection(("127.0.0.1", source_port(agent)), 30) as client,
+        socket.create_connection(("127.0.0.1", source_port(agent)), 120) as client,
     ):
         client.sendall(b"one\ntwo\r\nmuch too long\nend\n")
         answer = b""
@@ -334,9 +334,9 @@ def test_counters_in_flumes_words_and_in_prometheus() -> None:
         server = MetricsServer(agent, 0)
         try:
             url = f"http://127.0.0.1:{server.port}/metrics"
-            assert json.loads(urllib.request.urlopen(url, timeout=30).read())["SINK.k1"]["Type"] == "SINK"
+            assert json.loads(urllib.request.urlopen(url, timeout=120).read())["SINK.k1"]["Type"] == "SINK"
             asked = urllib.request.Request(url, headers={"Accept": "text/plain;version=0.0.4"})
-            text = urllib.request.urlopen(asked, timeout=30).read().decode()
+            text = urllib.request.urlopen(asked, timeout=120).read().decode()
             line = 'headrace_agent_event_drain_success_count{agent="a1",component="sink",name="k1"} 3'
             assert line in text.splitlines()
         finally:

@@ -91,7 +91,7 @@ def test_a_full_agent_says_failed_and_is_asked_again() -> None:
     shelf.broken.set()
     small = "type = memory\ncapacity = 10\ntransactionCapacity = 10\nkeep-alive = 0"
     with running(flow("type = avro\nbind = 127.0.0.1\nport = 0", channel=small), ports) as agent:
-        client = AvroClient("127.0.0.1", source_port(agent), 10, 10)
+        client = AvroClient("127.0.0.1", source_port(agent), 60, 60)
         client.append_batch([Event(b"%d" % number) for number in range(10)])
         with pytest.raises(AgentError, match="did not take the events: failed"):
             client.append_batch([Event(b"more")])
@@ -106,7 +106,7 @@ def test_a_batch_larger_than_a_transaction_goes_in_pieces_each_event_once() -> N
     shelf, ports = shelf_ports()
     small = "type = memory\ncapacity = 20\ntransactionCapacity = 10\nkeep-alive = 0"
     with running(flow("type = syslogtcp\nhost = 127.0.0.1\nport = 0", channel=small), ports) as agent:
-        with socket.create_connection(("127.0.0.1", source_port(agent)), 30) as client:
+        with socket.create_connection(("127.0.0.1", source_port(agent)), 120) as client:
             client.sendall(b"".join(b"<13>%d\n" % number for number in range(1000)))
         wait_for(lambda: len(shelf.events) >= 1000, 30, "the events")
     assert texts(shelf) == [str(number) for number in range(1000)]
@@ -122,12 +122,12 @@ def test_strangers_at_the_door_harm_nobody() -> None:
             struct.pack(">III", 1, 1, 3) + b"abc",
             b"\0",
         ):
-            with socket.create_connection(("127.0.0.1", port), 30) as stranger:
+            with socket.create_connection(("127.0.0.1", port), 120) as stranger:
                 stranger.sendall(junk)
                 stranger.shutdown(socket.SHUT_WR)
                 while stranger.recv(1000):
                     pass
-        client = AvroClient("127.0.0.1", port, 10, 10)
+        client = AvroClient("127.0.0.1", port, 60, 60)
         client.append_batch([Event(b"fine")])
         client.close()
         wait_for(lambda: bool(shelf.events), 30, "the event")

@@ -108,12 +108,12 @@ def test_a_full_channel_says_so_and_takes_again_when_there_is_room(make: Make) -
 
 def test_a_put_waits_for_room(make: Make) -> None:
     channel = make(capacity=1)
-    channel.room.patience_s = 30  # type: ignore[attr-defined]
+    channel.room.patience_s = 120  # type: ignore[attr-defined]
     put(channel, "a")
     waiting = threading.Thread(target=put, args=(channel, "b"))
     waiting.start()
     assert take(channel) == ["a"]
-    waiting.join(30)
+    waiting.join(120)
     assert take(channel) == ["b"]
 
 
@@ -324,7 +324,7 @@ def processor(channel: Channel) -> ChannelProcessor:
 
 def test_a_batch_that_never_fits_goes_in_pieces() -> None:
     """Records of a Kafka source, say, are as large as they are: tried again as they came, they would wait for ever."""
-    channel = MemoryChannel("c", counters(), 100, 100, byte_capacity=25, patience_s=5.0)
+    channel = MemoryChannel("c", counters(), 100, 100, byte_capacity=25, patience_s=60.0)
     taken: list[str] = []
 
     def drain() -> None:
@@ -335,7 +335,7 @@ def test_a_batch_that_never_fits_goes_in_pieces() -> None:
     draining.start()
     sent = [letter * 10 for letter in "abcdefg"] + ["larger than the channel, all by itself"]
     processor(channel)(events(*sent))
-    draining.join(30)
+    draining.join(120)
     assert taken == sent
     assert (channel.size(), channel.room.bytes) == (0, 0)
 

@@ -23,7 +23,7 @@ AVRO = "type = avro\nbind = 127.0.0.1\nport = 0"
 
 
 def connect(agent: Agent) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", source_port(agent)), 30)
+    return socket.create_connection(("127.0.0.1", source_port(agent)), 120)
 
 
 def drip(client: socket.socket) -> bytes:
@@ -97,13 +97,13 @@ def test_a_keep_alive_connection_is_as_good_as_many(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(http_source, "IN_FLIGHT", 100_000)
     shelf, ports = shelf_ports()
     with running(flow(f"{HTTP}\nhandler = blob"), ports) as agent:
-        connection = http.client.HTTPConnection("127.0.0.1", source_port(agent), timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", source_port(agent), timeout=120)
         for _ in range(5):
             connection.request("POST", "/", b"x" * 90_000)
             answer = connection.getresponse()
             assert (answer.status, answer.read()) == (200, b"")
         for length, status in (("9" * 5000, 413), ("ten", 411)):
-            other = http.client.HTTPConnection("127.0.0.1", source_port(agent), timeout=30)
+            other = http.client.HTTPConnection("127.0.0.1", source_port(agent), timeout=120)
             other.request("POST", "/", headers={"Content-Length": length})
             assert other.getresponse().status == status
         connection.close()
@@ -126,8 +126,8 @@ def test_avro_takes_so_many_bytes_at_once_and_gives_them_free_again(monkeypatch:
         port = source_port(agent)
         for _ in range(2):
             with pytest.raises(AgentError, match="broke"):
-                AvroClient("127.0.0.1", port, 10, 10).append_batch([Event(b"x" * 200_000)])
-        client = AvroClient("127.0.0.1", port, 10, 10)
+                AvroClient("127.0.0.1", port, 60, 60).append_batch([Event(b"x" * 200_000)])
+        client = AvroClient("127.0.0.1", port, 60, 60)
         for _ in range(5):
             client.append_batch([Event(b"y" * 60_000)])
         client.close()

@@ -77,7 +77,7 @@ def test_a_small_answer_that_becomes_a_large_one_is_not_taken(encoding: str) -> 
         to.wfile.write(gzip.compress(body) if encoding == "gzip" else body)
 
     async def ask(url: str, most: int) -> bytes:
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
             return (await read_answer(http, url, most)).content
 
     with source(handle) as url:
@@ -129,7 +129,7 @@ def test_an_array_is_one_write_however_long_it_is(tmp_path: Path) -> None:
 
     def talk(connection: ServerConnection) -> None:
         connection.send(json.dumps([{"n": n} for n in range(2500)]))
-        end.wait(30)
+        end.wait(600)
 
     with serve(talk, "127.0.0.1", 0) as server:
         thread = threading.Thread(target=server.serve_forever)

@@ -130,7 +130,7 @@ def test_the_time_zero_is_a_time(log: KafkaLog) -> None:
 def test_somebody_elses_topic_is_raw_until_it_is_declared(log: KafkaLog) -> None:
     admin = AdminClient(log.connection.conf())
     theirs = NewTopic(log.kafka_name("theirs"), 2, 1, config={"retention.ms": "3600000", "cleanup.policy": "compact"})
-    admin.create_topics([theirs])[log.kafka_name("theirs")].result(20)
+    admin.create_topics([theirs])[log.kafka_name("theirs")].result(60)
     produced_by_others(log, "theirs", {"key": b"k", "value": b'{"n":5}', "partition": 1})
     found = log.topic("theirs").spec
     assert (found.kind, found.partitions) == ("raw", 2)
