@@ -21,8 +21,9 @@ COLLECTORS_REPORT_FILE = "collectors.json"
 """The same where no owner's socket connects them: in the project's data folder, written anew for each report."""
 MOST_REPORTS = 64
 """Of processes that are silent, more than these are taken to have ended."""
-STALE_AFTER_S = 5.0
-"""Processes report at least every second; what one said this long ago, it does no more."""
+STALE_AFTER_S = 15.0
+"""Processes report at least every second; what one said this long ago, it does no more. A busy machine may keep one
+silent for seconds."""
 _SEVERITY: dict[State, int] = {"disabled": 0, "running": 1, "waiting": 2, "failed": 3}
 
 

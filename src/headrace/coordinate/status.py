@@ -12,12 +12,9 @@ from headrace.clock import Clock
 from headrace.process.base import QueryStatus
 from headrace.structs import ready
 
-STALE_AFTER_S = 5.0
-"""The engine reports twice a second; silence this long means it is gone, whatever its process does."""
-
-LOST_AFTER_S = 60.0
-"""Whoever waits for an answer of the engine's waits so long without hearing from it: a machine that is busy with
-something else keeps it silent for seconds, and then it goes on."""
+STALE_AFTER_S = 30.0
+"""The engine reports twice a second; silence this long means it is gone, whatever its process does. A machine that is
+busy with something else keeps it silent for seconds; that its process ended is seen at once."""
 
 ENGINE_STATUS = "engine.status"
 """The name of the owner's `call` the engine reports with."""
@@ -78,14 +75,6 @@ class EngineStatus:
                 "updated_ms": self._updated_ms,
                 "detail": report.detail if fresh else None,
             }
-
-    def is_lost(self) -> bool:
-        """For whoever waits for its answer: it has ended, begins anew, or was silent for too long."""
-        with self._lock:
-            report = self._report
-            if report is None or report.state != "running" or not is_alive(report.pid):
-                return True
-            return self._clock.monotonic() - self._received >= LOST_AFTER_S
 
     def _fresh(self) -> bool:
         assert self._report is not None

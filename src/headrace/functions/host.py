@@ -28,7 +28,7 @@ from headrace.types import DataType
 
 MOST_CHILDREN = 4
 DESCRIBE_SECONDS = 30.0
-GRACE_SECONDS = 1.0
+GRACE_SECONDS = 5.0
 """How much longer than the limit a child may take to say that the limit was reached."""
 
 

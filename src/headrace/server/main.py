@@ -36,7 +36,7 @@ from headrace.server.trust import look_at_care
 from headrace.server.waiting import wait_until_there
 
 SWEEP_S = 1.0
-FEEDS_END_S, REQUESTS_END_S = 2.0, 5.0
+FEEDS_END_S, REQUESTS_END_S = 5.0, 5.0
 
 logger = logging.getLogger("headrace.server")
 

@@ -71,7 +71,7 @@ async def _answered(services: Services, definition: QueryDefinition, gone: Gone)
             return
         if services.catalog.query(definition.id) is None:
             raise QueryFailed(f"question `{definition.id}` was terminated")
-        if services.engine.is_lost():
+        if services.engine.state()["state"] != "running":
             raise NotRunning("the engine has stopped while it was answering", hint="ask again; see /readyz")
         if await gone():
             raise QueryFailed("nobody waits for the answer any more")

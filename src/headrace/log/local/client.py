@@ -40,7 +40,7 @@ from headrace.log.schema import spec_to_json, topic_from_json
 from headrace.structs import ready
 
 _POLL_S = 0.002
-_HELLO_S = 5.0
+_HELLO_S = 10.0
 
 
 class LocalClient(ReadingLog):
@@ -250,6 +250,8 @@ class LocalClient(ReadingLog):
                 self._pulse = Connection(self.folder, timeout=_HELLO_S)
                 self._pulse.ask({"op": "hello"})
             except (NotRunning, OwnerLost):
+                if self._pulse is not None:
+                    self._pulse.close()
                 self._pulse = None
                 return False
             return True

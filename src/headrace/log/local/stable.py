@@ -208,7 +208,7 @@ class StableReader:
     def sequence(self) -> int:
         return int(self._words[0, _SEQUENCE])
 
-    def view(self, timeout: float = 5.0) -> StableView:
+    def view(self, timeout: float = 30.0) -> StableView:
         """A consistent copy; waits while the owner recovers. `LogError` if it does not come back."""
         deadline = time.monotonic() + timeout
         while True:
