@@ -139,11 +139,11 @@ class Deployer:
                     logger.info("deployment %d is %s", done.id, said)
 
     def _failure(self, deployment: Deployment) -> str | None:
-        for query in self._deployments.queries(deployment):
-            status = self._around.engine.status(query.id)
-            if status is not None and status.state == "failed":
-                reason = status.last_error.message if status.last_error else "no reason given"
-                return f"{query.id}: {reason}"
+        failed = {status.id: status for status in self._around.engine.all() if status.state == "failed"}
+        for query in self._deployments.queries(deployment) if failed else ():
+            if query.id in failed:
+                error = failed[query.id].last_error
+                return f"{query.id}: {error.message if error else 'no reason given'}"
         return None
 
     def _caught_up(self, deployment: Deployment) -> bool:
