@@ -99,3 +99,24 @@ def test_it_fits_on_a_phone_and_says_what_is_not_possible(server: Running, page:
 def test_a_name_with_a_slash_is_no_other_address(server: Running, page: Page) -> None:
     page.goto(f"http://127.0.0.1:{server.port}/#/views/per_minute%2Fversions")
     expect(page.get_by_role("alert")).to_contain_text("`per_minute/versions` does not exist", timeout=PATIENCE_MS)
+
+
+def test_an_open_tab_is_in_the_address_of_its_page_and_of_no_other(server: Running, page: Page) -> None:
+    home = f"http://127.0.0.1:{server.port}/"
+    page.goto(f"{home}#/views?tab=checks")
+    expect(page.get_by_role("tab", name="Checks")).to_have_attribute("aria-selected", "true")
+    page.get_by_role("tab", name="Deployments").click()
+    expect(page).to_have_url(f"{home}#/views?tab=deployments")
+    page.reload()
+    expect(page.get_by_role("tab", name="Deployments")).to_have_attribute("aria-selected", "true")
+    page.locator("nav a[href='#/log']").first.click()
+    expect(page).to_have_url(f"{home}#/log")
+    page.go_back()
+    expect(page.get_by_role("tab", name="Deployments")).to_have_attribute("aria-selected", "true")
+    page.get_by_role("tab", name="Views").click()
+    expect(page).to_have_url(f"{home}#/views")
+    page.goto(f"{home}#/views/per_minute?tab=versions")
+    expect(page.get_by_role("tab", name="Versions")).to_have_attribute("aria-selected", "true")
+    page.locator("nav a[href='#/views']").first.click()
+    expect(page).to_have_url(f"{home}#/views")
+    expect(page.get_by_role("tab", name="Views")).to_have_attribute("aria-selected", "true")
