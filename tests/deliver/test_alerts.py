@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from headrace.log.local.open import LocalLog
 from headrace.toml_files import Problem
 from tests.collect.receiver import Receiver, signature_is_right
 from tests.log.support import PLAIN, open_owner, rows
-from tests.support import wait_for
+from tests.support import let_pass, wait_for
 
 SECRET = b"between us"
 START_MS = 1_700_000_000_000
@@ -284,6 +285,59 @@ def test_a_full_disk_delays_and_loses_nothing(desk: Desk, monkeypatch: pytest.Mo
             desk.look()
     assert desk.alerts.status("a").state == "ok"
     assert desk.look() == "firing"
+
+
+def test_what_was_taken_is_not_told_again_while_that_cannot_be_noted(
+    desk: Desk, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full by the time the receiver has answered."""
+    desk.write(f'watch = "drift"\n[[to]]\nwebhook = "{receiver.url}"')
+    desk.values["v"] = 1
+    append, full = desk.log.append, threading.Event()
+
+    def append_or_not(*given: Any) -> Any:
+        if threading.current_thread().name.startswith("headrace-callback"):
+            full.set()
+        if full.is_set():
+            raise DiskFull("full")
+        return append(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(desk.log, "append", append_or_not)
+        desk.look()
+        wait_for(full.is_set, 20, "the answer")
+        for _ in range(3):
+            let_pass(0.1)
+            assert desk.look(3600) == "firing"
+        assert desk.told().waiting == 1
+    wait_for(lambda: desk.look() == "firing" and desk.told().waiting == 0, 20, "a note of it")
+    assert desk.told().last.error is None
+    assert [one["state"] for one in bodies(receiver)] == ["firing"]
+
+
+def test_what_is_taken_while_somebody_looks_is_not_told_again(
+    desk: Desk, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.answers = [503]
+    desk.write(f'watch = "drift"\n[[to]]\nwebhook = "{receiver.url}"')
+    desk.values["v"] = 1
+    desk.look()
+    wait_for(lambda: desk.told().error == "answered 503", 20, "a try")
+
+    class Slow(dict[str, float | None]):
+        def items(self) -> Any:
+            """It takes as long to measure as the receiver takes to answer."""
+            desk.clock.advance(1000)
+            wait_for(lambda: len(receiver.got) == 2, 20, "the second try")
+            let_pass(0.3)
+            return super().items()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(desk, "values", Slow(desk.values))
+        desk.look()
+    wait_for(lambda: desk.look() == "firing" and desk.told().waiting == 0, 20, "a note of it")
+    let_pass(0.3)
+    assert len(receiver.got) == 2, "once refused, once taken"
 
 
 def test_a_test_says_who_took_it(desk: Desk, receiver: Receiver) -> None:

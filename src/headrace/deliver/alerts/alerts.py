@@ -224,7 +224,12 @@ class Alerts:
                     heads.setdefault((key, notice.to), notice)
         for (key, to), notice in heads.items():
             place = self._place(key[0], to)
-            if place is not None:
+            if place is not None and place.webhook:
+                # That it was taken is noted by another thread: one that has been since we looked is told no more.
+                with self._lock:
+                    if key in self._instances and notice in self._instances[key].outbox:
+                        self._sender.send(notice, place)
+            elif place is not None:
                 self._sender.send(notice, place)
             elif not self._is_dropped(key[0]) and key[0] in self._definitions:
                 self._over(notice, 0, "the file no longer names it")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as TooLong
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,8 @@ class Sender:
         self._open: dict[str, tuple[Notice, Delivery]] = {}
         self._failed: dict[str, tuple[int, float, str]] = {}
         """Of what is tried here: attempts, when again, what went wrong."""
+        self._unnoted: dict[str, tuple[Notice, int, str | None]] = {}
+        """Of what is open: what is over, but could not be written down."""
 
     @cached_property
     def _callbacks(self) -> Callbacks:
@@ -58,8 +61,13 @@ class Sender:
         """Begin, if it is not begun yet; called again and again while it is not over."""
         name = f"{notice.id} {notice.to}"
         with self._lock:
-            if name in self._open:
+            unnoted = self._unnoted.get(name)
+            if unnoted is None and name in self._open:
                 return
+        if unnoted is not None:
+            with suppress(HeadraceError):  # the next look tries again
+                self._note(name, *unnoted)
+            return
         attempts, due, error = self._failed.get(name, (0, 0.0, ""))
         if self._clock.monotonic() < due:
             return
@@ -126,5 +134,17 @@ class Sender:
 
     def _called(self, delivery: Delivery, taken: bool) -> None:
         with self._lock:
-            notice, _ = self._open.pop(delivery.name)
-        self._over(notice, delivery.attempts, None if taken else delivery.error)
+            notice, _ = self._open[delivery.name]
+        self._note(delivery.name, notice, delivery.attempts, None if taken else delivery.error)
+
+    def _note(self, name: str, notice: Notice, attempts: int, error: str | None) -> None:
+        """It is open until that is written, however long it takes: what is not open is told again."""
+        try:
+            self._over(notice, attempts, error)
+        except BaseException:
+            with self._lock:
+                self._unnoted[name] = (notice, attempts, error)
+            raise
+        with self._lock:
+            self._unnoted.pop(name, None)
+            self._open.pop(name, None)
