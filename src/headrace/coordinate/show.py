@@ -16,6 +16,7 @@ from headrace.coordinate.describe import counts
 from headrace.coordinate.result import StatementResult, table_result
 from headrace.coordinate.status import EngineStatus
 from headrace.log.base import Log, Topic
+from headrace.log.missing import of_each
 from headrace.nearest import did_you_mean
 from headrace.sql.api import (
     FUNCTIONS,
@@ -78,7 +79,7 @@ class Inspector:
             case "TOPICS":
                 topics = [topic for topic in self._log.topics() if statement.all or not topic.internal]
                 columns = ["topic", "role", "partitions", counts(self._log)]
-                return table_result(text, columns, map(self._topic_row, topics), "no topics")
+                return table_result(text, columns, of_each(topics, self._topic_row), "no topics")
             case "QUERIES":
                 columns = ["id", "state", "writes", "reads", "statement"]
                 queries = map(self._query_row, self._catalog.queries())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -12,6 +12,8 @@ from prometheus_client.registry import Collector
 
 from headrace.collect.base import Outcome
 from headrace.collect.gates import all_statuses
+from headrace.errors import NotFound
+from headrace.log.missing import of_each
 
 if TYPE_CHECKING:
     from headrace.server.services import Services
@@ -134,12 +136,11 @@ class State(Collector):
         stream_time = GaugeMetricFamily(
             "headrace_topic_stream_time_seconds", "The largest event time of a topic.", labels=["topic"]
         )
-        for topic in log.topics():
-            stats = log.stats(topic.name)
-            ends.add_metric([topic.name], sum(partition.end for partition in stats.partitions))
-            size.add_metric([topic.name], stats.bytes)
+        for name, stats in of_each(log.topics(), lambda topic: (topic.name, log.stats(topic.name))):
+            ends.add_metric([name], sum(partition.end for partition in stats.partitions))
+            size.add_metric([name], stats.bytes)
             if stats.stream_time >= 0:
-                stream_time.add_metric([topic.name], stats.stream_time / 1000)
+                stream_time.add_metric([name], stats.stream_time / 1000)
         letters = CounterMetricFamily(
             "headrace_dead_letters", "Events that did not fit, messages given up.", labels=["topic"]
         )
@@ -166,7 +167,8 @@ class State(Collector):
     def _views(self) -> Iterable[Metric]:
         lag = GaugeMetricFamily("headrace_view_lag_records", "Changes a view has not applied yet.", labels=["view"])
         for name in self._services.followers.names():
-            lag.add_metric([name], self._services.followers.lag(name))
+            with suppress(NotFound):  # dropped meanwhile
+                lag.add_metric([name], self._services.followers.lag(name))
         checked = CounterMetricFamily(
             "headrace_view_checked_rows", "Rows computed again from the log and compared.", labels=["view"]
         )

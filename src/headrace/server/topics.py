@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from headrace.deliver.tail import tail
 from headrace.errors import UsageError
 from headrace.log.base import Log, Topic
 from headrace.log.codecs.json_encode import to_json
+from headrace.log.missing import of_each
 from headrace.server.answers import LargeAnswer, json_list
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint, Parameter
 from headrace.server.errors import json_response
@@ -53,9 +55,8 @@ async def list_topics(request: Request, services: Services) -> Response:
     internal = flag(request, "internal")
 
     def describe() -> Topics:
-        return Topics(
-            [topic_model(services, topic) for topic in services.log.topics() if internal or not topic.internal]
-        )
+        topics = [topic for topic in services.log.topics() if internal or not topic.internal]
+        return Topics(list(of_each(topics, partial(topic_model, services))))
 
     return json_response(await services.run(describe))
 

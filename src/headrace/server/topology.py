@@ -11,6 +11,7 @@ from headrace.coordinate.base import QueryDefinition, ViewDefinition
 from headrace.coordinate.describe import counts
 from headrace.errors import NotFound
 from headrace.log.base import Topic
+from headrace.log.missing import of_each
 from headrace.process.base import QueryStatus
 from headrace.server.models.overview import Edge, EngineModel, Node, Overview, Totals
 from headrace.server.services import Services
@@ -44,10 +45,12 @@ class _Drawing:
         # The changelog of a table is drawn as the table, not as a topic beside it.
         changelogs = {view.topic for view in self._views.values() if view.query_id is not None}
         changelogs |= {source.topic for source in beside if source.query is not None}
-        self._topics = [topic for topic in services.log.topics() if not topic.internal and topic.name not in changelogs]
+        topics = services.log.topics()
+        self._stats = dict(of_each(topics, lambda topic: (topic.name, services.log.stats(topic.name))))
+        shown = [topic for topic in topics if not topic.internal and topic.name not in changelogs]
+        self._topics = [topic for topic in shown if topic.name in self._stats]
         self._collecting = all_statuses(services.gates, services.board)
         self._gates = [gate.definition for gate in services.gates.all() if gate.name in self._collecting]
-        self._stats = {topic.name: services.log.stats(topic.name) for topic in services.log.topics()}
 
     def overview(self) -> Overview:
         services = self._services
