@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import logging
 import os
@@ -158,7 +157,11 @@ class Gates:
         """Look for changes until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
-            await asyncio.to_thread(self.look)
+            try:
+                await asyncio.to_thread(self.look)
+            except Exception:
+                # Nobody would begin it again.
+                logger.exception("collectors cannot be read")
 
     def _made(self, definitions: list[Definition], problems: list[Problem]) -> _Running:
         before = self._running.gates
@@ -254,9 +257,14 @@ async def report_statuses(gates: Gates, process: str, *where: Where, call: Calla
     """Tell the server every second, until cancelled. While it is away nobody listens, and nothing is lost: counts are
     totals."""
     while True:
-        with contextlib.suppress(HeadraceError):
+        try:
             body = msgspec.to_builtins(gates.report(process, *where))
             await asyncio.to_thread(call, COLLECTORS_STATUS, body)
+        except HeadraceError:
+            pass
+        except Exception:
+            # Without reports everybody would think that nothing is collected any more.
+            logger.exception("what the collectors do could not be told")
         await asyncio.sleep(REPORT_S)
 
 

@@ -98,7 +98,7 @@ class Members:
         now = self._clock.monotonic()
         return [
             member
-            for member in self._members.values()
+            for member in list(self._members.values())  # others join and leave in threads
             if now - member.heard > member.session_timeout_s and not member.lock.locked()
         ]
 

@@ -59,4 +59,8 @@ class Counts:
         """Until cancelled."""
         while True:
             await asyncio.sleep(WRITE_S)
-            await asyncio.to_thread(self.write)
+            try:
+                await asyncio.to_thread(self.write)
+            except Exception:
+                # Nobody would begin it again.
+                logger.exception("what collectors have counted is not written")

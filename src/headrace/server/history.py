@@ -73,4 +73,7 @@ class History:
                     self.take_care(await look())
             except HeadraceError as error:
                 logger.warning("no overview to remember: %s", error)
+            except Exception:
+                # Nobody would begin it again.
+                logger.exception("no overview to remember")
             await asyncio.sleep(SAMPLE_S)

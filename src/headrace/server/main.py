@@ -136,6 +136,9 @@ async def _sweep(services: Services) -> None:
                 await services.run(services.members.leave, member)
         except HeadraceError as error:
             logger.warning("queues and groups could not be swept: %s", error)
+        except Exception:
+            # Nobody would begin it again.
+            logger.exception("queues and groups could not be swept")
 
 
 async def _stop(services: Services, server: Server, serving: asyncio.Task[None]) -> None:

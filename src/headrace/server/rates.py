@@ -70,6 +70,9 @@ class Rates:
                 await asyncio.to_thread(self.sample)
             except HeadraceError as error:
                 logger.debug("no sample: %s", error)
+            except Exception:
+                # Nobody would begin it again.
+                logger.exception("no sample")
 
 
 def _ends(snapshot: Snapshot) -> dict[str, int]:
