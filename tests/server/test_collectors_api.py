@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from headrace.collect.reset import RESETS_FILE
 from headrace.collect.status import Kept
 from headrace.server.counts import COUNTS_FILE
 from headrace.server.models.collect import CollectorDetail, TrialAnswer
@@ -202,3 +204,20 @@ def test_a_collectors_page_names_the_ways_past_what_it_hides(project: tuple[Path
     assert "hush-hush" not in answer.text
     file.unlink()
     server.services.gates.reload()
+
+
+def test_collectors_that_are_reset_at_once_are_all_told(tmp_path: Path) -> None:
+    """The process that runs them hears of it through one file."""
+    names = [f"app{number}" for number in range(8)]
+    (tmp_path / "collectors").mkdir()
+    for name in names:
+        text = f'type = "file"\ntopic = "pageviews"\npath = "logs/{name}.log"\n'
+        (tmp_path / "collectors" / f"{name}.toml").write_text(text)
+    with running_server(tmp_path) as server, ThreadPoolExecutor(len(names)) as pool:
+        file = server.services.project.data / RESETS_FILE
+        for _ in range(5):
+            file.unlink(missing_ok=True)
+            paths = [f"/v1/collectors/{name}/reset" for name in names]
+            answers = list(pool.map(lambda path: server.http.post(path, json={"to": "beginning"}), paths))
+            assert [answer.status_code for answer in answers] == [200] * len(names)
+            assert sorted(msgspec.json.decode(file.read_bytes())) == names

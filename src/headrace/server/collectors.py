@@ -125,7 +125,8 @@ async def reset_collector(request: Request, services: Services) -> Response:
         if definition is None:
             raise NotFound(f"collector `{name}` does not exist", hint="GET /v1/collectors lists those that do")
         cursor = reset_cursor(services.log, definition, wanted.to)
-        _start_again(services.project.data / RESETS_FILE, name)
+        with services.resetting:
+            _start_again(services.project.data / RESETS_FILE, name)
         return ResetAnswer(name, wanted.to, cursor)
 
     return json_response(await services.run(run))

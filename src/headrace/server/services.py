@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -130,6 +131,8 @@ class Services(Intake):
     waiting_queries: int = 0
     waiting_explanations: int = 0
     history: History = field(init=False)
+    resetting: threading.Lock = field(default_factory=threading.Lock)
+    """Held by whoever tells of a collector that was reset: all are told of in one file."""
     bell: Bell = field(default_factory=Bell)
     """Rung by queue when a message was settled."""
 
