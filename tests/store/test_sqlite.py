@@ -20,6 +20,7 @@ from headrace.store.base import Position
 from headrace.store.sqlite import SqliteStore, SqliteView, file_name
 from headrace.types import BIGINT, BOOLEAN, VARCHAR, Column
 from tests.store.changelog import COUNTS, PER_MINUTE, apply, everything
+from tests.support import wait_for
 
 PAGE, VIEWS = ColumnRef("PAGE", type=VARCHAR), ColumnRef("VIEWS", type=BIGINT)
 START = ColumnRef("WINDOWSTART", type=BIGINT)
@@ -256,6 +257,32 @@ def test_dropping_does_not_disturb_a_scan(store: SqliteStore) -> None:
         assert len([first, *scan.rows]) == 5_000
     with pytest.raises(NotFound, match="closed"):
         view.select(["PAGE"])
+
+
+def test_who_waits_for_a_connection_is_told_that_the_view_was_dropped(tmp_path: Path) -> None:
+    """And not, as late as they would wait, that it took too long."""
+    store, said = SqliteStore(tmp_path / "views", readers=1), list[str]()
+    view = store.open_view(COUNTS, 1)
+    apply(view, {"PAGE": "/a", "VIEWS": 1})
+
+    def wait() -> None:
+        try:
+            with view.scan(["VIEWS"], deadline=60.0):
+                said.append("served")
+        except (NotFound, DeadlineExceeded) as error:
+            said.append(error.message)
+
+    waiting = [threading.Thread(target=wait) for _ in range(3)]
+    with view.scan(["VIEWS"]) as scan:
+        for thread in waiting:
+            thread.start()
+        wait_for(lambda: len(view._readers._free.not_empty._waiters) == 3, 20, "all to wait")  # type: ignore[attr-defined]
+        store.drop_view(COUNTS.name, 1)
+        for thread in waiting:
+            thread.join(30)
+        assert said == ["this view is closed: it was dropped or replaced"] * 3
+        assert list(scan.rows) == [(1,)]
+    store.close()
 
 
 def test_a_scan_that_is_left_early_holds_nothing(store: SqliteStore) -> None:

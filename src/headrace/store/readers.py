@@ -48,7 +48,7 @@ class Readers:
         deadline = time.monotonic() + seconds
         reader = self._take(seconds)
         try:
-            reader = reader or Reader(self._path)
+            reader = reader or self._opened()
             reader.deadline = deadline
             reader.connection.execute("BEGIN")
             yield reader.connection
@@ -59,11 +59,24 @@ class Readers:
 
     def _take(self, seconds: float) -> Reader | None:
         if self._closed.is_set():
-            raise NotFound("this view is closed: it was dropped or replaced")
+            raise closed()
         try:
-            return self._free.get(timeout=max(0.0, seconds))
+            reader = self._free.get(timeout=max(0.0, seconds))
         except queue.Empty:
             raise too_late(seconds, "all readers are busy") from None
+        if self._closed.is_set():
+            # Closed while this one waited; the next who waits is to see it, too.
+            self._give_back(reader)
+            raise closed()
+        return reader
+
+    def _opened(self) -> Reader:
+        try:
+            return Reader(self._path)
+        except sqlite3.Error:
+            if self._closed.is_set():
+                raise closed() from None  # and the file is gone with it
+            raise
 
     def _give_back(self, reader: Reader | None) -> None:
         if reader is not None:
@@ -78,13 +91,14 @@ class Readers:
         self._free.put(reader)
 
     def close(self) -> None:
-        """Readers that are out are closed when they come back."""
+        """Readers that are out are closed when they come back; whoever waits for one is told."""
         self._closed.set()
         while True:
             try:
                 _close(self._free.get_nowait())
             except queue.Empty:
-                return
+                break
+        self._free.put(None)
 
 
 def _close(reader: Reader | None) -> None:
@@ -104,6 +118,10 @@ def translate(error: sqlite3.Error, seconds: float = 0.0) -> HeadraceError:
             return DiskFull("the disk is full: the view cannot be written", detail=str(error))
         case _:
             return HeadraceError("the view's file cannot be used", detail=f"SQLite says: {error}")
+
+
+def closed() -> NotFound:
+    return NotFound("this view is closed: it was dropped or replaced")
 
 
 def too_late(seconds: float, detail: str | None = None) -> DeadlineExceeded:
