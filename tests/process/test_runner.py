@@ -233,12 +233,29 @@ print("noticed")
 """
 
 
+WITHOUT_JAVA_OR_QUERIES = """
+import sys
+from pathlib import Path
+from headrace.config import SparkSettings
+from headrace.process.jvm import spark_session
+from tests.process.pipeline import Pipeline
+from tests.process.test_runner import STREAM, running
+
+spark = spark_session(SparkSettings(master="local[1]", memory="512m"), "to be killed")
+with Pipeline(Path(sys.argv[1]), STREAM) as pipeline, running(spark, pipeline) as runner:
+    spark.sparkContext._gateway.proc.kill()
+    assert runner.spark_lost.wait(120)
+print("noticed")
+"""
+
+
 @pytest.mark.slow
-def test_the_loss_of_java_is_noticed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("script", [WITHOUT_JAVA, WITHOUT_JAVA_OR_QUERIES], ids=["a query runs", "none does"])
+def test_the_loss_of_java_is_noticed(tmp_path: Path, script: str) -> None:
     """Killed from outside, as the kernel does when memory is short. In its own process: the session is everybody's."""
     root = Path(__file__).parent.parent.parent
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_JAVA, str(tmp_path)], cwd=root, capture_output=True, text=True, timeout=600
+        [sys.executable, "-c", script, str(tmp_path)], cwd=root, capture_output=True, text=True, timeout=600
     )
     assert "noticed" in done.stdout, done.stderr[-3000:]
 

@@ -87,6 +87,9 @@ class Reporter(threading.Thread):
         except (HeadraceError, OSError) as error:
             # It is not there yet.
             logger.debug("not connected: %s", error)
+        except Exception:
+            # Nobody else would try again.
+            logger.exception("not connected")
 
     def _report(self) -> None:
         try:
@@ -95,6 +98,9 @@ class Reporter(threading.Thread):
         except (HeadraceError, OSError) as error:
             # The server is away; it will hear again when it is back.
             logger.debug("not reported: %s", error)
+        except Exception:
+            # Without reports everybody would think that the engine is gone.
+            logger.exception("how the engine is could not be told")
 
 
 class Engine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -57,6 +58,8 @@ class SparkQueryRunner(QueryRunner):
         self._closing = threading.Event()
         self.spark_lost = threading.Event()
         """Set when the JVM is gone. Nothing runs any more; only a new process helps."""
+        self._java: subprocess.Popen[bytes] | None = getattr(self._spark.sparkContext._gateway, "proc", None)
+        """None if somebody else has started it."""
         self._pool = ThreadPoolExecutor(STARTERS, thread_name_prefix="headrace-start")
         self._watcher = threading.Thread(target=self._watch, name="headrace-watch", daemon=True)
         self._watcher.start()
@@ -158,15 +161,21 @@ class SparkQueryRunner(QueryRunner):
         while not self._closing.wait(WATCH_SECONDS):
             with self._lock:
                 queries = list(self._queries.values())
-            try:
-                for query in queries:
-                    if query.watch():
-                        self._submit(query)
-            except Exception as error:
-                # Whatever it is, the others still have to be watched; only without Spark there is nothing left to do.
-                logger.exception("watching the queries failed")
-                if isinstance(error, Py4JNetworkError | OSError):
-                    self.spark_lost.set()
+            for query in queries:
+                self._watch_one(query)
+            if self._java is not None and self._java.poll() is not None:
+                # Nobody who runs may have noticed: one that waits to be started again would for ever.
+                self.spark_lost.set()
+
+    def _watch_one(self, query: RunningQuery) -> None:
+        try:
+            if query.watch():
+                self._submit(query)
+        except Exception as error:
+            # Whatever it is, the others still have to be watched; only without Spark there is nothing left to do.
+            logger.exception("watching `%s` failed", query.spec.id)
+            if isinstance(error, Py4JNetworkError | OSError):
+                self.spark_lost.set()
 
     def _status(self, query: RunningQuery, snapshot: Snapshot) -> QueryStatus:
         spec = query.spec
