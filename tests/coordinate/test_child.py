@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from headrace.clock import ManualClock
+from headrace.config import Project, ProjectSettings
 from headrace.coordinate import child as children
 from headrace.coordinate.child import Child, leftovers, sweep, tail
+from headrace.coordinate.local import UpLock
+from headrace.coordinate.supervisor import Notice, Supervisor
 from tests.support import wait_for
 
 SLEEPER = """
@@ -92,6 +95,33 @@ def test_being_killed_is_not_a_failure(module: Path, clock: ManualClock) -> None
     assert child.failures == 0
     assert child.died() is None
     wait_for(lambda: gone(module), 10, "its own child to be gone")
+
+
+def test_a_child_that_cannot_be_started_again_for_a_moment_takes_nothing_with_it(
+    module: Path, clock: ManualClock
+) -> None:
+    notices: list[Notice] = []
+    project = Project(module, ProjectSettings())
+    supervisor = Supervisor(project, UpLock.acquire(module / "data"), 8088, clock, notices.append)
+    child = Child("sleeper", ["sleeper"], module / "logs" / "sleeper.log", str(module), clock)
+    child.start()
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.stopped_within(120)
+    assert supervisor._tend(child)
+    # No room for its log; with no room for another process it is the same.
+    (module / "logs").rename(module / "elsewhere")
+    (module / "logs").write_text("")
+    for _ in range(2):
+        clock.advance(60_000)
+        assert supervisor._tend(child)
+        assert not child.due(), "it is put off"
+    (module / "logs").unlink()
+    clock.advance(60_000)
+    assert supervisor._tend(child)
+    assert [notice.kind for notice in notices] == ["died", "died", "died", "restarted"]
+    assert "could not be started ([Errno 17] File exists" in notices[1].text
+    child.kill()
 
 
 def test_a_killed_parent_leaves_nobody_and_what_is_left_is_swept(module: Path) -> None:

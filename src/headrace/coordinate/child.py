@@ -47,6 +47,15 @@ class Child:
         return self._process.pid if self._process else None
 
     def start(self) -> None:
+        """`OSError` if it cannot be: files, processes or memory are short. Then it is put off."""
+        try:
+            self._start()
+        except OSError:
+            self._put_off()
+            raise
+        self._started = self._clock.monotonic()
+
+    def _start(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         parent = os.getpid()
 
@@ -67,21 +76,22 @@ class Child:
                 process_group=0,
                 preexec_fn=die_with_parent,
             )
-        self._started = self._clock.monotonic()
 
     def died(self) -> int | None:
         """The exit code, once, when the process has ended by itself; plans when it may be started again."""
         if self._process is None or (code := self._process.poll()) is None:
             return None
         self.kill()
-        now = self._clock.monotonic()
-        if now - self._started > STEADY_AFTER_S:
+        if self._clock.monotonic() - self._started > STEADY_AFTER_S:
             self._backoff = FIRST_BACKOFF_S
-        self._start_after = now + self._backoff
-        self._backoff = min(self._backoff * 2, LONGEST_BACKOFF_S)
+        self._put_off()
         # Killed from outside says nothing about what it would have done.
         self.failures += code >= 0
         return code
+
+    def _put_off(self) -> None:
+        self._start_after = self._clock.monotonic() + self._backoff
+        self._backoff = min(self._backoff * 2, LONGEST_BACKOFF_S)
 
     def due(self) -> bool:
         """Whether it is down and has waited long enough."""

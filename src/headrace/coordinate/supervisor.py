@@ -94,7 +94,7 @@ class Supervisor:
             if not self._listening and listeners_needed(self._project):
                 # Started when the first file asks for it; from then on it looks at the files itself.
                 self._listening = True
-                self._listeners.start()
+                self._begin(self._listeners)
             listeners = (self._listeners,) if self._listening else ()
             for child in (self._server, self._engine, *self._collectors, *listeners):
                 if not self._tend(child):
@@ -116,9 +116,18 @@ class Supervisor:
                 return False
             again = f"starting it again in {child.wait_s:.1f} s" if child.wait_s else "starting it again"
             self._say(Notice("died", f"the {child.name} ended ({_exit_text(code)}); {again}", lines[-3:]))
-        elif child.due():
-            child.start()
+        elif child.due() and self._begin(child):
             self._say(Notice("restarted", f"the {child.name} was started again (pid {child.pid})"))
+        return True
+
+    def _begin(self, child: Child) -> bool:
+        """One that cannot be started now, for want of files, processes or memory, takes nothing with it."""
+        try:
+            child.start()
+        except OSError as error:
+            again = f"trying again in {child.wait_s:.1f} s"
+            self._say(Notice("died", f"the {child.name} could not be started ({error}); {again}"))
+            return False
         return True
 
     def _check_ready(self) -> None:
