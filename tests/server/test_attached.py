@@ -130,6 +130,40 @@ def test_a_changed_function_takes_over_when_it_is_deployed(tmp_path: Path) -> No
         assert [event["value"]["name"] for event in server.events("adults")] == ["A", "B!"]
 
 
+SLOW = """
+import pathlib, time
+from headrace import on_topic
+
+@on_topic("users", batch=1, start="earliest", seconds=300)
+def slow(records):
+    here = pathlib.Path("{folder}")
+    (here / "begun").touch()
+    while not (here / "go").exists():
+        time.sleep(0.05)
+"""
+
+
+def test_nobody_waits_for_a_slow_call_of_a_function_that_is_replaced(tmp_path: Path) -> None:
+    """What asks how the functions are, the metrics among them, does not take as long as their calls."""
+    text = SLOW.replace("{folder}", str(tmp_path))
+    (tmp_path / "functions").mkdir()
+    (tmp_path / "functions" / "people.py").write_text(text)
+    with running_server(tmp_path, sql=TOPICS) as server:
+        services = server.services
+        server.send("users", [{"id": "a", "name": "a", "age": 30}])
+        wait_for((tmp_path / "begun").exists, 30, "a call")
+        [old] = services.attached._workers.values()
+        (tmp_path / "functions" / "people.py").write_text(text + "# another text\n")
+        deploy_functions(services.project.folder, services.catalog, services.statements.describe)
+        wait_for(old.stop.is_set, 30, "the end of the old one to be asked for")
+        try:
+            assert server.http.get("/metrics", timeout=20).status_code == 200
+            assert statuses(server)["slow"]["calls"] == 1, "and it is there until it has ended"
+        finally:
+            (tmp_path / "go").touch()
+        wait_for(lambda: services.attached._workers["slow"] is not old, 30, "the new one")
+
+
 def test_letters_go_through_a_function_that_was_mended(tmp_path: Path) -> None:
     """Over HTTP, as the console and `headrace dlq redrive` ask for it."""
     write_functions(tmp_path)

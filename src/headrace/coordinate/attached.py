@@ -27,6 +27,8 @@ class AttachedFunctions:
 
     def __init__(self, log: Log, clock: Clock, files: Callable[[], Mapping[str, FunctionFile]], limits: Limits) -> None:
         self._log, self._clock, self._files, self._limits = log, clock, files, limits
+        self._syncing = threading.Lock()
+        """Held by the one who ends and begins workers: a call that is under way may take its time."""
         self._lock = threading.Lock()
         self._workers: dict[str, Worker] = {}
         self._closed = False
@@ -49,16 +51,20 @@ class AttachedFunctions:
             self.sync()
 
     def sync(self) -> None:
-        with self._lock:
-            if self._closed:
-                return
+        with self._syncing:
             wanted = self._wanted()
-            for name, worker in list(self._workers.items()):
-                if name not in wanted or (worker.file, worker.attached) != wanted[name]:
-                    self._end([self._workers.pop(name)])
-            for name, (file, attached) in wanted.items():
-                if name not in self._workers:
-                    self._workers[name] = self._begin(file, attached)
+            with self._lock:
+                known = dict(self._workers)
+            gone = {name: one for name, one in known.items() if (one.file, one.attached) != wanted.get(name)}
+            self._end(list(gone.values()))
+            with self._lock:
+                if self._closed:
+                    return
+                for name in gone:
+                    del self._workers[name]
+                for name, (file, attached) in wanted.items():
+                    if name not in self._workers:
+                        self._workers[name] = self._begin(file, attached)
 
     def _wanted(self) -> dict[str, tuple[FunctionFile, Attached]]:
         found: dict[str, tuple[FunctionFile, Attached]] = {}
