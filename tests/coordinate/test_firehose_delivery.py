@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace.clock import ManualClock
@@ -49,9 +50,22 @@ def deliveries(log: LocalLog, clock: ManualClock, tmp_path: Path) -> Iterator[De
     found.close()
 
 
+SLOW = """
+import pathlib, time
+
+def slow(records):
+    here = pathlib.Path("{folder}")
+    (here / f"begun-{time.monotonic_ns()}").touch()
+    while not (here / "go").exists():
+        time.sleep(0.02)
+    return [record.value for record in records]
+"""
+
+
 def begun(log: LocalLog, clock: ManualClock, folder: Path) -> Deliveries:
     def find(name: str) -> tuple[FunctionFile, Attached]:
-        raise AssertionError(name)
+        text = SLOW.replace("{folder}", str(folder))
+        return FunctionFile("functions/slow.py", text), Attached(name, "slow", seconds=300)
 
     deliveries = Deliveries(log, clock, folder / "data", folder / "buckets", find, Limits(5.0))
     log.hold(deliveries.needed)
@@ -59,13 +73,15 @@ def begun(log: LocalLog, clock: ManualClock, folder: Path) -> Deliveries:
     return deliveries
 
 
-def note(name: str, source: str = "", seconds: int = 0, to: str = "") -> DeliveryNote:
-    lines = {"Type": "AppendDelimiterToRecord", "Parameters": []}
+def note(name: str, source: str = "", seconds: int = 0, to: str = "", transform: str = "") -> DeliveryNote:
+    lines: dict[str, Any] = {"Type": "AppendDelimiterToRecord", "Parameters": []}
+    arn = {"ParameterName": "LambdaArn", "ParameterValue": transform}
+    called: list[dict[str, Any]] = [{"Type": "Lambda", "Parameters": [arn]}] if transform else []
     files = {
         "BucketARN": "arn:aws:s3:::lake",
         "Prefix": f"{name}/",
         "BufferingHints": {"SizeInMBs": 1, "IntervalInSeconds": seconds},
-        "ProcessingConfiguration": {"Enabled": True, "Processors": [lines]},
+        "ProcessingConfiguration": {"Enabled": True, "Processors": [*called, lines]},
     }
     topic: dict[str, Any] = {"EndpointConfiguration": {"Url": f"topic:{to}"}}
     return DeliveryNote(
@@ -209,3 +225,26 @@ def test_a_topic_left_by_a_kill_is_no_obstacle(log: LocalLog, deliveries: Delive
     put(log, "_firehose.left", VALUE=[b"new"])
     wait_for(lambda: lines(tmp_path) == ["new"], 10, "the file")
     assert deliveries.error("left") is None
+
+
+def calls(folder: Path) -> int:
+    return len(list(folder.glob("begun-*")))
+
+
+def test_a_transform_that_outlasts_the_change_of_its_stream_delivers_nothing_twice(
+    log: LocalLog, deliveries: Deliveries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for ever for what is under way; what comes of it later is not written."""
+    monkeypatch.setattr("headrace.coordinate.firehose.manager.END_S", -4.5)
+    deliveries.create(note("slow", source="fed", transform="slow"))
+    put(log, "fed", VALUE=[b"one"])
+    wait_for(lambda: calls(tmp_path) == 1, 20, "a call")
+    outlasting = deliveries._workers()["slow"].thread
+    deliveries.change(msgspec.structs.replace(note("slow", source="fed", transform="slow"), version=2))
+    wait_for(lambda: calls(tmp_path) == 2, 20, "the next one's call")
+    (tmp_path / "go").touch()
+    assert outlasting is not None
+    outlasting.join(120)
+    put(log, "fed", VALUE=[b"two"])
+    wait_for(lambda: "two" in lines(tmp_path), 20, "another file")
+    assert lines(tmp_path) == ["one", "two"]

@@ -200,6 +200,8 @@ class FileDelivery:
 
     def _flush(self, topic: Topic, gathered: Gathered) -> None:
         kept, rejected = transformed(self.transforming, gathered.records, self.stop)
+        if self.stop.is_set():
+            raise Stopped  # the call may have taken longer than anybody waits: whoever follows is at work by now
         content, misfits = content_of(self.log, self.files, [value for _, value in kept])
         rejected += [Rejected(kept[number][0], reason) for number, reason in misfits.items()]
         attached = Attached(attached_name(self.note.name), "")
