@@ -4,6 +4,7 @@ whoever takes files, folders and streams away."""
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -240,11 +241,35 @@ def test_a_transform_that_outlasts_the_change_of_its_stream_delivers_nothing_twi
     put(log, "fed", VALUE=[b"one"])
     wait_for(lambda: calls(tmp_path) == 1, 20, "a call")
     outlasting = deliveries._workers()["slow"].thread
-    deliveries.change(msgspec.structs.replace(note("slow", source="fed", transform="slow"), version=2))
-    wait_for(lambda: calls(tmp_path) == 2, 20, "the next one's call")
-    (tmp_path / "go").touch()
+    try:
+        deliveries.change(msgspec.structs.replace(note("slow", source="fed", transform="slow"), version=2))
+        wait_for(lambda: calls(tmp_path) == 2, 20, "the next one's call")
+    finally:
+        (tmp_path / "go").touch()
     assert outlasting is not None
     outlasting.join(120)
     put(log, "fed", VALUE=[b"two"])
     wait_for(lambda: "two" in lines(tmp_path), 20, "another file")
     assert lines(tmp_path) == ["one", "two"]
+
+
+def test_nobody_waits_for_a_transform_of_a_stream_that_is_changed(
+    log: LocalLog, deliveries: Deliveries, tmp_path: Path
+) -> None:
+    """What asks how they are, the log's retention among them, does not take as long as the call."""
+    deliveries.create(note("slow", source="fed", transform="slow"))
+    put(log, "fed", VALUE=[b"one"])
+    wait_for(lambda: calls(tmp_path) == 1, 20, "a call")
+    old = deliveries._workers()["slow"]
+    newer = msgspec.structs.replace(note("slow", source="fed", transform="slow"), version=2)
+    changing = threading.Thread(target=deliveries.change, args=(newer,))
+    changing.start()
+    try:
+        wait_for(old.stop.is_set, 20, "the end to be asked for")
+        assert [one.name for one in deliveries.statuses()] == ["slow"]
+        assert deliveries.needed("fed") == {0: 0}
+        assert deliveries._workers()["slow"] is old, "it is still at it"
+    finally:
+        (tmp_path / "go").touch()
+        changing.join(120)
+    wait_for(lambda: lines(tmp_path) == ["one"], 20, "the file")

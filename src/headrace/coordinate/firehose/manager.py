@@ -46,6 +46,8 @@ class Deliveries:
         self._state, self.buckets = data / "firehose", buckets
         self.notes = Notes(log)
         self._lock = threading.RLock()
+        """Held by the one who begins and ends: a call that is under way may take its time."""
+        self._known = threading.Lock()
         self._working: dict[str, FileDelivery | Worker] = {}
 
     def start(self) -> None:
@@ -57,10 +59,10 @@ class Deliveries:
 
     def close(self) -> None:
         with self._lock:
-            names = list(self._working)
-            for worker in self._working.values():
+            working = self._workers()
+            for worker in working.values():
                 worker.stop.set()
-            for name in names:
+            for name in working:
                 self._end(name)
 
     def all(self) -> list[DeliveryNote]:
@@ -120,7 +122,7 @@ class Deliveries:
         return {one.at.partition: one.committed for one in offsets if one.committed is not None}
 
     def _workers(self) -> dict[str, FileDelivery | Worker]:
-        with self._lock:
+        with self._known:
             return dict(self._working)
 
     def create(self, note: DeliveryNote) -> None:
@@ -203,7 +205,8 @@ class Deliveries:
         worker = self._worker(note)
         worker.thread = threading.Thread(target=worker.run, name=f"headrace-delivery-{note.name}", daemon=True)
         worker.thread.start()
-        self._working[note.name] = worker
+        with self._known:
+            self._working[note.name] = worker
 
     def _worker(self, note: DeliveryNote) -> FileDelivery | Worker:
         plan = plan_of(note.destination, note.configuration)
@@ -222,11 +225,13 @@ class Deliveries:
         return not note.source or self._log.topic(note.source).spec.kind == "raw"
 
     def _end(self, name: str) -> None:
-        worker = self._working.pop(name, None)
+        worker = self._workers().get(name)
         if worker is not None:
             worker.stop.set()
             if worker.thread is not None:
                 worker.thread.join(END_S + self._limits.seconds)
+            with self._known:
+                del self._working[name]
 
 
 def _into_topic(name: str, worker: Worker) -> DeliveryStatus:
