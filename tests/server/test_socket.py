@@ -8,12 +8,13 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
+from headrace.errors import LogError
 from tests.server.running import Running, running_server
 from tests.support import wait_for
 
@@ -90,6 +91,40 @@ def test_a_pattern_takes_in_topics_made_later(server: Running) -> None:
         heard = [one.hear("ack", "records"), one.hear("ack", "records")]
     [page] = [message for message in heard if "records" in message]
     assert (page["subscription"], page["topic"], page["records"][0]["value"]["n"]) == ("all", f"{base}.new", 1)
+
+
+def test_a_pattern_goes_on_when_the_log_was_away(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Kafka may be, when somebody looks for topics made later."""
+    monkeypatch.setattr("headrace.server.socket.LOOK_S", 0.01)
+    looks: list[int] = []
+
+    def away() -> NoReturn:
+        looks.append(1)
+        raise LogError("Kafka does not answer")
+
+    with talking(server) as one:
+        one.say(subscribe="s", topics=["away.*"])
+        one.hear("subscribed")
+        with monkeypatch.context() as patched:
+            patched.setattr(server.services.log, "topics", away)
+            wait_for(lambda: len(looks) >= 20, 10, "looks")
+        server.http.post("/v1/topics", json={"name": "away.later", "columns": "n INT"}).raise_for_status()
+        server.send("away.later", {"n": 7})
+        assert one.numbers(1) == [7]
+
+
+def test_who_failed_to_subscribe_may_try_again(server: Running, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with talking(server) as one:
+        with monkeypatch.context() as patched:
+
+            def away() -> NoReturn:
+                raise LogError("Kafka does not answer")
+
+            patched.setattr(server.services.log, "topics", away)
+            one.say(subscribe="s", topics=[topic])
+            assert one.hear("error")["error"]["message"] == "Kafka does not answer"
+        one.say(subscribe="s", topics=[topic])
+        assert one.hear("subscribed", "error")["subscribed"] == "s"
 
 
 def test_what_does_not_fit_is_told_with_its_id_and_ends_nothing(server: Running, topic: str) -> None:

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headrace.deliver.browse import Page, offsets_at, parse_position, position_text, read_after
-from headrace.errors import Conflict, NotFound, OffsetOutOfRange, Overloaded, UsageError
+from headrace.errors import Conflict, HeadraceError, NotFound, OffsetOutOfRange, Overloaded, UsageError
 from headrace.log.codecs.json_encode import to_json
 from headrace.log.subscription import Wanted, wanted
 from headrace.server import pump
@@ -203,7 +203,11 @@ class Talk:
             self._services.log.topic(topic)
         subscription = Subscription(name, topics, said.start, after)
         self._subscriptions[name] = subscription
-        found = await self._services.run(self._places, subscription)
+        try:
+            found = await self._services.run(self._places, subscription)
+        except BaseException:
+            del self._subscriptions[name]  # who is told that it failed may say the same again
+            raise
         await self._tell(subscribed=name, at={topic: position_text(at) for topic, at in found.items()})
         self._follow(subscription, found)
         subscription.looking = asyncio.create_task(self._look(subscription))
@@ -228,7 +232,8 @@ class Talk:
         subscription.start = "earliest"
         while subscription.wanted.patterns:
             await asyncio.sleep(LOOK_S)
-            with contextlib.suppress(NotFound):
+            # A log that is away for a moment is asked again.
+            with contextlib.suppress(HeadraceError):
                 self._follow(subscription, await self._services.run(self._places, subscription))
 
     async def _read(self, subscription: Subscription, topic: str, at: dict[int, int]) -> None:
