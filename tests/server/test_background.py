@@ -12,11 +12,16 @@ import pytest
 
 from headrace.clock import SystemClock
 from headrace.collect.gates import report_statuses
+from headrace.errors import DiskFull
 from headrace.server import main
 from headrace.server.consumers import Members
 from headrace.server.history import History
+from headrace.sql.api import parse, plan_select
+from headrace.sql.plan import PushQuery
+from headrace.sql.statements import SelectStatement
 from tests.log.support import PLAIN, open_owner
 from tests.server.running import Running
+from tests.support import wait_for
 
 Loop = Callable[["Failing"], Awaitable[None]]
 
@@ -106,3 +111,27 @@ def test_members_leave_while_somebody_looks_for_silent_ones(tmp_path: Path) -> N
         first.lock = LeavesWhenLookedAt(lambda: members.leave(second))
         assert first in members.silent()
         members.close()
+
+
+def test_a_query_that_could_not_be_dropped_when_its_listener_left_is_dropped_later(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would run in the engine for nobody until the server is started again."""
+    monkeypatch.setattr("headrace.coordinate.deployer.SWEEP_S", 0.1)
+    services = server.services
+    sql = "SELECT pageid, COUNT(*) AS n FROM pageviews GROUP BY pageid EMIT CHANGES;"
+    [statement] = parse(sql)
+    assert isinstance(statement, SelectStatement)
+    push = plan_select(statement, services.catalog)
+    assert isinstance(push, PushQuery)
+    query = services.statements.start_transient(push, sql)
+
+    def full(*_: object, **__: object) -> NoReturn:
+        raise DiskFull("full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(services.log, "append", full)
+        with pytest.raises(DiskFull):
+            services.statements.drop_transient(query.id)
+    assert services.catalog.query(query.id) is not None
+    wait_for(lambda: services.catalog.query(query.id) is None, 20, "the query to be gone")

@@ -116,6 +116,7 @@ class StatementExecutor:
         self._lock = threading.RLock()
         self.rebuild: Callable[[CreateAsSelect], StatementResult] | None = None
         """What CREATE OR REPLACE does where a query cannot go on in place; set by who can deploy."""
+        self._left: set[str] = set()
         create_internal_topics(log)
         catalog.refresh()
 
@@ -318,11 +319,22 @@ class StatementExecutor:
             self.drop_transient(query_id)
 
     def drop_transient(self, query_id: str) -> None:
-        """Fine if it is gone already."""
+        """Fine if it is gone already. What cannot be dropped now, because the log is away or the disk is full, is
+        dropped by `drop_left`: nobody else will ask for it."""
         with self._lock:
             query = self._catalog.query(query_id)
             if query is not None and query.transient:
+                self._left.add(query_id)
                 self._catalog.append(dropped_query(query))
+                sweep(self._log, self._catalog)
+            self._left.discard(query_id)
+
+    def drop_left(self) -> None:
+        """Transient queries that nobody listens to any more, and that could not be dropped then."""
+        with self._lock:
+            if self._left:
+                for query_id in sorted(self._left):
+                    self.drop_transient(query_id)
                 sweep(self._log, self._catalog)
 
     def _terminate(self, statement: Terminate) -> StatementResult:

@@ -152,6 +152,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         differences = Differences(around, deployments, trust_workers.submit)
         closing.callback(differences.close)
         deployer.swept["differences"] = differences.sweep
+        deployer.swept["transient queries"] = statements.drop_left
         deployer.start()
         # The local log is this process: there is nothing between it and us that could be away.
         spool = None if isinstance(log, LocalLog) else open_spool(project, log)
