@@ -36,8 +36,14 @@ class ViewCare:
     differed when the last one ended; a repair goes by what the log says."""
 
     def __init__(
-        self, log: Log, catalog: Catalog, store_of: Callable[[str], ViewStore], clock: Clock, settings: ViewsSettings
+        self,
+        log: Log,
+        catalog: Catalog,
+        store_of: Callable[[str, int], ViewStore],
+        clock: Clock,
+        settings: ViewsSettings,
     ) -> None:
+        """`store_of` gives the rows of a version: which one serves may change while it is looked at."""
         self._log, self._catalog, self._store_of = log, catalog, store_of
         self._clock, self._settings = clock, settings
         self.revisions = Revisions(log)
@@ -63,7 +69,7 @@ class ViewCare:
             done = repair(
                 self._log,
                 subject,
-                self._store_of(view.name),
+                self._store_of(view.name, subject.version),
                 self._clock,
                 self.revisions,
                 only,
@@ -83,7 +89,7 @@ class ViewCare:
             news = check_round(
                 self._log,
                 subject,
-                self._store_of(view.name),
+                self._store_of(view.name, subject.version),
                 self.revisions,
                 known,
                 self._clock.now_ms(),

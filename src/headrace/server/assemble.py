@@ -130,7 +130,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
 
         follow_views()
         catalog.on_change(follow_views)
-        care = ViewCare(log, catalog, followers.view, clock, settings.views)
+        care = ViewCare(log, catalog, followers.version, clock, settings.views)
         closing.callback(care.close)
         attached = AttachedFunctions(log, clock, lambda: catalog.state.function_files, limits)
         closing.callback(attached.close)
