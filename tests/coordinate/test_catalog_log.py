@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,9 @@ import pytest
 from headrace.clock import ManualClock, SystemClock
 from headrace.config import LogSettings
 from headrace.coordinate.base import CATALOG_TOPIC, QueryDefinition, ViewDefinition
-from headrace.coordinate.catalog import DEAD_LETTERS, EVENT_COLUMN, Catalog, create_internal_topics
+from headrace.coordinate.catalog import DEAD_LETTERS, EVENT_COLUMN, Catalog, create_internal_topics, fold
 from headrace.coordinate.events import (
+    DeploymentSaved,
     QueryCreated,
     QueryWanted,
     SourceCreated,
@@ -30,7 +32,7 @@ from headrace.log.base import Append
 from headrace.log.local.open import LocalClient, LocalLog
 from headrace.sql.source import Source
 from headrace.types import VARCHAR, Column
-from headrace.views.versions import Version
+from headrace.views.versions import Deployment, Item, Version
 from tests.support import wait_for
 
 CLICKS = Source("CLICKS", "stream", "clicks", (), (Column("PAGE", VARCHAR),), statement="CREATE STREAM …")
@@ -166,6 +168,35 @@ def test_who_read_the_state_first_does_not_act_on_it_last(log: LocalLog) -> None
     assert "BY_PAGE" in seen[-1]
     first.join()
     assert "BY_PAGE" in seen[-1]
+
+
+def test_deployments_are_listed_while_a_refresh_takes_the_place_of_the_one_before(log: LocalLog) -> None:
+    create_internal_topics(log)
+    catalog, over = Catalog(log), threading.Event()
+    failures: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            while not over.is_set():
+                numbers = [one.id for one in catalog.deployments()]
+                assert numbers == sorted(numbers)
+        except BaseException as error:
+            failures.append(error)
+
+    reading = threading.Thread(target=read)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    reading.start()
+    try:
+        for number in range(1, 2001):
+            item = Item("BY_PAGE", "rebuilds", number + 1, number, origin=1)
+            # Only what is in memory: two thousand events are soon folded, and long written.
+            catalog._state = fold(catalog._state, DeploymentSaved(Deployment(number, [item], 0, stage="switched")))
+    finally:
+        over.set()
+        reading.join()
+        sys.setswitchinterval(interval)
+    assert failures == []
 
 
 def test_a_catalog_that_keeps_still(log: LocalLog) -> None:

@@ -195,7 +195,8 @@ class Catalog:
 
     def deployments(self) -> list[Deployment]:
         """The oldest first."""
-        return [self._state.deployments[number] for number in sorted(self._state.deployments)]
+        known = self._state.deployments
+        return [known[number] for number in sorted(known)]
 
     def deployment(self, number: int) -> Deployment | None:
         """With all that was found when its versions were compared."""
