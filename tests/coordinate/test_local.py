@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from headrace.config import AuthSettings, Key, Project, ProjectSettings, ServerSettings
-from headrace.coordinate.local import Holder, UpLock, holder, is_held
+from headrace.coordinate.local import LOCK_FILE, Holder, UpLock, holder, is_held
 from headrace.coordinate.ports import choose_port, port_holder
 from headrace.coordinate.supervisor import check_binding
 from headrace.errors import Conflict, Refused, UsageError
@@ -70,6 +72,17 @@ def test_asking_who_holds_it_keeps_nobody_out(tmp_path: Path) -> None:
     for _ in range(50):
         assert holder(tmp_path) is None
         UpLock.acquire(tmp_path).release()
+
+
+def test_one_who_asks_and_is_stopped_in_the_middle_keeps_nobody_out(tmp_path: Path) -> None:
+    """A busy machine may not come back to it for a second."""
+    UpLock.acquire(tmp_path).release()
+    asking = os.open(tmp_path / LOCK_FILE, os.O_RDONLY)
+    fcntl.flock(asking, fcntl.LOCK_SH)
+    later = threading.Timer(1.0, os.close, (asking,))
+    later.start()
+    UpLock.acquire(tmp_path).release()
+    later.join()
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from headrace.errors import Conflict
 from headrace.structs import ready
 
 LOCK_FILE = "up.lock"
+ASKING_S = 30.0
+"""How long somebody who only asks who runs a project is waited for."""
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -90,12 +92,15 @@ def is_held(data: Path) -> bool:
 
 
 def _try_exclusive(descriptor: int) -> bool:
-    # Whoever asks `holder` takes the lock for a moment: that must not look like somebody running.
-    for _ in range(10):
+    """Whoever asks `holder` takes the lock for a moment, on a busy machine for longer: that must not look like somebody
+    running. Others can ask at the same time; they cannot while somebody runs."""
+    refused, deadline = 0, time.monotonic() + ASKING_S
+    while refused < 10 and time.monotonic() < deadline:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
+            refused += not _try_shared(descriptor)
             time.sleep(0.02)
     return False
 
