@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 from headrace.log.queues import CORRELATION, REPLY_TO
 from tests.server.running import Running
-from tests.support import wait_for
+from tests.support import let_pass, wait_for
 
 
 def make(server: Running, name: str, **options: Any) -> None:
@@ -41,6 +43,45 @@ def settle(server: Running, queue: str, how: str, messages: list[dict[str, Any]]
 
 def numbers(messages: list[dict[str, Any]]) -> list[int]:
     return sorted(message["record"]["value"]["n"] for message in messages)
+
+
+def meanwhile(server: Running, monkeypatch: pytest.MonkeyPatch, name: str, happens: Callable[[], object]) -> None:
+    """Something happens after the next look at a queue has found nothing, and before whoever looked waits."""
+    queue = server.services.queues.queue(name)
+    looked = queue.receive
+    left = [happens]
+
+    def look(*given: Any) -> Any:
+        found = looked(*given)
+        if left and not found:
+            left.pop()()
+        return found
+
+    monkeypatch.setattr(queue, "receive", look)
+
+
+def test_what_is_given_back_between_a_look_and_waiting_is_not_missed(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(server, "given")
+    send(server, "given", 1)
+    first = receive(server, "given", lease=600)
+    meanwhile(server, monkeypatch, "given", lambda: settle(server, "given", "nack", first))
+    began = time.monotonic()
+    assert numbers(receive(server, "given", wait=60)) == [1]
+    assert time.monotonic() - began < 30, "not only when its time was up"
+
+
+def test_a_lease_that_ends_between_a_look_and_waiting_is_not_missed(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(server, "expired")
+    send(server, "expired", 1)
+    assert numbers(receive(server, "expired", lease=1)) == [1]
+    meanwhile(server, monkeypatch, "expired", lambda: let_pass(1.5))
+    began = time.monotonic()
+    assert numbers(receive(server, "expired", wait=60)) == [1]
+    assert time.monotonic() - began < 30, "not only when its time was up"
 
 
 def test_a_message_s_life(server: Running) -> None:

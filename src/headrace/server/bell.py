@@ -16,5 +16,7 @@ class Bell:
         if event is not None:
             event.set()
 
-    async def wait(self, name: str) -> None:
-        await self._events.setdefault(name, asyncio.Event()).wait()
+    def listen(self, name: str) -> asyncio.Event:
+        """Set when it is rung from now on. Whoever looks for something listens first: what happens while they look, or
+        before they wait, is heard."""
+        return self._events.setdefault(name, asyncio.Event())

@@ -61,30 +61,45 @@ async def receive(request: Request, services: Services) -> Response:
     limit = integer(request, "limit", 1, 1, MAX_MESSAGES)
     lease = number(request, "lease", 0.0, 0.0, 12 * 3600.0) or None
     max_bytes = integer(request, "max_bytes", 4 * 1024 * 1024, 1, MAX_PAGE_BYTES)
+    waiting = _Waiting(services, queue)
     messages = await long_poll(
         request,
         services,
         number(request, "wait", 0.0, 0.0, MAX_WAIT_S),
-        partial(services.run, queue.receive, limit, lease, max_bytes),
-        partial(_news, services, queue),
+        partial(waiting.attempt, limit, lease, max_bytes),
+        waiting.news,
     )
     body = b'{"messages":' + json_list(map(_message, messages)) + b"}"
     return LargeAnswer(body, services.answers)
 
 
-async def _news(services: Services, queue: Queue, seconds: float) -> None:
-    """New records, a lease or a delay that ends, or somebody who settles something."""
-    due = (await services.run(queue.stats)).next_due_s
-    position = Position(0, queue.heads())
-    ways = [
-        asyncio.ensure_future(services.delivery.tails.wait(queue.definition.topic, position, seconds)),
-        asyncio.ensure_future(services.bell.wait(queue.definition.name)),
-    ]
-    try:
-        await asyncio.wait(ways, timeout=seconds if due is None else due + 0.005, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for way in ways:
-            way.cancel()
+class _Waiting:
+    """Whoever waits for messages is woken by whatever has happened since they last looked."""
+
+    def __init__(self, services: Services, queue: Queue) -> None:
+        self._services, self._queue = services, queue
+        self._looked, self._settled = 0.0, asyncio.Event()
+
+    async def attempt(self, limit: int, lease: float | None, max_bytes: int) -> list[Message]:
+        self._looked = self._services.clock.monotonic()
+        self._settled = self._services.bell.listen(self._queue.definition.name)
+        return await self._services.run(self._queue.receive, limit, lease, max_bytes)
+
+    async def news(self, seconds: float) -> None:
+        """New records, a lease or a delay that ends, or somebody who settles something."""
+        queue, tails = self._queue, self._services.delivery.tails
+        due = await self._services.run(queue.due_after, self._looked)
+        position = Position(0, queue.heads())
+        ways = [
+            asyncio.ensure_future(tails.wait(queue.definition.topic, position, seconds)),
+            asyncio.ensure_future(self._settled.wait()),
+        ]
+        try:
+            timeout = seconds if due is None else due + 0.005
+            await asyncio.wait(ways, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
 
 
 def _message(message: Message) -> bytes:

@@ -110,6 +110,14 @@ class Queue:
                 max(0, ready), leased, delayed, self._dead, self._missing, None if due is None else max(0.0, due - now)
             )
 
+    def due_after(self, moment: float) -> float | None:
+        """Seconds until the first lease or delay ends that had not ended at a moment of the clock; 0 if it has since:
+        whoever looked then has not seen what it sets free."""
+        with self._lock:
+            outs = (out for lane in self._lanes.values() for out in lane.out.values())
+            due = min((out.due for out in outs if out.due > moment), default=None)
+            return None if due is None else max(0.0, due - self._clock.monotonic())
+
     def check(self) -> None:
         """`Gone` if its topic is."""
         self._topic()
