@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from collections.abc import Iterator
 
 import pytest
@@ -96,6 +98,19 @@ def _no_failures(served: Served) -> None:
 def test_a_function_that_prints_answers_all_the_same(served: Served) -> None:
     assert [served.call("PLUS_ONE", number) for number in range(3)] == [1, 2, 3]
     assert served.failures == []
+
+
+def test_it_is_called_by_a_server_with_more_than_a_thousand_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        served = Served(seconds=120.0)
+        assert served.call("PLUS_ONE", 1) == 2
+        served.host.close()
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
 
 
 def test_one_that_raises_gives_null_and_is_told(served: Served) -> None:

@@ -35,8 +35,10 @@ class Child:
         assert self._process.stdout is not None
         try:
             send(self._process.stdin, request)
-            ready, _, _ = select.select([self._process.stdout], [], [], seconds)
-            if not ready:
+            # Not `select`, which cannot wait for what a server with a thousand clients opens.
+            answers = select.poll()
+            answers.register(self._process.stdout, select.POLLIN)
+            if not answers.poll(seconds * 1000):
                 raise ChildHung
             return receive(self._process.stdout)
         except (EOFError, OSError) as error:
