@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -99,4 +100,14 @@ def spark_session(settings: SparkSettings, app_name: str) -> SparkSession:
     builder = SparkSession.builder.appName(app_name).master(settings.master)
     for name, value in (conf | settings.conf).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    take_turns(session)
+    return session
+
+
+def take_turns(session: SparkSession) -> None:
+    """So that FAIR is fair to every query (docs/decisions: queries take turns by who has waited longest)."""
+    context = session.sparkContext
+    if context.getConf().get("spark.scheduler.mode") == "FAIR":
+        jvm: Any = context._jvm
+        jvm.dev.headrace.spark.Turns.take(context._jsc.sc())
