@@ -81,7 +81,9 @@ def test_one_who_asks_and_is_stopped_in_the_middle_keeps_nobody_out(tmp_path: Pa
     fcntl.flock(asking, fcntl.LOCK_SH)
     later = threading.Timer(1.0, os.close, (asking,))
     later.start()
-    UpLock.acquire(tmp_path).release()
+    lock = UpLock.acquire(tmp_path)
+    assert is_held(tmp_path)
+    lock.release()
     later.join()
 
 

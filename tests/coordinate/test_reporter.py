@@ -49,6 +49,7 @@ def test_it_goes_on_after_what_nobody_thought_of(tmp_path: Path) -> None:
     try:
         wait_for(lambda: reporter.log(0.1) is log, 20, "a connection")
         wait_for(lambda: len(link.told) >= 2, 20, "reports")
+        assert (link.calls, errors) == ([], []), "both went wrong before"
     finally:
         reporter.stop()
         log.close()

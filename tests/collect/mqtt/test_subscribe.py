@@ -64,6 +64,7 @@ def test_it_ends_when_it_is_told_to_in_the_moment_in_which_the_broker_refuses(
     monkeypatch.setattr("asyncio.open_connection", refuse)
     with listening(tmp_path, {"plant": collector(free_port())}, [READINGS]):
         wait_for(lambda: bool(told) and told[0].done(), 5, "the collector to end")
+        assert told[0].cancelled()
 
 
 def test_one_that_does_not_hear_that_it_is_to_end_is_told_again_and_keeps_no_other_from_starting(
@@ -80,4 +81,6 @@ def test_one_that_does_not_hear_that_it_is_to_end_is_told_again_and_keeps_no_oth
         wait_for(lambda: running.status("plant").state == "waiting", 5, "the collector to start")
         (tmp_path / "collectors" / "plant.toml").unlink()
         running.write("other", collector(1))
-        running.wait_until("other", "waiting")
+        assert running.wait_until("other", "waiting").detail == "starting"
+        with pytest.raises(KeyError):
+            running.status("plant")
