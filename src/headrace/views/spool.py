@@ -27,6 +27,7 @@ CHUNK = 5_000
 SCAN_SECONDS = 600.0
 NO_NUMBER = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """Doubles that JSON has no number for, by what they are in a spool: as null they would all be the same."""
+_NAMES = {str(number): name for name, number in NO_NUMBER.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +103,8 @@ def _exact(type_: DataType, value: Any, json: Any) -> Any:
     match type_:
         case _ if value is None:
             return json
-        case Double() if not math.isfinite(value):
-            return next(name for name, number in NO_NUMBER.items() if str(number) == str(value))
+        case Double():
+            return json if math.isfinite(value) else _NAMES[str(value)]
         case Array(element):
             return [_exact(element, *both) for both in zip(value, json, strict=True)]
         case Map(_, inner) if len(value) == len(json):
