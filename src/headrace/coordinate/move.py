@@ -53,7 +53,7 @@ class KafkaWriter:
     """Each chunk once: its number is part of the transaction."""
 
     def __init__(self, log: KafkaLog) -> None:
-        last = log.last_identity(COPY, 1)
+        last = log.settled_identity(COPY, 1)
         self._log, self._number = log, -1 if last is None else last.batch
 
     def __call__(self, appends: Sequence[Append], stream_times: Sequence[Sequence[int] | None]) -> list[Appended]:
@@ -105,7 +105,7 @@ def move_to_local(source: Log, target: Log, checkpoints: Path, progress: Progres
     rows: list[tuple[str, str, int, Any]] = []
     behind: list[str] = []
     for query in catalog.queries():
-        if source.last_identity(query.id, query.version) is None:
+        if source.settled_identity(query.id, query.version) is None:
             continue
         old = _read_on_kafka(source, catalog, query, checkpoints)
         there = {topic: moves.offsets(topic, at) for topic, at in old.items()}

@@ -5,18 +5,21 @@ from __future__ import annotations
 import subprocess
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import ListOffsetsResultInfo
 
 from headrace.config import KafkaSettings
 from headrace.errors import ConfigError, Fenced, LogError, OwnerLost, Refused, Unauthenticated
 from headrace.log.base import Append, BatchIdentity, Committed, Log, Route, TopicPartition
+from headrace.log.kafka import batches
 from headrace.log.kafka.client import Connection
-from headrace.log.kafka.offsets import Offsets
+from headrace.log.kafka.offsets import Offsets, Unsettled
 from scripts.kafka import HOST, free_ports
 from tests.kafka import open_kafka, small_cluster
 from tests.log.support import DERIVED, PLAIN, VIEWS, batch, numbers, put, rows
@@ -125,10 +128,51 @@ def test_a_batch_lands_once_whichever_engine_sends_it(kafka: str) -> None:
         assert not commit(old, 0, 1).duplicate
         assert commit(new, 0, 1).duplicate
         assert not commit(new, 1, 2).duplicate
-        assert commit(old, 1, 2).duplicate
         with pytest.raises(Fenced):
-            commit(old, 2, 3)
+            commit(old, 1, 2)
+        assert commit(old, 1, 2).duplicate
         assert not commit(old, 2, 3).duplicate
+        assert [row["N"] for row in rows(new, "counts")] == [1, 2, 3]
+
+
+@contextmanager
+def open_transaction(bootstrap: str, topic: str) -> Iterator[None]:
+    """Another query's transaction, with a row in a topic, that is neither committed nor aborted meanwhile."""
+    conf = {"bootstrap.servers": bootstrap, "transactional.id": f"other{uuid.uuid4().hex}"}
+    producer = Producer(conf | {"transaction.timeout.ms": 600_000})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(topic, key="ANOTHER/1", value="{}")
+    assert producer.flush(60) == 0
+    try:
+        yield
+    finally:
+        producer.abort_transaction(60)
+
+
+def test_an_open_transaction_of_another_query_hides_no_batch_and_delays_no_commit(
+    kafka: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader sees identities only up to the first open transaction: an engine that started again wrote the last batch
+    a second time, and every commit took as long as a request may."""
+    prefix = f"hidden{uuid.uuid4().hex[:8]}."
+    with (
+        open_kafka(kafka, prefix, request_seconds=300.0) as old,
+        open_kafka(kafka, prefix) as new,
+        ThreadPoolExecutor() as threads,
+    ):
+        old.create_topic(DERIVED)
+        assert not commit(old, 0, 1).duplicate
+        with open_transaction(kafka, f"{prefix}_headrace_batches"):
+            assert not threads.submit(commit, old, 1, 2).result(120).duplicate
+            assert getattr(old.last_identity("CTAS_COUNTS_1", 1), "batch", None) == 1
+            monkeypatch.setattr(batches, "SETTLE_S", 1.0)
+            with pytest.raises(Unsettled, match="which batch of `CTAS_COUNTS_1` was committed last"):
+                commit(new, 1, 2)
+            monkeypatch.undo()
+            waiting = threads.submit(commit, new, 1, 2)
+        assert waiting.result(120).duplicate
+        assert not commit(new, 2, 3).duplicate
         assert [row["N"] for row in rows(new, "counts")] == [1, 2, 3]
 
 
@@ -137,7 +181,7 @@ def test_what_is_committed_is_acknowledged_though_nobody_can_say_when_it_is_read
 ) -> None:
     """A broker died right after the commit: its partitions have no leader for longer than anyone waits."""
 
-    def no_leader(offsets: Offsets, wanted: Any) -> None:
+    def no_leader(offsets: Offsets, wanted: Any, seconds: float) -> None:
         raise LogError("Kafka has no leader for some partitions")
 
     with open_kafka(kafka) as log:

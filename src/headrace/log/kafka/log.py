@@ -250,6 +250,11 @@ class KafkaLog(Log):
     def last_identity(self, query: str, version: int) -> BatchIdentity | None:
         return self._batches.last(query, version)
 
+    def settled_identity(self, query: str, version: int) -> BatchIdentity | None:
+        """Return the last identity, after waiting for transactions that may hide a later one. `Unsettled` if one stays
+        open. For whoever decides by it what to write."""
+        return self._batches.last_settled(query, version)
+
     # Reading
 
     def snapshot(self) -> Snapshot:

@@ -5,6 +5,7 @@ Kafka lets such a producer write in transactions only, so a `send` outside of on
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from headrace.log.kafka.groups import Groups
 from headrace.log.kafka.ids import KafkaIds
 from headrace.log.kafka.offsets import Offsets
 from headrace.log.kafka.producer import Encode
-from headrace.log.kafka.transaction import Transactor
+from headrace.log.kafka.transaction import READABLE_S, Transactor
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,9 @@ class NamedProducer(Producer):
             for partition, _, last in one.delivery.appended()[0].positions:
                 at = TopicPartition(one.kafka, partition)
                 ends[at] = max(last + 1, ends.get(at, 0))
-        self._offsets.wait_for(ends)
+        with contextlib.suppress(HeadraceError):
+            # It is committed, whatever becomes of the wait.
+            self._offsets.wait_for(ends, READABLE_S)
         for one in sent:
             one.future.set_result(replace(one.delivery.appended()[0], duplicates=one.known))
 

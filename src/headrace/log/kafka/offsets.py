@@ -29,6 +29,10 @@ _COMMITTED = IsolationLevel.READ_COMMITTED
 _PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.1
 
 
+class Unsettled(LogError):
+    """A transaction is open in a partition, so what follows it cannot be read yet."""
+
+
 class Offsets:
     """Names here are Kafka's. A topic that went away meanwhile is left out of the answer."""
 
@@ -58,9 +62,14 @@ class Offsets:
         """The first offset of a record at or after a time, -1 where there is none."""
         return self._ask(partitions, OffsetSpec.for_timestamp(time_ms), least=-1)
 
-    def wait_for(self, wanted: Mapping[TopicPartition, int]) -> None:
-        """Until the ends are at least these: a transaction is committed a moment before it can be read."""
-        self._until(lambda: all(end >= wanted[at] for at, end in self.ends(wanted).items()))
+    def wait_for(self, wanted: Mapping[TopicPartition, int], seconds: float) -> None:
+        """Wait until the last stable offsets are at least these: a transaction is committed a moment before it can be
+        read, and one that is open hides what was committed after it began. `Unsettled` after so many seconds."""
+        self._until(
+            lambda: all(end >= wanted[at] for at, end in self.ends(wanted).items()),
+            seconds,
+            Unsettled("a transaction is open", detail=", ".join(f"{at.topic}/{at.partition}" for at in wanted)),
+        )
 
     def _ask(
         self,
@@ -71,7 +80,11 @@ class Offsets:
     ) -> dict[TopicPartition, int]:
         left = set(partitions)
         found: dict[TopicPartition, int] = {}
-        self._until(lambda: self._ask_some(left, what, level, least, found))
+        self._until(
+            lambda: self._ask_some(left, what, level, least, found),
+            self._connection.settings.request_seconds,
+            LogError("Kafka has no leader for some partitions", hint="are enough brokers running?"),
+        )
         return found
 
     def _ask_some(
@@ -110,13 +123,14 @@ class Offsets:
             self._admin.list_topics(topic, timeout=seconds)
         return not left
 
-    def _until(self, done: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + self._connection.settings.request_seconds
+    def _until(self, done: Callable[[], bool], seconds: float, late: LogError) -> None:
+        """Ask again and again. Raises `late` after so many seconds."""
+        deadline = time.monotonic() + seconds
         pause = _PAUSE_S
         try:
             while not done():
                 if time.monotonic() > deadline:
-                    raise LogError("Kafka has no leader for some partitions", hint="are enough brokers running?")
+                    raise late
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
         except KafkaException as failure:

@@ -59,8 +59,14 @@ class Table:
                 raise LogError(f"topic `{self.topic}` was made but does not appear")
             time.sleep(0.01)
 
+    def settle(self, seconds: float) -> dict[str, bytes]:
+        """Return the rows once every transaction that has written to the table by now is committed or aborted.
+        `Unsettled` if that takes longer than so many seconds."""
+        self._offsets.wait_for(self._offsets.written([TopicPartition(self.topic, 0)]), seconds)
+        return self.refresh()
+
     def refresh(self) -> dict[str, bytes]:
-        """All rows, as they are now."""
+        """Return the rows up to the last stable offset: those after the first open transaction are missing."""
         with self._lock:
             end = self._offsets.ends([TopicPartition(self.topic, 0)]).get(TopicPartition(self.topic, 0), self._next)
             if end < self._next:

@@ -17,6 +17,10 @@ from headrace.log.kafka.encode import Outgoing
 from headrace.log.kafka.errors import FENCED, error_of, translate
 from headrace.log.kafka.offsets import Offsets
 
+READABLE_S = 5.0
+"""How long a writer waits until what it committed can be read. Kafka needs milliseconds for that; it takes longer only
+if somebody else's transaction is open in the same partition, for which a writer must not wait."""
+
 
 class Transactor:
     """Commits batches in transactions of one transactional id, one at a time. Safe to use from several threads.
@@ -65,9 +69,11 @@ class Transactor:
         batches: Callable[[], Iterable[Outgoing]],
         doing: str,
         check: Callable[[], bool] | None = None,
+        unread: str = "",
     ) -> list[Appended] | None:
-        """One transaction with all of it. `check` is asked once nobody else can commit with this id; if it says no,
-        nothing is done and None comes back."""
+        """Commit all batches in one transaction, and wait a moment until they can be read, but for those in the topic
+        `unread`. `check` is called once nobody else can commit with this id; if it returns False, nothing is written
+        and None is returned."""
         with self._lock:
             try:
                 sender = self.open()
@@ -96,10 +102,11 @@ class Transactor:
             appended = [found for delivery in deliveries for found in delivery.appended()]
             for name, found in zip(names, appended, strict=True):
                 for partition, _, last in found.positions:
-                    ends[TopicPartition(name, partition)] = last + 1
+                    if name != unread:
+                        ends[TopicPartition(name, partition)] = last + 1
             # It is committed, whatever becomes of the wait: an error now would make the caller write it again.
             with contextlib.suppress(HeadraceError):
-                self._offsets.wait_for(ends)
+                self._offsets.wait_for(ends, READABLE_S)
             return appended
 
     def give_up(self, failure: BaseException, doing: str) -> HeadraceError:
