@@ -148,7 +148,7 @@ def test_overview_metrics_and_readiness(people: Running) -> None:
     assert overview["totals"]["dead_letters"] == people.http.get("/v1/topics/users").json()["dead_letters"]
     assert overview["engine"]["state"] == "gone"
     ready = people.http.get("/readyz")
-    assert (ready.status_code, ready.json()) == (503, {"waiting_for": ["the engine"], "problems": []})
+    assert (ready.status_code, ready.json()) == (503, {"waiting_for": ["the engine"], "problems": [], "failed": []})
     metrics = people.http.get("/metrics").text
     assert 'headrace_events_total{outcome="accepted",topic="users"} 3.0' in metrics
     assert 'headrace_topic_records_total{topic="users"} 3.0' in metrics

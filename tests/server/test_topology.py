@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from headrace.coordinate.status import EngineReport
+from headrace.coordinate.supervisor import readiness
 from headrace.process.base import QueryError, QueryStatus
 from tests.server.running import PAGEVIEWS, Running, running_server
 
@@ -97,6 +98,29 @@ def test_a_bad_pipeline_is_a_problem_and_stops_nothing(tmp_path: Path) -> None:
         assert ready["waiting_for"] == ["the engine"]
         [problem] = ready["problems"]
         assert problem.startswith("pipelines/all.sql:2:")
+        assert ready["failed"] == [problem]
+
+
+def test_not_ready_while_a_statement_of_the_files_is_missing(tmp_path: Path) -> None:
+    """Ready again once it is there: by a statement, or by a deployment of files that could be read."""
+    first = "CREATE STREAM a (b INT KEY) WITH (KAFKA_TOPIC='a', PARTITIONS=1);\n"
+    second = "CREATE STREAM c AS SELECT * FROM nobody;\n"
+    with running_server(tmp_path, sql=first + second) as server:
+        report(server)
+        ready = server.http.get("/readyz")
+        [failed] = ready.json()["failed"]
+        assert (ready.status_code, ready.json()["waiting_for"]) == (503, [])
+        assert failed.startswith("pipelines/all.sql:2:34: stream or table `nobody` does not exist")
+        found = readiness(str(server.http.base_url), None)
+        assert (found.ready, found.settled, found.failed) == (False, True, (failed,))
+        server.http.post("/v1/statements", json={"sql": "CREATE STREAM c (b INT) WITH (KAFKA_TOPIC='c');"})
+        assert server.http.get("/readyz").status_code == 200
+    with running_server(tmp_path / "other", sql=first + "CREATE STREM c;") as server:
+        report(server)
+        assert server.http.get("/readyz").status_code == 503
+        deployed = server.http.post("/v1/deployments", json={"files": {"pipelines/all.sql": first}})
+        assert deployed.status_code == 200
+        assert server.http.get("/readyz").json() == {"waiting_for": [], "problems": [], "failed": []}
 
 
 def test_a_stopped_query_is_no_reason_to_wait(pipeline: Running) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,6 +54,7 @@ def plan(
     else:
         asked = [" --strategy lambda"] * (strategy == "lambda") + [" --in-place"] * in_place
         print_plan(body, whole, "headrace deploy" + "".join(asked))
+        print_from_scratch(body.get("from_scratch", ()))
         if body["pending"] and newest and newest[0]["stage"] in (*RUNNING, "waiting"):
             print(_in_the_way(newest[0]))
     changes = body["pending"] or body["functions"]
@@ -86,6 +88,15 @@ def print_plan(body: dict[str, Any], whole: bool, command: str) -> None:
     out.print(f"\n{changes}{refused}; {cost(body)}", markup=False, highlight=False)
     if not body["refused"]:
         out.print(f"do it:  {command}{_agreed(body)}", markup=False)
+
+
+def print_from_scratch(problems: Sequence[str]) -> None:
+    """Say what of the files only works here, where somebody has run other statements before."""
+    if problems:
+        target = console(stderr=True)
+        target.print("\na fresh clone of these files would not start:", style="yellow", markup=False)
+        for problem in problems:
+            target.print(f"  {problem}", style="yellow", markup=False, highlight=False)
 
 
 def _in_the_way(deployment: dict[str, Any]) -> str:

@@ -37,7 +37,12 @@ def register(app: typer.Typer) -> None:
 def up(
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes any free one.", min=0, max=65535)] = None,
     detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Return when it is ready; go on in the background.")
+        bool,
+        typer.Option(
+            "--detach",
+            "-d",
+            help="Return when it is ready (exit code 1: it never will be); go on in the background.",
+        ),
     ] = False,
     project: ProjectOption = None,
     as_json: JsonOption = False,
@@ -47,11 +52,12 @@ def up(
     if detach:
         url, ready = start_detached(found, port)
         if as_json:
-            print_json({"url": url, "pid": _pid(found), "problems": ready.problems})
+            print_json({"url": url, "pid": _pid(found), "problems": ready.problems, "failed": ready.failed})
         else:
-            print(f"{found.name} is ready:  {url}\n  stop it:  headrace down      see it:  headrace status")
+            state = "is ready" if ready.ready else f"runs, but is {ready.summary}"
+            print(f"{found.name} {state}:  {url}\n  stop it:  headrace down      see it:  headrace status")
             print_problems(ready.problems)
-        return
+        raise typer.Exit(0 if ready.ready else 1)
     lock, chosen = prepare(found, port, SystemClock())
     reporter = Reporter(found, as_json)
     supervisor = Supervisor(found, lock, chosen, SystemClock(), reporter)
@@ -76,6 +82,9 @@ class Reporter:
                 self._progress(f"waiting for {notice.text}")
             case "ready":
                 self._ready(notice.text)
+                print_problems(notice.lines)
+            case "incomplete":
+                self._line(f"{self._project.name} runs, but is {notice.text}")
                 print_problems(notice.lines)
             case "stopping":
                 self._progress("stopping …")
@@ -117,7 +126,8 @@ def print_problems(problems: Sequence[str]) -> None:
 
 
 def start_detached(project: Project, port: int | None) -> tuple[str, Readiness]:
-    """Start a supervisor that outlives us; its address, once it is ready."""
+    """Start a supervisor that outlives us. Return its address once nothing is waited for any more; progress goes to
+    stderr."""
     # Asked here too, so that what can be refused is said at once and not found in a file.
     lock, chosen = prepare(project, port, SystemClock())
     lock.release()
@@ -146,10 +156,10 @@ def _wait_ready(project: Project, child: subprocess.Popen[bytes], log: Path) -> 
         found = holder(project.data)
         if found is not None:
             ready = readiness(found.url, project_key(project))
-            if ready.ready:
+            if ready.settled:
                 return found.url, ready
             waiting = ready.waiting_for
-        if (text := ", ".join(waiting)) != shown and in_terminal():
+        if (text := ", ".join(waiting)) != shown:
             shown = text
             print(f"waiting for {text}", file=sys.stderr)
         time.sleep(0.1)
@@ -193,8 +203,10 @@ def status(project: ProjectOption = None, as_json: JsonOption = False) -> None:
         "project": found.name,
         "running": True,
         "ready": ready.ready,
+        "state": ready.summary,
         "waiting_for": ready.waiting_for,
         "problems": ready.problems,
+        "failed": ready.failed,
         "url": running.url,
         "pid": running.pid,
         "started_ms": running.started_ms,
@@ -218,7 +230,7 @@ def _print_status(body: dict[str, Any]) -> None:
         [
             ("project", body["project"]),
             ("address", body["url"]),
-            ("state", "ready" if body["ready"] else "waiting for " + ", ".join(body["waiting_for"])),
+            ("state", body["state"]),
             ("up since", f"{local_time(body['started_ms'])}  (pid {body['pid']})"),
             ("engine", f"{engine.get('state', '?')}  (pid {engine.get('pid') or '-'})"),
             ("events", f"{totals.get('events', 0):,}  ({totals.get('rate', 0):,.0f}/s)"),

@@ -20,6 +20,7 @@ from headrace.coordinate.chains import first_of
 from headrace.coordinate.changes import plan_files, wanted_functions
 from headrace.coordinate.dropping import dropped_version
 from headrace.coordinate.events import DeploymentSaved, Event, FilesApplied, QueryPaced, QueryWanted
+from headrace.coordinate.from_scratch import check_from_scratch
 from headrace.coordinate.functions import DescribeFile, FunctionChanges
 from headrace.coordinate.layers import check_lambda, is_layered, speed_events
 from headrace.coordinate.refreshing import is_refresh, may_go_beside, refresh_change, refresh_item
@@ -69,7 +70,13 @@ class Deployments:
         options = options or Options()
         if options.strategy == "lambda":
             check_lambda(options.start)
-        return self._plan(files, options, self._functions(files, options))
+        functions = self._functions(files, options)
+        plan = self._plan(files, options, functions)
+        if functions is None or plan.refused:
+            return plan
+        known = functions.after(self._catalog.state.function_files).values()
+        problems = check_from_scratch(files, known, self._clock)
+        return replace(plan, from_scratch=tuple(map(str, problems)))
 
     def _plan(self, files: Mapping[str, str], options: Options, functions: FunctionChanges | None) -> Plan:
         return plan_files(

@@ -36,7 +36,7 @@ EXIT_HOPELESS = 78
 class Notice:
     """Something a person may want to know."""
 
-    kind: Literal["waiting", "ready", "died", "restarted", "failed", "stopping", "stopped"]
+    kind: Literal["waiting", "ready", "incomplete", "died", "restarted", "failed", "stopping", "stopped"]
     text: str
     lines: tuple[str, ...] = ()
 
@@ -132,9 +132,11 @@ class Supervisor:
 
     def _check_ready(self) -> None:
         found = readiness(self.url, _any_key(self._project))
-        if found.ready:
+        if found.settled:
+            # Statements that failed fail again when they are tried again: what works is served meanwhile.
             self._ready = True
-            self._say(Notice("ready", self.url, found.problems))
+            kind: Literal["ready", "incomplete"] = "ready" if found.ready else "incomplete"
+            self._say(Notice(kind, self.url if found.ready else found.summary, found.problems))
         elif (text := ", ".join(found.waiting_for)) != self._waiting_for:
             self._waiting_for = text
             self._say(Notice("waiting", text))
@@ -229,10 +231,30 @@ class Readiness:
 
     waiting_for: tuple[str, ...]
     problems: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    """Statements of the project's files that could not be created."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is waited for: it is ready, or will not become ready by itself."""
+        return not self.waiting_for
 
     @property
     def ready(self) -> bool:
-        return not self.waiting_for
+        return self.settled and not self.failed
+
+    @property
+    def summary(self) -> str:
+        """
+        >>> Readiness((), (), ("a.sql:1:1: …", "b.sql:2:1: …")).summary
+        "not ready: 2 statements of the project's files failed"
+        """
+        if not self.settled:
+            return "waiting for " + ", ".join(self.waiting_for)
+        if not self.failed:
+            return "ready"
+        one = len(self.failed) == 1
+        return f"not ready: {len(self.failed)} statement{'s' * (not one)} of the project's files failed"
 
 
 def readiness(url: str, key: str | None, timeout: float = 2.0) -> Readiness:
@@ -243,8 +265,10 @@ def readiness(url: str, key: str | None, timeout: float = 2.0) -> Readiness:
         connection.request("GET", "/readyz", headers=headers)
         answer = connection.getresponse()
         body = json.loads(answer.read())
-        waiting = () if answer.status == 200 else tuple(body.get("waiting_for", ())) or ("the server",)
-        return Readiness(waiting, tuple(body.get("problems", ())))
+        waiting, failed = tuple(body.get("waiting_for", ())), tuple(body.get("failed", ()))
+        if answer.status != 200 and not waiting and not failed:
+            waiting = ("the server",)
+        return Readiness(waiting, tuple(body.get("problems", ())), failed)
     except (OSError, http.client.HTTPException, ValueError):
         return Readiness(("the server",))
     finally:

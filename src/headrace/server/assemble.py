@@ -267,6 +267,6 @@ def apply_pipelines(services: Services) -> None:
                 logger.info("%s: %s", applied.file, result.message)
             for problem in applied.problems:
                 logger.warning("%s", problem)
-                services.problems.append(str(problem))
+                services.problems.append(problem)
     finally:
         services.applying.remove(PIPELINES)

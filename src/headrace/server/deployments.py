@@ -80,6 +80,7 @@ def plan_model(plan: Plan, alerts: Sequence[Definition]) -> PlanAnswer:
             FunctionChangeModel(one.name.lower(), one.file, one.verdict, [display_name(name) for name in one.used_by])
             for one in plan.functions
         ],
+        from_scratch=list(plan.from_scratch),
     )
 
 
@@ -122,6 +123,8 @@ async def start_deployment(request: Request, services: Services) -> Response:
 
     def run() -> DeployAnswer:
         started = services.deployments.start(_files(wanted.files, services), options)
+        # All files could be read and planned, and they are what runs or is being built.
+        services.problems.clear()
         return DeployAnswer(None if started is None else deployment_model(started, services))
 
     return json_response(await services.run(run))

@@ -20,9 +20,20 @@ async def readyz(request: Request, services: Services) -> Response:
     alive = services.project.settings.log.backend == "local" or await services.run(services.log.owner_alive)
     kafka = services.project.settings.log.kafka.bootstrap
     waiting = ([] if alive else [f"Kafka at {kafka}"]) + waiting_for(services)
-    return json_response(
-        Ready(waiting, services.problems + [str(one) for one in services.gates.problems]), 503 if waiting else 200
-    )
+    failed = failed_statements(services)
+    changed = [str(problem) for problem in services.problems if problem.kind == "changed"]
+    problems = [*failed, *changed, *map(str, services.gates.problems)]
+    return json_response(Ready(waiting, problems, failed), 503 if waiting or failed else 200)
+
+
+def failed_statements(services: Services) -> list[str]:
+    """What the project's files say and the catalog does not have. Whatever has been created since, by a statement or a
+    deployment, is not listed any more."""
+    return [
+        str(problem)
+        for problem in services.problems
+        if problem.kind == "error" and not (problem.name and services.catalog.source(problem.name))
+    ]
 
 
 def waiting_for(services: Services) -> list[str]:
@@ -59,7 +70,7 @@ ENDPOINTS = (
         method="GET",
         path="/readyz",
         handler=readyz,
-        summary="Is the log open, and does the engine run all wanted queries?",
+        summary="Is the log open, is every statement of the files created, and do all wanted queries run?",
         answers={200: Ready, 503: Ready},
     ),
     Endpoint(

@@ -27,6 +27,7 @@ from headrace.coordinate.deployments import Deployments
 from headrace.coordinate.differences import Differences
 from headrace.coordinate.firehose.manager import Deliveries
 from headrace.coordinate.job_runner import JobRunner
+from headrace.coordinate.project import Problem
 from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.status import EngineStatus
 from headrace.deliver.alerts.alerts import Alerts
@@ -122,8 +123,8 @@ class Services(Intake):
     """For what computes rows again, which may take long: explaining, checking and repairing keep no query waiting."""
     started: float
     """Monotonic."""
-    problems: list[str] = field(default_factory=list)
-    """What the project's pipelines get wrong, for `/readyz`."""
+    problems: list[Problem] = field(default_factory=list)
+    """What the project's pipelines and functions got wrong when they were last applied, for `/readyz`."""
     applying: list[str] = field(default_factory=list)
     """What of the project's own pipelines is not applied yet, for `/readyz`."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

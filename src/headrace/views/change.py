@@ -116,6 +116,8 @@ class Plan:
     """Inputs before what reads them; those to do nothing about too."""
     figures: Figures
     functions: tuple[FunctionChange, ...] = ()
+    from_scratch: tuple[str, ...] = ()
+    """What fails, with file and line, where only the files are: in a fresh clone of the project."""
 
     @property
     def pending(self) -> tuple[Change, ...]:

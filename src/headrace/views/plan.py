@@ -4,7 +4,7 @@ A pure function over what runs, what is wanted, and what the log holds. `change`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.errors import HeadraceError, SqlError
@@ -21,6 +21,7 @@ from headrace.sql.api import (
     source_from,
 )
 from headrace.sql.layered import NotMergeable, check_cut
+from headrace.sql.order import cycle_message, names_read, order_definitions
 from headrace.sql.plan import PersistentQuery
 from headrace.sql.source import Source, Sources
 from headrace.sql.statements import CreateAsSelect, CreateSource
@@ -60,8 +61,16 @@ def plan_changes(
         for name, runs in running.items()
         if name not in named | dropped and (statement := _parsed(runs.source.statement)) is not None
     ]
-    for one in _inputs_first([*wanted, *unfiled]):
-        planner.consider(one)
+    first = {one.statement.name: one for one in reversed([*wanted, *unfiled])}
+    known = [first[name] for name in dict.fromkeys(one.statement.name for one in [*wanted, *unfiled])]
+    definitions = [one.statement for one in known]
+    order = order_definitions(definitions)
+    for cycle in order.cycles:
+        for index in cycle:
+            planner.refuse(known[index], cycle_message(cycle, index, definitions))
+    waiting = set(range(len(known))) - set(order.sequence) - {index for cycle in order.cycles for index in cycle}
+    for index in (*order.sequence, *sorted(waiting)):
+        planner.consider(known[index])
     for name in sorted(dropped):
         planner.drop(name)
     return Plan(tuple(_with_dependents(planner.changes)), figures)
@@ -98,6 +107,9 @@ class _Planner:
         called = [plan for plan in (runs.query if runs else None, change.query) if plan is not None]
         change = replace(change, functions=frozenset(name for plan in called for name in function_versions(plan)))
         self._note(change)
+
+    def refuse(self, wanted: Wanted, reason: str) -> None:
+        self._note(self._refused(wanted, self._running.get(wanted.statement.name), reason, CORRECT))
 
     def drop(self, name: str) -> None:
         runs = self._running[name]
@@ -138,7 +150,7 @@ class _Planner:
         return replace(base, verdict="keeps its state", reason=reason, source=new)
 
     def _computed(self, wanted: Wanted, statement: CreateAsSelect, runs: Runs | None) -> Change:
-        for name in _reads(statement):
+        for name in names_read(statement):
             if (broken := self._by_name.get(name)) is not None and broken.verdict == "refused":
                 # What to do is said where it has to be done.
                 read = f"`{display_name(name)}`"
@@ -156,7 +168,7 @@ class _Planner:
         base = self._base(wanted, runs)
         if runs.query is None:
             return self._refused(wanted, runs, "it is declared, and now a query is to write it", made_anew(runs))
-        rebuilt = [name for name in _reads(statement) if self._has_other_version(name)]
+        rebuilt = [name for name in names_read(statement) if self._has_other_version(name)]
         same_text = same_definition(runs.source.statement, statement)
         same = same_results(runs.query, query)
         strategy, wrong = self._strategy_of(query, runs), self._wrong_layers(runs, query)
@@ -201,7 +213,7 @@ class _Planner:
         return None
 
     def _refuse_layers(self, statement: CreateAsSelect) -> None:
-        for name in _reads(statement):
+        for name in names_read(statement):
             change = self._by_name.get(name)
             if change is not None and change.strategy == "lambda":
                 raise HeadraceError(
@@ -343,33 +355,7 @@ def _with_dependents(changes: Sequence[Change]) -> Iterator[Change]:
 
 def _names_read(change: Change) -> list[str]:
     statement = change.wanted.statement if change.wanted else _parsed(change.old_statement)
-    return _reads(statement) if isinstance(statement, CreateAsSelect) else []
-
-
-def _reads(statement: CreateAsSelect) -> list[str]:
-    relation = statement.query.relation
-    return list(dict.fromkeys([relation.source.name, *(join.source.name for join in relation.joins)]))
-
-
-def _inputs_first(wanted: Iterable[Wanted]) -> list[Wanted]:
-    by_name: dict[str, Wanted] = {}
-    for one in wanted:
-        by_name.setdefault(one.statement.name, one)
-    ordered: dict[str, Wanted] = {}
-
-    def visit(name: str, above: tuple[str, ...] = ()) -> None:
-        one = by_name.get(name)
-        # What reads itself, however far around, cannot be planned and says so.
-        if one is None or name in ordered or name in above:
-            return
-        if isinstance(one.statement, CreateAsSelect):
-            for below in _reads(one.statement):
-                visit(below, (*above, name))
-        ordered[name] = one
-
-    for name in by_name:
-        visit(name)
-    return list(ordered.values())
+    return list(names_read(statement)) if statement is not None else []
 
 
 def _parsed(text: str) -> Definition | None:

@@ -61,6 +61,8 @@ class PlanAnswer(Model, frozen=True):
     seconds: float | None
     rows_per_second: float
     functions: list[FunctionChangeModel]
+    from_scratch: list[str] = []
+    """What would fail in a fresh clone, with file and line: the files do not say all that runs."""
 
 
 class DeployRequest(Model, frozen=True, rename={"start": "from"}):

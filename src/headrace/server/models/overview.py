@@ -63,6 +63,11 @@ class Health(Model, frozen=True):
 
 
 class Ready(Model, frozen=True):
+    """The project is ready if nothing is waited for and nothing failed."""
+
     waiting_for: list[str]
     problems: list[str] = []
-    """What the pipelines' files get wrong, with its place. Does not keep the rest from being ready."""
+    """What the project's files get wrong, with its place: `failed`, and what runs on as it was."""
+    failed: list[str] = []
+    """Statements and functions of the project's files that could not be created, with file, line and reason. They keep
+    the project from being ready; everything else is served."""
