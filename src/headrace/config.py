@@ -5,16 +5,19 @@ The docstring of a field is its documentation (`docs/reference/settings.md` is c
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from headrace.errors import ConfigError
-from headrace.structs import ready
+from headrace.nearest import did_you_mean
+from headrace.toml_files import convert_settings, read_settings
 
 PROJECT_FILE = "headrace.toml"
+BACKENDS = ("local", "kafka")
+ROLES = ("read", "write", "admin")
+MOST_WORKERS = 64
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=None):
@@ -301,21 +304,34 @@ def find_project(start: Path) -> Path | None:
 def load_project(folder: Path) -> Project:
     file = folder / PROJECT_FILE
     try:
-        raw = tomllib.loads(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(f"no {PROJECT_FILE} in `{folder}`", hint="make a project here:  headrace init NAME") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{PROJECT_FILE} is not valid TOML: {error}") from error
-    return Project(folder.resolve(), parse_settings(raw))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{PROJECT_FILE} cannot be read: {error}") from error
+    return Project(folder.resolve(), read_settings(PROJECT_FILE, text, parse_settings))
 
 
 def parse_settings(raw: dict[str, Any]) -> ProjectSettings:
-    try:
-        return msgspec.convert(raw, ready(ProjectSettings))
-    except msgspec.ValidationError as error:
-        message, _, path = str(error).partition(" - at `$")
-        where = path.rstrip("`").lstrip(".")
-        raise ConfigError(
-            f"{PROJECT_FILE}: {message}" + (f" at `{where}`" if where else ""),
-            hint="docs/reference/settings.md lists every setting",
-        ) from error
+    """Return the settings of a parsed file. `ConfigError` says what is wrong, with the setting's `path`."""
+    settings = convert_settings(raw, ProjectSettings, "docs/reference/settings.md lists every setting")
+    _check_choice(settings.log.backend, BACKENDS, ("log", "backend"))
+    for number, key in enumerate(settings.auth.keys):
+        _check_choice(key.role, ROLES, ("auth", "keys", number, "role"))
+        if not key.key:
+            raise ConfigError("`auth.keys.key`: a key cannot be empty", path=("auth", "keys", number, "key"))
+    workers = settings.server.workers
+    if not 1 <= workers <= MOST_WORKERS:
+        path = ("server", "workers")
+        raise ConfigError(f"`server.workers`: cannot be {workers}", hint=f"1 to {MOST_WORKERS}", path=path)
+    if not 0 <= settings.server.port <= 65535:
+        path = ("server", "port")
+        raise ConfigError(f"`server.port`: cannot be {settings.server.port}", hint="0 to 65535", path=path)
+    return settings
+
+
+def _check_choice(value: str, choices: tuple[str, ...], path: tuple[str | int, ...]) -> None:
+    if value not in choices:
+        name = ".".join(part for part in path if isinstance(part, str))
+        said = did_you_mean(value, choices, f"it is one of {', '.join(choices)}")
+        raise ConfigError(f"`{name}`: cannot be `{value}`", hint=said, path=path)

@@ -122,10 +122,38 @@ def convert_settings(raw: dict[str, Any], type_: type[T], hint: str) -> T:
         return msgspec.convert(raw, ready(type_))
     except msgspec.ValidationError as error:
         message, path = _validation_error(error, raw, type_)
-        known = [field.encode_name for field in msgspec.structs.fields(type_)]
-        mistyped = path[0] if path and path[0] not in known else None
+        known = _known_settings(type_, path[:-1])
+        mistyped = str(path[-1]) if path and known and path[-1] not in known else None
         said = did_you_mean(mistyped, known, hint) if mistyped else hint
         raise ConfigError(message, hint=said, path=tuple(path)) from None
+
+
+def read_settings(shown: str, text: str, read: Callable[[dict[str, Any]], D]) -> D:
+    """Read one file of settings. `ConfigError` names the file, as `shown`, and the line; `read` raises it with the path
+    of the setting."""
+    try:
+        return read(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        message, line = _toml_error(error, text)
+        raise ConfigError(f"{shown}:{line}: not valid TOML: {message}", line=line) from None
+    except ConfigError as error:
+        line = line_of(text, error.data.get("path", ()))
+        raise ConfigError(f"{shown}:{line}: {error.message}", hint=error.hint, line=line) from None
+
+
+def _known_settings(type_: type, path: Sequence[str | int]) -> list[str]:
+    """Return the names of the settings that the table at `path` may have; none if it may have any."""
+    found: Any = msgspec.inspect.type_info(type_)
+    for part in path:
+        if isinstance(found, msgspec.inspect.UnionType):
+            found = next((one for one in found.types if not isinstance(one, msgspec.inspect.NoneType)), None)
+        if isinstance(found, msgspec.inspect.StructType):
+            found = next((field.type for field in found.fields if field.encode_name == part), None)
+        elif isinstance(found, msgspec.inspect.ListType):
+            found = found.item_type
+        elif isinstance(found, msgspec.inspect.DictType):
+            found = found.value_type
+    return [field.encode_name for field in found.fields] if isinstance(found, msgspec.inspect.StructType) else []
 
 
 def choose(raw: Mapping[str, Any], setting: str, known: Mapping[str, D], thing: str, known_are: str, wrong: str) -> D:
@@ -150,30 +178,52 @@ def seconds_of(text: str, where: str = "every") -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-def line_of(text: str, path: Sequence[str]) -> int:
-    """Where a setting stands: `("privacy", "drop")` is `drop = …` under `[privacy]`. The table's line if it is not
-    found, 1 if neither is.
+def line_of(text: str, path: Sequence[str | int]) -> int:
+    """Return the line of a setting: `("privacy", "drop")` is `drop = …` under `[privacy]`, `("to", 1, "topic")` is
+    `topic = …` under the second `[[to]]`. The table's line if it is not found, 1 if neither is.
 
     >>> line_of('type = "http"\\n[privacy]\\ndrop = 3', ("privacy", "drop"))
     3
+    >>> line_of('[[to]]\\ntopic = 1\\n[[to]]\\ntopic = 2', ("to", 1, "topic"))
+    4
     """
-    table: tuple[str, ...] = ()
+    numbered = any(isinstance(part, int) for part in path)
+    table: tuple[str | int, ...] = ()
+    counts: dict[tuple[str | int, ...], int] = {}
     best = (0, 1)
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
         if stripped.startswith("["):
-            table = tuple(part.strip(' "') for part in stripped.split("]")[0].strip("[ ").split("."))
+            names = [part.strip(' "') for part in stripped.split("]")[0].strip("[ ").split(".")]
+            table = _table(names, stripped.startswith("[["), counts)
             place = table
         else:
             key = stripped.partition("=")[0].strip()
             place = (*table, *(part.strip(' "') for part in key.split("."))) if key and "=" in stripped else ()
+        if not numbered:
+            place = tuple(part for part in place if not isinstance(part, int))
+        if len(place) > len(path) and isinstance(place[-1], int):
+            place = place[:-1]  # the list itself is meant, and not one of its tables
         depth = _common(place, path)
         if depth == len(place) and depth > best[0]:
             best = (depth, number)
     return best[1]
 
 
-def _common(left: Sequence[str], right: Sequence[str]) -> int:
+def _table(names: Sequence[str], one_more: bool, counts: dict[tuple[str | int, ...], int]) -> tuple[str | int, ...]:
+    """Return the path of the table that a header begins, with a number after each list of tables. `counts` holds how
+    many tables each list has so far."""
+    path: tuple[str | int, ...] = ()
+    for at, name in enumerate(names):
+        path = (*path, name)
+        if one_more and at == len(names) - 1:
+            counts[path] = counts.get(path, 0) + 1
+        if path in counts:
+            path = (*path, counts[path] - 1)
+    return path
+
+
+def _common(left: Sequence[str | int], right: Sequence[str | int]) -> int:
     depth = 0
     while depth < min(len(left), len(right)) and left[depth] == right[depth]:
         depth += 1
@@ -187,19 +237,23 @@ def _toml_error(error: tomllib.TOMLDecodeError, text: str) -> tuple[str, int]:
     return found[1], int(found[2] or len(text.splitlines()))
 
 
-def _validation_error(error: msgspec.ValidationError, raw: dict[str, Any], type_: type) -> tuple[str, list[str]]:
+def _validation_error(error: msgspec.ValidationError, raw: dict[str, Any], type_: type) -> tuple[str, list[str | int]]:
     """In plain words, and the path of the setting: ``Expected `int`, got `str` - at `$.validate.fields[...].min` ``."""
     message, _, place = str(error).partition(" - at `$")
-    path = [part for part in re.split(r"[.\[\]]+", place.replace("[...]", ".*").rstrip("`")) if not part.isdigit()]
-    path = _named(list(filter(None, path)), raw, type_)
-    unknown = re.search(r"unknown field `(\w+)`", message)
+    parts = [part for part in re.split(r"[.\[\]]+", place.replace("[...]", ".*").rstrip("`")) if part]
+    path = _named([int(part) if part.isdigit() else part for part in parts], raw, type_)
+    unknown = re.search(r"unknown field `([^`]+)`", message)
     if unknown:
-        return f"there is no setting `{'.'.join([*path, unknown[1]])}`", [*path, unknown[1]]
+        return f"there is no setting `{_dotted([*path, unknown[1]])}`", [*path, unknown[1]]
     if message.startswith("Expected `"):
         message = re.sub(r"`([\w| ]+)`", lambda found: _in_words(found[1]), message)
     if path:
-        message = f"`{'.'.join(path)}`: {message[:1].lower()}{message[1:]}"
+        message = f"`{_dotted(path)}`: {message[:1].lower()}{message[1:]}"
     return message, path
+
+
+def _dotted(path: Sequence[str | int]) -> str:
+    return ".".join(part for part in path if isinstance(part, str))
 
 
 def _in_words(types: str) -> str:
@@ -211,17 +265,19 @@ def _in_words(types: str) -> str:
     return " or ".join(wanted) or "nothing"
 
 
-def _named(path: list[str], raw: dict[str, Any], type_: type) -> list[str]:
+def _named(path: list[str | int], raw: dict[str, Any], type_: type) -> list[str | int]:
     """The path with the key of a table in the place of `*`: the error does not name it, but each can be tried alone."""
     if "*" not in path:
         return path
     at = path.index("*")
-    table = raw
+    table: Any = raw
     for part in path[:at]:
         table = table[part]
+    if any(isinstance(part, int) for part in path[:at]):
+        return path[:at]
     plain = {name: value for name, value in raw.items() if not isinstance(value, dict)}
     for key, value in table.items():
-        alone: dict[str, Any] = {key: value}
+        alone: dict[Any, Any] = {key: value}
         for part in reversed(path[:at]):
             alone = {part: alone}
         try:

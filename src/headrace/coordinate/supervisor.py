@@ -17,7 +17,7 @@ from typing import Literal
 
 from headrace.clock import Clock
 from headrace.collect.listening.needed import listeners_needed
-from headrace.config import Project
+from headrace.config import MOST_WORKERS, Project
 from headrace.coordinate.child import Child, sweep
 from headrace.coordinate.local import Holder, UpLock
 from headrace.coordinate.ports import choose_port, port_holder
@@ -25,7 +25,6 @@ from headrace.errors import ConfigError, Conflict, Refused
 
 POLL_S = 0.1
 ENGINE_STOP_S, SERVER_STOP_S, COLLECTOR_STOP_S = 20.0, 15.0, 10.0
-MOST_WORKERS = 64
 START_FAILURES = 3
 """A child that fails this often before everything was ready once will not get better by itself."""
 EXIT_HOPELESS = 78

@@ -21,15 +21,14 @@ are not looked at. Rows are compared without regard to order. Where there are ma
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from headrace.errors import ConfigError
-from headrace.structs import ready
 from headrace.testing.files import read_events, read_rows, read_text
+from headrace.toml_files import convert_settings, read_settings
 
 GUIDE = "docs/howto/test-a-pipeline.md"
 Row = dict[str, Any]
@@ -90,17 +89,23 @@ def load_cases(folder: Path) -> list[tuple[Path, Case]]:
 
 
 def _load(file: Path) -> list[Case]:
+    shown = f"{file.parent.name}/{file.name}"
     try:
-        cases = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), ready(_File)).test
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise ConfigError(f"{file.name} is not a file of tests: {error}", hint=GUIDE) from error
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{shown} cannot be read: {error}", hint=GUIDE) from error
+    return [_with_files(case, file.parent) for case in read_settings(shown, text, _cases)]
+
+
+def _cases(raw: dict[str, Any]) -> list[Case]:
+    cases = convert_settings(raw, _File, GUIDE).test
     names: set[str] = set()
-    for case in cases:
+    for number, case in enumerate(cases):
         problem = f"the name `{case.name}` is there twice" if case.name in names else _problem(case)
         if problem is not None:
-            raise ConfigError(f"{file.name}: {problem}", hint=GUIDE)
+            raise ConfigError(problem, hint=GUIDE, path=("test", number))
         names.add(case.name)
-    return [_with_files(case, file.parent) for case in cases]
+    return cases
 
 
 def _problem(case: Case) -> str | None:
