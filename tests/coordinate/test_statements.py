@@ -15,7 +15,7 @@ from headrace.coordinate.events import SourceCreated
 from headrace.coordinate.planning import plan_definition
 from headrace.coordinate.statements import StatementExecutor, StatementResult
 from headrace.coordinate.status import EngineStatus
-from headrace.errors import Conflict, NotFound, SqlError, UsageError
+from headrace.errors import Conflict, HeadraceError, NotFound, SqlError, UsageError
 from headrace.log.base import Append, TopicSpec
 from headrace.log.local.open import LocalLog
 from headrace.sql.api import parse, plan_select
@@ -137,7 +137,25 @@ def test_replacing_by_something_else_says_what_to_do(run: Run) -> None:
     with pytest.raises(Conflict, match="cannot be changed in place: its column `views` would") as refused:
         run("CREATE OR REPLACE TABLE by_page AS SELECT pageid, COUNT(*) AS n FROM pageviews GROUP BY pageid;")
     assert refused.value.hint is not None
-    assert refused.value.hint.startswith("DROP TABLE by_page DELETE TOPIC;")
+    assert refused.value.hint.startswith("choose another name, or deploy it from a file:  headrace plan")
+
+
+def test_hints_destroy_nothing(run: Run) -> None:
+    """What exists is changed or kept, and what reads a source is named; no hint deletes a topic."""
+    other = TABLE.replace("by_page", "others")
+    run(STREAM + TABLE + other)
+    hints = {}
+    for statement in (STREAM, TABLE, "DROP STREAM pageviews;", "DROP STREAM by_page;"):
+        with pytest.raises(HeadraceError) as refused:
+            run(statement)
+        hints[statement.split(";")[0][:30]] = refused.value.hint or ""
+    assert list(hints.values()) == [
+        "to change it:  CREATE OR REPLACE STREAM pageviews …      to keep both, choose another name",
+        "to change it:  CREATE OR REPLACE TABLE by_page …      to keep both, choose another name",
+        "first change what reads it, or drop that too:  DROP TABLE by_page;  DROP TABLE others;",
+        "DROP TABLE by_page;",
+    ]
+    assert not any("DELETE TOPIC" in hint for hint in hints.values())
 
 
 def test_variables_are_filled_in_before_it_is_kept(run: Run, executor: StatementExecutor) -> None:
@@ -271,7 +289,7 @@ def test_what_is_read_cannot_be_dropped(run: Run) -> None:
     run(STREAM + TABLE)
     with pytest.raises(Conflict, match=r"is read by CTAS_BY_PAGE_1 \(writes `by_page`\)") as refused:
         run("DROP STREAM pageviews;")
-    assert refused.value.hint == "first:  DROP TABLE by_page DELETE TOPIC;"
+    assert refused.value.hint == "first change what reads it, or drop that too:  DROP TABLE by_page;"
 
 
 def test_dropping_a_table_ends_its_query(run: Run, log: LocalLog, executor: StatementExecutor) -> None:

@@ -33,10 +33,9 @@ def with_columns(source: Source, added: Sequence[Column]) -> CreateSource:
 
 
 def drop_text(source: Source) -> str:
-    """The statement that drops it, to be copied. What a query wrote is computed again; what was sent is not."""
+    """Return the statement that drops a source, to be copied. It keeps the topic: a hint never destroys records."""
     name = quote_name(source.name)
-    delete = " DELETE TOPIC" if source.query else ""
-    return f"DROP {source.kind.upper()} {name.lower() if name == source.name else name}{delete};"
+    return f"DROP {source.kind.upper()} {name.lower() if name == source.name else name};"
 
 
 def several(ids: Sequence[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headrace.coordinate.base import TRANSIENT_PREFIX, QueryDefinition, late_topic
 from headrace.coordinate.catalog import BUILT_IN, Catalog
 from headrace.coordinate.definitions import drop_text
@@ -93,7 +95,7 @@ def _check_unused(source: Source, delete_topic: bool, catalog: Catalog) -> None:
     if readers:
         who = ", ".join(f"{query.id} ({_writes(query, catalog)})" for query in readers)
         raise Conflict(
-            f"{source.kind} `{display_name(source.name)}` is read by {who}", hint=_freed_by(readers[0], catalog)
+            f"{source.kind} `{display_name(source.name)}` is read by {who}", hint=_freed_by(readers, catalog)
         )
     others = [display_name(o.name) for o in catalog.over_topic(source.topic) if o.name != source.name]
     if delete_topic and others:
@@ -109,12 +111,17 @@ def _writes(query: QueryDefinition, catalog: Catalog) -> str:
     return f"writes `{display_name(query.sink)}`{kept}"
 
 
-def _freed_by(query: QueryDefinition, catalog: Catalog) -> str | None:
-    """What to do about a reader that is in the way."""
-    version, source = catalog.version_of(query), catalog.source(query.sink)
-    if version is not None and version.state == "retired":
-        return f"it is kept for a rollback; give that up:  headrace view forget {display_name(query.sink)}"
-    return f"first:  {drop_text(source)}" if source else None
+def _freed_by(readers: Sequence[QueryDefinition], catalog: Catalog) -> str:
+    """Return what to do about readers that are in the way: those that serve first, all by name."""
+    serving: list[Source] = []
+    for query in readers:
+        version, source = catalog.version_of(query), catalog.source(query.sink)
+        if source is not None and (version is None or version.state != "retired"):
+            serving.append(source)
+    if not serving:
+        forgotten = dict.fromkeys(f"headrace view forget {display_name(query.sink)}" for query in readers)
+        return f"kept for a rollback; give that up:  {'  '.join(forgotten)}"
+    return f"first change what reads it, or drop that too:  {'  '.join(map(drop_text, serving))}"
 
 
 def sweep(log: Log, catalog: Catalog) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.coordinate.catalog import Catalog
-from headrace.coordinate.definitions import drop_text, with_columns
+from headrace.coordinate.definitions import with_columns
 from headrace.coordinate.events import QueryCreated, SourceCreated
 from headrace.coordinate.functions import used_files
 from headrace.coordinate.planning import pinned_sources, plan_definition
@@ -99,7 +99,9 @@ def _topic(new: Source, old: Source, catalog: Catalog) -> str:
 def _refused(old: Source, problem: str) -> Conflict:
     return Conflict(
         f"{old.kind} `{display_name(old.name)}` exists, defined differently, and cannot be changed in place: {problem}",
-        hint=f"{drop_text(old)}  then create it again: it is computed anew from the log",
+        hint="choose another name, or deploy it from a file:  headrace plan says what that does"
+        if old.query
+        else "choose another name, with a topic of its own:  WITH (KAFKA_TOPIC='…')",
     )
 
 

@@ -28,7 +28,7 @@ from headrace.coordinate.creating import (
     place_sink,
     query_definition,
 )
-from headrace.coordinate.definitions import drop_text, query_hint, same_definition, several, substitute
+from headrace.coordinate.definitions import query_hint, same_definition, several, substitute
 from headrace.coordinate.dropping import check_not_building, droppable, dropped_query, dropped_source, sweep
 from headrace.coordinate.events import (
     FilesApplied,
@@ -252,7 +252,8 @@ class StatementExecutor:
             return StatementResult(statement.text, "exists", message, query_id=source.query)
         if statement.or_replace:
             return self._replace(statement, source)
-        hint = f"CREATE … IF NOT EXISTS, or first {drop_text(source)}"
+        kind = statement.kind.upper()
+        hint = f"to change it:  CREATE OR REPLACE {kind} {name} …      to keep both, choose another name"
         raise Conflict(f"{source.kind} `{name}` exists already", hint=hint)
 
     def _replace(self, statement: CreateSource | CreateAsSelect, source: Source) -> StatementResult:

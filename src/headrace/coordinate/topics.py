@@ -150,7 +150,7 @@ def check_sink(log: Log, sink: Source) -> Topic | None:
     if not is_empty(log, existing):
         raise Conflict(
             f"topic `{sink.topic}` holds records of an earlier query",
-            hint=f"delete it:  headrace topic delete {sink.topic}      or name another:  WITH (KAFKA_TOPIC='…')",
+            hint=f"name another:  WITH (KAFKA_TOPIC='…')      or give them up:  headrace topic delete {sink.topic}",
         )
     return existing
 

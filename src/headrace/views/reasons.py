@@ -29,7 +29,8 @@ def instead_of_change(runs: Runs, new: Source) -> str:
     old, name = runs.source, display_name(runs.source.name)
     retyped = [column.name for column in old.value] == [column.name for column in new.value[: len(old.value)]]
     if old.kind == "table" or not retyped or old.key != new.key:
-        return f"declare it under another name, or first take away what reads it and {made_anew(runs)}"
+        dropped = f"DROP {old.kind.upper()} {name}; and create it again"
+        return f"declare it under another name, or first take away what reads it and {dropped}"
     return (
         f"declare `{name}_2` like this, with a topic of its own;  INSERT INTO {name}_2 SELECT * FROM {name};  "
         "copies what there is; then let queries and senders use it: docs/howto/evolve-a-schema.md#another-type"
@@ -37,4 +38,5 @@ def instead_of_change(runs: Runs, new: Source) -> str:
 
 
 def made_anew(runs: Runs) -> str:
-    return f"DROP {runs.source.kind.upper()} {display_name(runs.source.name)}; and create it again"
+    dropped = f"DROP {runs.source.kind.upper()} {display_name(runs.source.name)}; and create it again"
+    return f"give it another name, or {dropped}"
