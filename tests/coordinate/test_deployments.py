@@ -131,7 +131,7 @@ def test_a_plan_refuses_what_would_write_among_the_records_of_another_query(
     log.append([Append("COUNTED", pa.record_batch({"N": [1]}))]).result()
     [refused] = deployments.plan({"pipelines/all.sql": CHAIN + COUNTED}).refused
     assert refused.reason == "topic `COUNTED` holds records of an earlier query"
-    assert refused.hint.startswith("delete it:  headrace topic delete COUNTED")
+    assert refused.hint == "name another:  WITH (KAFKA_TOPIC='…')      or give them up:  headrace topic delete COUNTED"
 
 
 def test_a_plan_refuses_a_name_that_no_topic_can_have(deployments: Deployments) -> None:
