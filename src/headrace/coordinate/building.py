@@ -13,7 +13,7 @@ from headrace.coordinate.functions import used_files
 from headrace.coordinate.layers import batch_events, partial_sink
 from headrace.coordinate.schemas import register_schemas
 from headrace.coordinate.starts import starts_from
-from headrace.coordinate.topics import ensure_sink, late_spec
+from headrace.coordinate.topics import ensure_declared, ensure_sink, late_spec
 from headrace.log.base import Log
 from headrace.sql.plan import keeps_headers, may_be_late
 from headrace.views.change import Change
@@ -28,9 +28,11 @@ def version_events(
     events: list[Event] = []
     last = catalog.state.last_query_number
     built = [change for change in changes if change.verdict not in ("drops", "serves again")]
-    new_topics = {change.source.topic for change in built if change.source is not None}
+    new_topics = {change.source.topic for change in built if change.source is not None and change.query is not None}
     for change in built:
-        assert change.query is not None
+        if change.query is None:
+            events.append(VersionCreated(_declared_version(log, change, deployment)))
+            continue
         prefix, last = "CSAS" if change.kind == "stream" else "CTAS", last + 1
         id_ = new_query_id(prefix, change.name, last)
         sink = replace(change.query.sink, query=id_, statement=change.statement)
@@ -61,3 +63,12 @@ def version_events(
         else:
             events += [VersionCreated(version), QueryCreated(query)]
     return events
+
+
+def _declared_version(log: Log, change: Change, deployment: Deployment) -> Version:
+    """The version of a declaration that reads a version of something else, which is built or serves again."""
+    assert change.source is not None
+    source = replace(change.source, statement=change.statement)
+    topic = ensure_declared(log, source, partitions_given=False)
+    source = replace(source, partitions=topic.spec.partitions)
+    return Version(source.name, change.number, source, "building", deployment.id, deployment.started_ms)

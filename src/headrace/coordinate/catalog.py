@@ -29,6 +29,7 @@ from headrace.sql.functions.function import Function
 from headrace.sql.source import Source
 from headrace.store.arrivals import has_arrivals
 from headrace.types import VARCHAR, Column, DataType
+from headrace.views.public import public_topic
 from headrace.views.versions import Deployment, Version
 
 __all__ = [
@@ -149,8 +150,27 @@ class Catalog:
         return sorted(self._state.views.values(), key=lambda view: view.name)
 
     def readers(self, source_name: str) -> list[QueryDefinition]:
-        """The queries that read a stream or table."""
-        return [query for query in self.queries() if source_name in query.sources]
+        """Return the queries that read a stream or table, by its name or through what is declared over its topic."""
+        names = {source_name, *(source.name for source in self.declared_over(source_name))}
+        return [query for query in self.queries() if not names.isdisjoint(query.sources)]
+
+    def declared_over(self, source_name: str) -> list[Source]:
+        """Return the streams and tables that are declared over the topic of one that a query writes, in any version."""
+        written = {one.source.topic for one in self.versions(source_name) if one.source.query is not None}
+        return [source for source in self.sources() if source.query is None and source.topic in written]
+
+    def maker(self, topic: str) -> Version | None:
+        """Return the version of a stream or table that a query writes to this topic."""
+        for versions in self._state.versions.values():
+            for version in versions.values():
+                if version.source.topic == topic and version.source.query is not None:
+                    return version
+        return None
+
+    def owner(self, topic: str) -> Source | None:
+        """Return the stream or table that a query writes and whose public topic this is, in the version that serves."""
+        written = (source for source in self.sources() if source.query is not None)
+        return next((source for source in written if public_topic(source) == topic), None)
 
     def writers(self, source: Source) -> list[QueryDefinition]:
         """The queries that write a version of a stream or table: its own, and those of INSERT INTO … SELECT."""

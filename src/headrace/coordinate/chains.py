@@ -51,8 +51,11 @@ def independent(catalog: Catalog, chain: Chain) -> list[Chain]:
 
 def _reads(catalog: Catalog, item: Item) -> set[str]:
     known = catalog.state.versions.get(item.name, {})
-    queries = [_query(catalog, known.get(number)) for number in (item.before, item.number)]
-    return {name for query in queries if query is not None for name in query.reads}
+    versions = [version for number in (item.before, item.number) if (version := known.get(number)) is not None]
+    queries = [_query(catalog, version) for version in versions]
+    makers = [_maker(catalog, version) for version in versions]
+    reads = {name for query in queries if query is not None for name in query.reads}
+    return reads | {maker.name for maker in makers if maker is not None}
 
 
 def _among(chain: Chain, names: Collection[str]) -> Chain:
@@ -61,8 +64,11 @@ def _among(chain: Chain, names: Collection[str]) -> Chain:
 
 
 def query_of(catalog: Catalog, name: str, number: int) -> QueryDefinition:
-    """Who writes a version."""
-    query = _query(catalog, catalog.state.versions.get(name, {}).get(number))
+    """Return the query that writes a version; of what is declared over another's topic, the one that writes that."""
+    version = catalog.state.versions.get(name, {}).get(number)
+    if version is not None and version.source.query is None:
+        version = catalog.maker(version.source.topic)
+    query = _query(catalog, version)
     if query is None:
         raise NotComparable(f"nothing writes version {number} of `{display_name(name)}` any more")
     return query
@@ -85,6 +91,10 @@ def chain_between(catalog: Catalog, name: str, one: int, other: int) -> Chain:
 
 def _collect(catalog: Catalog, name: str, before: int, number: int, items: dict[str, Item]) -> None:
     known = catalog.state.versions.get(name, {})
+    makers = [_maker(catalog, known.get(one)) for one in (before, number)]
+    if makers[0] is not None and makers[1] is not None and makers[0].name == makers[1].name:
+        # It is declared over the topic of something else, which has these versions.
+        _collect(catalog, makers[0].name, makers[0].number, makers[1].number, items)
     old, new = (_query(catalog, known.get(one)) for one in (before, number))
     if old is not None and new is not None:
         for source in new.reads.keys() & old.reads.keys():
@@ -92,6 +102,11 @@ def _collect(catalog: Catalog, name: str, before: int, number: int, items: dict[
             if pair[0] is not None and pair[1] is not None and pair[0] != pair[1] and source not in items:
                 _collect(catalog, source, pair[0], pair[1], items)
     items[name] = Item(name, "", number, before)
+
+
+def _maker(catalog: Catalog, version: Version | None) -> Version | None:
+    """Return the version over whose topic another name's version is declared."""
+    return catalog.maker(version.source.topic) if version is not None and version.source.query is None else None
 
 
 def _query(catalog: Catalog, version: Version | None) -> QueryDefinition | None:

@@ -169,9 +169,14 @@ def _runs(log: Log, catalog: Catalog, source: Source) -> Runs:
         plan_definition(query, catalog) if query else None,
         inserted_by=tuple(q.id for q in catalog.writers(source) if q.id != source.query),
         inserts=tuple(q.id for q in reading if q.inserts),
+        kept={one.source.topic: (one.number, one.source) for one in catalog.versions(source.name) if _is_kept(one)},
         offsets=parse_offsets(identity.offsets) if identity else {},
         strategy="lambda" if is_layered(catalog, source) else "kappa",
     )
+
+
+def _is_kept(version: Version) -> bool:
+    return version.state == "retired" and version.source.query is None
 
 
 def kept_versions(

@@ -148,7 +148,7 @@ class Comparer:
     def _has_both(self, item: Item) -> bool:
         version = self.catalog.state.versions.get(item.name, {}).get(item.number)
         replaced = item.before and item.number != item.before
-        return bool(replaced and version and version.source.kind == "table")
+        return bool(replaced and version and version.source.kind == "table" and version.source.query)
 
     def compare_two(self, chain: Chain, check: Callable[[], None], old: int, keep: Keep) -> Comparison:
         """The last of its views, from version `old` to the other one. Nothing is held up if both rest at one place;

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from headrace.coordinate.base import TRANSIENT_PREFIX, QueryDefinition, ViewDefinition
 from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.dropping import check_not_building
 from headrace.coordinate.events import Event, QueryCreated, SourceCreated, ViewCreated
 from headrace.coordinate.functions import used_files
+from headrace.coordinate.layers import refuse_layered
 from headrace.coordinate.topics import check_sink
 from headrace.errors import Conflict
 from headrace.log.base import Log
@@ -17,6 +19,7 @@ from headrace.sql.ask_plan import AskQuery
 from headrace.sql.plan import PersistentQuery, PushQuery
 from headrace.sql.source import Source
 from headrace.types import VARCHAR, Column, display_name
+from headrace.views.public import place_over, public_topic
 from headrace.views.versions import version_topic
 
 
@@ -55,6 +58,24 @@ def place_sink(sink: Source, log: Log, catalog: Catalog) -> Source:
         )
     check_sink(log, sink)
     return sink
+
+
+def placed_source(source: Source, catalog: Catalog) -> Source:
+    """Return a declared stream or table with the topic that it reads: where it names the topic of a stream or table
+    that a query writes, the topic of the version that serves. Later switches take it along (`views.plan`)."""
+    owner = catalog.owner(source.topic)
+    if owner is not None and owner.name != source.name:
+        # The switch would leave behind what is declared while it is being prepared.
+        check_not_building(catalog, owner.name)
+        refuse_layered(catalog, [owner])
+        return place_over(source, owner)
+    made = catalog.maker(source.topic)
+    if made is not None and (public := public_topic(made.source)) != source.topic:
+        raise Conflict(
+            f"topic `{source.topic}` is internal: it is version {made.number} of `{display_name(made.name)}`",
+            hint=f"read the version that serves:  KAFKA_TOPIC='{public}'",
+        )
+    return source
 
 
 def created(plan: PersistentQuery, query_id: str, text: str, catalog: Catalog, now_ms: int) -> list[Event]:

@@ -18,7 +18,7 @@ from headrace.coordinate.building import version_events
 from headrace.coordinate.catalog import Catalog, CatalogDraft
 from headrace.coordinate.chains import first_of
 from headrace.coordinate.changes import plan_files, wanted_functions
-from headrace.coordinate.dropping import dropped_version
+from headrace.coordinate.dropping import dropped_version, dropped_with_readers
 from headrace.coordinate.events import DeploymentSaved, Event, FilesApplied, QueryPaced, QueryWanted
 from headrace.coordinate.from_scratch import check_from_scratch
 from headrace.coordinate.functions import DescribeFile, FunctionChanges
@@ -391,6 +391,14 @@ class Deployments:
                     hint=f"wait for it, or end it:  headrace deploy cancel {running.id}",
                 )
         going = {version.source.query for version in versions}
+        for source in self._catalog.sources():
+            over = [one for one in versions if one.source.query is not None and one.source.topic == source.topic]
+            if over and source.query is None:
+                raise Conflict(
+                    f"version {over[0].number} of `{display_name(over[0].name)}` is what `{display_name(source.name)}` "
+                    "reads",
+                    hint="bring it to the version that serves:  headrace deploy",
+                )
         for query in self._catalog.queries():
             read = [version for version in versions if version.source.topic in query.reads.values()]
             if read and query.id not in going:
@@ -412,10 +420,12 @@ class Deployments:
         with self._executor.lock:
             going = {version.source.query for version in versions}
             read = {topic for q in self._catalog.queries() if q.id not in going for topic in q.reads.values()}
-            kept = [one for one in self._catalog.beside() if one in versions]
-            free = [one for one in kept if one.source.topic not in read and self._deployment_to(one) is None]
+            declared = {source.topic for source in self._catalog.sources() if source.query is None}
+            kept = [one for one in self._catalog.beside() if one in versions and self._deployment_to(one) is None]
+            free = [one for one in kept if one.source.topic not in read | (declared if one.source.query else set())]
             if free:
-                self._catalog.append([event for version in free for event in dropped_version(version)])
+                dropped = [event for version in free for event in dropped_with_readers(version, self._catalog)]
+                self._catalog.append(dropped)
                 self._executor.sweep()
 
 
@@ -448,7 +458,7 @@ def _split(plan: Plan) -> tuple[list[Change], list[Change]]:
     later: list[Change] = []
     new: set[str] = set()
     for change in plan.pending:
-        inputs = {source.name for source in change.query.inputs} if change.query else set()
+        inputs = {source.name for source in change.query.inputs} if change.query else {change.over}
         built = change.verdict == "creates" and (inputs & new or change.strategy == "lambda")
         waits = change.verdict in ("rebuilds", "serves again", "drops") or built
         (later if waits else at_once).append(change)

@@ -28,6 +28,13 @@ def dropped_version(version: Version) -> list[Event]:
     return [*queries, VersionDropped(version.name, version.number, topic)]
 
 
+def dropped_with_readers(version: Version, catalog: Catalog) -> list[Event]:
+    """The same, with the versions that are declared over its topic: that goes, so they have nothing to read."""
+    over = [one for one in catalog.beside() if one.source.topic == version.source.topic and one.source.query is None]
+    declared = over if version.source.query is not None else []
+    return [*(event for one in declared for event in dropped_version(one)), *dropped_version(version)]
+
+
 def dropped_query(query: QueryDefinition) -> list[Event]:
     """A query and the source it writes."""
     return [SourceDropped(query.sink), QueryDropped(query.id)]
@@ -40,7 +47,7 @@ def dropped_source(source: Source, delete_topic: bool, catalog: Catalog) -> list
         events += dropped_query(reader)
     for version in catalog.versions(source.name):
         if version.source.topic != source.topic:
-            events += dropped_version(version)
+            events += dropped_with_readers(version, catalog)
     events.append(SourceDropped(source.name, source.topic if delete_topic else None))
     if source.query:
         events.append(QueryDropped(source.query))

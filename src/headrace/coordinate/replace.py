@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.creating import placed_source
 from headrace.coordinate.definitions import with_columns
 from headrace.coordinate.events import QueryCreated, SourceCreated
 from headrace.coordinate.functions import used_files
@@ -57,7 +58,7 @@ def apply_in_place(statement: CreateSource | CreateAsSelect, log: Log, catalog: 
 
 
 def _replace_source(statement: CreateSource, old: Source, log: Log, catalog: Catalog) -> StatementResult:
-    new = replace(source_from(statement, catalog), partitions=old.partitions)
+    new = replace(placed_source(source_from(statement, catalog), catalog), partitions=old.partitions)
     problem = replaced_source_problem(old, new) if old.query is None else "a query writes it"
     if problem:
         raise _refused(old, problem)

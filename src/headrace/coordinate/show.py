@@ -135,13 +135,22 @@ class Inspector:
         ]
         if source.window:
             facts.append(("window", window_text(source.window)))
-        readers = [query.id for query in self._catalog.readers(source.name)]
-        facts.append(("read by", ", ".join(readers) or "no query"))
+        facts.append(("read by", ", ".join(self._readers(source)) or "no query"))
         if source.query:
             facts.append(("written by", self._writer(source.query)))
         if extended:
             facts += self._more_facts(source)
         return facts
+
+    def _readers(self, source: Source) -> list[str]:
+        """Queries that read it, and streams and tables over its topic that none reads yet."""
+        catalog, found = self._catalog, []
+        over = [one.name for one in catalog.declared_over(source.name)]
+        for query in catalog.readers(source.name):
+            through = [display_name(name) for name in over if name in query.sources]
+            direct = source.name in query.sources
+            found.append(query.id if direct else f"{query.id} (through {', '.join(through)})")
+        return found + [display_name(name) for name in over if not catalog.readers(name)]
 
     def _more_facts(self, source: Source) -> list[tuple[str, str]]:
         stats = self._log.stats(source.topic)

@@ -26,6 +26,7 @@ from headrace.coordinate.creating import (
     created_source,
     new_query_id,
     place_sink,
+    placed_source,
     query_definition,
 )
 from headrace.coordinate.definitions import query_hint, same_definition, several, substitute
@@ -194,7 +195,7 @@ class StatementExecutor:
         if found := self._existing(statement):
             return found
         check_not_building(self._catalog, statement.name)
-        source = source_from(with_inferred_columns(statement, self._log), self._catalog)
+        source = placed_source(source_from(with_inferred_columns(statement, self._log), self._catalog), self._catalog)
         partitions_given = any(given.name == "PARTITIONS" for given in statement.properties)
         register_schemas(self._log, self._catalog, source)
         topic = ensure_declared(self._log, source, partitions_given)

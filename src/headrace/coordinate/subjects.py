@@ -31,9 +31,11 @@ def view_subject(catalog: Catalog, view: ViewDefinition, number: int | None = No
 
 
 def source_subject(catalog: Catalog, name: str, topic: str) -> Subject | None:
-    """The version of a stream or table that has this topic; None if no query writes it, or several do."""
+    """Return the version of a stream or table that has this topic, or that it is declared over; None if no query writes
+    it, or several do."""
     found = [version for version in catalog.versions(name) if version.source.topic == topic]
-    return _written(catalog, found[0]) if found else None
+    made = catalog.maker(topic) if found and found[0].source.query is None else None
+    return _written(catalog, made or found[0]) if found else None
 
 
 def _written(catalog: Catalog, version: Version) -> Subject | None:

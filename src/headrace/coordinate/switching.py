@@ -66,7 +66,7 @@ def check_kept(catalog: Catalog, deployment: Deployment) -> None:
 def _check_unread(catalog: Catalog, deployment: Deployment) -> None:
     """What was made later, and serves, may read what would go."""
     switched = deployment.switches()
-    topics = set(_made(catalog, deployment))
+    topics = set(_made(catalog, deployment).values())
     for query in catalog.queries():
         version = catalog.version_of(query)
         if version and version.state == "serving" and query.sink not in switched and topics & {*query.reads.values()}:
@@ -77,23 +77,23 @@ def _check_unread(catalog: Catalog, deployment: Deployment) -> None:
 
 
 def _made(catalog: Catalog, deployment: Deployment) -> dict[str, str]:
-    """By topic: the names of which a deployment made a version."""
+    """Return the topics of the versions that a deployment made, by name."""
     found = {}
     for item in deployment.items:
         version = catalog.state.versions.get(item.name, {}).get(item.number)
         if version is not None and item.number != item.before:
-            found[version.source.topic] = item.name
+            found[item.name] = version.source.topic
     return found
 
 
 def _check_not_built_on(catalog: Catalog, deployment: Deployment) -> None:
     """What is being built may read what would go, or take the place of what would come back."""
-    made = _made(catalog, deployment)
+    made = {topic: name for name, topic in _made(catalog, deployment).items()}
     names = deployment.changes()
     for running in catalog.deployments():
         if running.over:
             continue
-        built = _made(catalog, running)
+        built = set(_made(catalog, running).values())
         read = {topic for q in catalog.queries() if q.sink_topic in built for topic in q.reads.values()}
         problems = [f"changes `{display_name(name)}`" for name in sorted(names & running.changes())]
         problems += [f"reads `{display_name(made[topic])}`" for topic in sorted(read & made.keys())]
@@ -111,13 +111,13 @@ def switch_problem(catalog: Catalog, deployment: Deployment) -> str | None:
     made = _made(catalog, deployment)
     refreshed = {item.name for item in deployment.items if item.origin}
     after = {name: source.topic for name, source in catalog.state.sources.items() if name not in changes}
-    after |= {name: topic for topic, name in made.items()}
+    after |= made
     for query in catalog.queries():
         version, sink = catalog.version_of(query), display_name(query.sink)
         stale = [display_name(name) for name, topic in query.reads.items() if after.get(name) != topic]
         if not stale or version is None or query.transient or query.sink in refreshed:
             continue
-        if query.sink_topic in made:
+        if query.sink_topic in made.values():
             return f"`{sink}` was built from a version of `{stale[0]}` that does not serve any more"
         if version.state == "serving" and query.sink not in changes and changes & query.reads.keys():
             who = f"`{sink}`" if version.source.query == query.id else query.id

@@ -204,7 +204,7 @@ class _Drawing:
                 edges.append(Edge(f"query:{query.id}", *sink))
         for view in self._views.values():
             if view.query_id is None:
-                edges.append(Edge(f"topic:{view.topic}", f"view:{display_name(view.name)}", rates.topic(view.topic)))
+                edges.append(Edge(self._drawn(view.topic), f"view:{display_name(view.name)}", rates.topic(view.topic)))
         return edges
 
     def _place(self, source_name: str) -> tuple[str, float] | None:
@@ -216,7 +216,13 @@ class _Drawing:
         rate = self._services.rates.topic(source.topic)
         if view is not None and view.query_id is not None:
             return f"view:{display_name(view.name)}", rate
-        return f"topic:{source.topic}", rate
+        return self._drawn(source.topic), rate
+
+    def _drawn(self, topic: str) -> str:
+        """The node of a topic: what is declared over a table's changelog reads the table."""
+        made = self._services.catalog.maker(topic)
+        drawn = made is not None and made.name in self._views
+        return f"view:{display_name(made.name)}" if made is not None and drawn else f"topic:{topic}"
 
 
 def _gate_id(definition: Definition) -> str:

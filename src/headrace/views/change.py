@@ -7,7 +7,8 @@ The verdicts, in the order of what they cost:
 - `keeps its state`: another declaration, the same results; goes on where it is, nothing is computed again;
 - `continues`: in place, if that was asked for: goes on from an offset, and what it has written stays as it is;
 - `serves again`: a version that is kept is what is wanted; nothing is computed again;
-- `rebuilds`: a new version is computed from the log beside the one that serves;
+- `rebuilds`: a new version is computed from the log beside the one that serves; of what is declared over the topic of
+  something that has another version: it reads that version from the switch on;
 - `drops`: no file has it any more;
 - `refused`: cannot be done, why, and what to do instead.
 """
@@ -45,6 +46,8 @@ class Runs:
     number: int
     query: PersistentQuery | None = None
     """None for what is declared over a topic."""
+    kept: Mapping[str, tuple[int, Source]] = field(default_factory=dict)
+    """Of what is declared over a topic: the versions that are kept, by their topics."""
     inserted_by: tuple[str, ...] = ()
     """Queries of INSERT INTO that write to it."""
     inserts: tuple[str, ...] = ()
@@ -94,6 +97,8 @@ class Change:
     """Python functions that it calls, now or as it would be."""
     strategy: Strategy = "kappa"
     """How it is computed, or runs."""
+    over: str = ""
+    """Of what is declared: the stream or table whose topic it is declared over, if a query writes that."""
 
     @property
     def statement(self) -> str:

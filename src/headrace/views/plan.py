@@ -4,7 +4,7 @@ A pure function over what runs, what is wanted, and what the log holds. `change`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.errors import HeadraceError, SqlError
@@ -21,13 +21,14 @@ from headrace.sql.api import (
     source_from,
 )
 from headrace.sql.layered import NotMergeable, check_cut
-from headrace.sql.order import cycle_message, names_read, order_definitions
+from headrace.sql.order import cycle_message, names_read, order_definitions, topic_name
 from headrace.sql.plan import PersistentQuery
 from headrace.sql.source import Source, Sources
 from headrace.sql.statements import CreateAsSelect, CreateSource
 from headrace.types import display_name
 from headrace.views.change import Change, Definition, Figures, Plan, Runs, Wanted
 from headrace.views.kept import Kept, find_kept
+from headrace.views.public import place_over, public_topic
 from headrace.views.reasons import instead_of_change, keeps_empty, made_anew, other_functions
 from headrace.views.versions import NONE, Strategy, version_topic
 
@@ -65,6 +66,7 @@ def plan_changes(
     known = [first[name] for name in dict.fromkeys(one.statement.name for one in [*wanted, *unfiled])]
     definitions = [one.statement for one in known]
     order = order_definitions(definitions)
+    planner.owners = _owners(definitions)
     for cycle in order.cycles:
         for index in cycle:
             planner.refuse(known[index], cycle_message(cycle, index, definitions))
@@ -89,6 +91,8 @@ class _Planner:
     _kept_versions: Callable[[str], Sequence[Kept]]
     _start: str
     changes: list[Change] = field(default_factory=list)
+    owners: Mapping[str, str] = field(default_factory=dict)
+    """By public topic: the name of what a query writes there."""
     _by_name: dict[str, Change] = field(default_factory=dict)
 
     def consider(self, wanted: Wanted) -> None:
@@ -130,14 +134,24 @@ class _Planner:
             self._draft.add(change.source)
 
     def _declared(self, wanted: Wanted, statement: CreateSource, runs: Runs | None) -> Change:
+        over = self._owner(statement)
+        if over is not None and self._by_name[over].verdict == "refused":
+            read = f"`{display_name(over)}`"
+            return self._refused(
+                wanted, runs, f"it reads the topic of {read}, which cannot be changed", f"put {read} right"
+            )
         if runs is None:
             source = source_from(statement, self._draft)
-            return Change(source.name, source.kind, "creates", wanted=wanted, source=source)
-        base = self._base(wanted, runs)
-        if same_definition(runs.source.statement, statement):
+            change = Change(source.name, source.kind, "creates", wanted=wanted, source=source)
+            return change if over is None else self._over(change, over)
+        base = replace(self._base(wanted, runs), over=over or "")
+        same_text = same_definition(runs.source.statement, statement)
+        if same_text and (over is None or self._topic_of(over) == runs.source.topic):
             return base
         if runs.query is not None:
             return self._refused(wanted, runs, "a query writes it, and now it is to be declared", made_anew(runs))
+        if over is not None and (same_text or public_topic(runs.source) == topic_name(statement)):
+            return self._declared_over(base, statement, runs, over)
         declared, has = source_from(statement, self._draft), runs.source.partitions
         if declared.partitions != has and any(given.name == "PARTITIONS" for given in statement.properties):
             reason = f"topic `{runs.source.topic}` has {has} partitions, not {declared.partitions}"
@@ -145,9 +159,60 @@ class _Planner:
         new = replace(declared, partitions=has)
         if problem := replaced_source_problem(runs.source, new):
             return self._refused(wanted, runs, problem, instead_of_change(runs, new))
-        further = "" if new.value == runs.source.value else ", with further columns"
-        reason = f"it is declared over the same records{further}"
-        return replace(base, verdict="keeps its state", reason=reason, source=new)
+        return _redeclared(base, runs, new)
+
+    def _owner(self, statement: CreateSource) -> str | None:
+        """Return the name whose public topic a declaration names, if a query writes that."""
+        name = self.owners.get(topic_name(statement))
+        return name if name in self._by_name and name != statement.name else None
+
+    def _topic_of(self, name: str) -> str:
+        """Return the topic of the version of a name that serves once the plan is carried out."""
+        change = self._by_name[name]
+        return change.source.topic if change.source is not None else self._running[name].source.topic
+
+    def _over(self, change: Change, over: str) -> Change:
+        """Return the change of a declaration with the topic of the version that it is going to read. `HeadraceError` if
+        that has not what is declared."""
+        owner, assigned = self._draft.source(over), change.source
+        assert owner is not None
+        assert assigned is not None
+        if self._by_name[over].strategy == "lambda":
+            raise _layers_unreadable(over)
+        known = {column.name: column for column in owner.key + owner.value}
+        for column in assigned.key + assigned.value:
+            if known.get(column.name) != column:
+                has = "no longer has" if change.before else "does not have"
+                raise HeadraceError(
+                    f"`{display_name(over)}`, whose topic it reads, {has} a column {column}",
+                    hint=f"declare the columns of `{display_name(over)}`:  "
+                    + ", ".join(f"{display_name(one.name)} {one.type}" for one in known.values()),
+                )
+        waits = self._has_other_version(over) or self._waits(over)
+        number = self._next_number(change.name) if waits and not change.number else change.number
+        return replace(change, over=over, number=number, source=place_over(assigned, owner))
+
+    def _declared_over(self, base: Change, statement: CreateSource, runs: Runs, over: str) -> Change:
+        """Plan a declaration over the topic of a name that a query writes. It reads the version that serves: where that
+        is another one from the switch on, it has another version too."""
+        assert base.wanted is not None
+        declared = replace(source_from(statement, self._draft), partitions=runs.source.partitions)
+        if problem := replaced_source_problem(runs.source, replace(declared, topic=runs.source.topic)):
+            return self._refused(base.wanted, runs, problem, instead_of_change(runs, declared))
+        change = self._over(replace(base, source=declared, number=NONE), over)
+        new = change.source
+        assert new is not None
+        if new.topic == runs.source.topic:
+            return _redeclared(replace(change, number=NONE), runs, new)
+        if refused := self._refused_inserts(base.wanted, runs):
+            return refused
+        which = self._by_name[over].verdict
+        why = {"rebuilds": "is rebuilt", "serves again": "is another version again"}.get(which, "has a newer version")
+        change = replace(change, reason=f"it reads the topic of `{display_name(over)}`, which {why}")
+        kept = runs.kept.get(new.topic)
+        if kept is not None and same_definition(kept[1].statement, statement):
+            return replace(change, verdict="serves again", number=kept[0], source=kept[1])
+        return replace(change, verdict="rebuilds", number=self._next_number(base.name))
 
     def _computed(self, wanted: Wanted, statement: CreateAsSelect, runs: Runs | None) -> Change:
         for name in names_read(statement):
@@ -216,10 +281,7 @@ class _Planner:
         for name in names_read(statement):
             change = self._by_name.get(name)
             if change is not None and change.strategy == "lambda":
-                raise HeadraceError(
-                    f"it reads `{display_name(name)}`, whose layers are merged when it is read: no query can follow it",
-                    hint=f"read what `{display_name(name)}` reads, or deploy that with --strategy kappa",
-                )
+                raise _layers_unreadable(name)
 
     def _checked(self, change: Change) -> Change:
         """A Lambda view can be one. `NotMergeable` says why not."""
@@ -252,13 +314,8 @@ class _Planner:
         assert base.wanted is not None
         if query.sink.kind != runs.source.kind:
             return self._refused(base.wanted, runs, f"it is a {runs.source.kind}", made_anew(runs))
-        if runs.inserted_by:
-            who = ", ".join(runs.inserted_by)
-            reason = f"{who} of INSERT INTO writes to it too, and would not be in a new version"
-            return self._refused(base.wanted, runs, reason, f"first:  TERMINATE {runs.inserted_by[0]};")
-        if runs.inserts:
-            reason = f"{', '.join(runs.inserts)} of INSERT INTO reads it, and would go on with the old version"
-            return self._refused(base.wanted, runs, reason, f"first:  TERMINATE {runs.inserts[0]};")
+        if refused := self._refused_inserts(base.wanted, runs):
+            return refused
         assert isinstance(base.wanted.statement, CreateAsSelect)
         same_text = same_definition(runs.source.statement, base.wanted.statement)
         why_again = why if same_text else "the files say again what it is made of"
@@ -269,6 +326,17 @@ class _Planner:
         query = replace(query, sink=sink)
         change = replace(base, verdict="rebuilds", reason=why, number=number, source=sink, query=query)
         return self._costed(self._checked(change))
+
+    def _refused_inserts(self, wanted: Wanted, runs: Runs) -> Change | None:
+        """Refuse another version of what queries of INSERT INTO read or write: they would stay with this one."""
+        if runs.inserted_by:
+            who = ", ".join(runs.inserted_by)
+            reason = f"{who} of INSERT INTO writes to it too, and would not be in a new version"
+            return self._refused(wanted, runs, reason, f"first:  TERMINATE {runs.inserted_by[0]};")
+        if runs.inserts:
+            reason = f"{', '.join(runs.inserts)} of INSERT INTO reads it, and would go on with the old version"
+            return self._refused(wanted, runs, reason, f"first:  TERMINATE {runs.inserts[0]};")
+        return None
 
     def _costed(self, change: Change) -> Change:
         """With what it reads again, and what it can no longer read."""
@@ -331,6 +399,19 @@ class _Planner:
         return Change(statement.name, statement.kind, "refused", reason, hint, wanted, old_statement=old, before=number)
 
 
+def _redeclared(base: Change, runs: Runs, new: Source) -> Change:
+    further = "" if new.value == runs.source.value else ", with further columns"
+    reason = f"it is declared over the same records{further}"
+    return replace(base, verdict="keeps its state", reason=reason, source=new)
+
+
+def _layers_unreadable(name: str) -> HeadraceError:
+    return HeadraceError(
+        f"it reads `{display_name(name)}`, whose layers are merged when it is read: no query can follow it",
+        hint=f"read what `{display_name(name)}` reads, or deploy that with --strategy kappa",
+    )
+
+
 def _without_layers(statement: Definition) -> str:
     """What to do about a view that can have none."""
     asked = isinstance(statement, CreateAsSelect) and statement.query.refresh is not None
@@ -355,7 +436,18 @@ def _with_dependents(changes: Sequence[Change]) -> Iterator[Change]:
 
 def _names_read(change: Change) -> list[str]:
     statement = change.wanted.statement if change.wanted else _parsed(change.old_statement)
-    return list(names_read(statement)) if statement is not None else []
+    if isinstance(statement, CreateAsSelect):
+        return list(names_read(statement))
+    return [change.over] if change.over else []
+
+
+def _owners(definitions: Iterable[Definition]) -> dict[str, str]:
+    """By public topic: the name of what a query writes there."""
+    found: dict[str, str] = {}
+    for definition in definitions:
+        if isinstance(definition, CreateAsSelect):
+            found.setdefault(topic_name(definition), definition.name)
+    return found
 
 
 def _parsed(text: str) -> Definition | None:
