@@ -7,6 +7,7 @@ HeadraceError
 ├── NotFound                a topic, view or query that does not exist        404
 ├── Conflict                it exists already, is in use, or is held          409
 ├── Gone                    a place to continue from that is no longer kept   410
+│   └── PositionOfAnotherLog     one that is of a log that went on differently
 ├── Refused                 not allowed: roles, binding, another site         403
 │   └── Unauthenticated     no key, or an unknown one                         401
 ├── TooLarge                a body or a request beyond its limit              413
@@ -21,7 +22,8 @@ HeadraceError
 │   ├── OwnerLost           the owner went away before it answered
 │   ├── Fenced              another producer of that name, or a newer group, took over
 │   ├── OutOfSequence       a producer's write that does not follow the one before
-│   └── BatchConflict       contract 7: same batch, other checkpoint or offsets
+│   ├── BatchConflict       contract 7: same batch, other checkpoint or offsets
+│   └── CheckpointOfAnotherLog   a query's checkpoint and the log do not fit      409
 ├── StoreDamaged            a view that cannot be read; it is being refilled   503
 ├── QueryFailed             a streaming query stopped, with its cause
 └── DeadlineExceeded        a pull query, or a slow body, took too long       408
@@ -130,6 +132,10 @@ class Gone(HeadraceError):
     code, status = "gone", 410
 
 
+class PositionOfAnotherLog(Gone):
+    code = "position_of_another_log"
+
+
 class Refused(HeadraceError):
     code, status = "refused", 403
 
@@ -194,6 +200,10 @@ class OutOfSequence(LogError):
 
 class BatchConflict(LogError):
     code, status = "batch_conflict", 409
+
+
+class CheckpointOfAnotherLog(LogError):
+    code, status = "checkpoint_of_another_log", 409
 
 
 class StoreDamaged(HeadraceError):

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Literal, Self
 import pyarrow as pa
 
 from headrace.errors import UsageError
+from headrace.log.epochs import Epochs
 from headrace.log.values import (
     ARRIVAL,
     HEADERS,
@@ -393,6 +394,11 @@ class Log(ABC):
         """Set aside the damage that `offset` is in, so that readers pass over exactly those offsets: [from, to).
         `UsageError` if nothing is damaged there."""
         raise UsageError("this log has nothing to set aside")
+
+    def epochs(self) -> Epochs | None:
+        """Which part of the log was written between which two openings: what positions outside of the log are checked
+        with (`log.epochs`). None if this log does not keep them. Cheap enough to call for every request."""
+        return None
 
     def owner_alive(self) -> bool:
         """Whether writes can reach the log now. Cheap enough to call in a loop."""

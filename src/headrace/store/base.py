@@ -78,8 +78,15 @@ class ViewStore(ABC):
     layers: Callable[[Log, Source], Decoder] | None = None
     """How its changelog is read if that has two layers (`store.layers`); None if it has plain rows."""
 
+    epoch: str | None = None
+    """The epoch of the log (`log.epochs`) in which the position was last moved; None if it is not known."""
+
     @abstractmethod
     def position(self) -> Position: ...
+
+    def stamp(self, epoch: str) -> None:
+        """Remember, before anything more is applied, in which epoch of the log that happens."""
+        self.epoch = epoch
 
     @abstractmethod
     def apply(self, changes: Sequence[Records], position: Position) -> int:

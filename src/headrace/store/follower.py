@@ -19,7 +19,7 @@ from headrace.sql.source import Source
 from headrace.store.arrivals import behind, read_stretch
 from headrace.store.base import Decoder, Store, ViewStore
 from headrace.store.layers import Merging, changelog_decoder, merging_decoder
-from headrace.store.positions import belongs, bounded, from_start, moved_position
+from headrace.store.positions import belongs, bounded, from_start, is_same_log, moved_position
 
 ROWS_PER_TURN = 10_000
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
@@ -214,16 +214,25 @@ class Follower:
         as soon as the topic is there; damage whenever a reader found it."""
         if self.view.damaged:
             self._refill("its file is damaged")
+            self._stamp(log)
         elif not self._trusted and self.source.topic in snapshot.ends:
-            if not belongs(log, snapshot, self.source.topic, self.view.position()):
+            position = self.view.position()
+            same = is_same_log(log, self.view.epoch, position)
+            if not same or not belongs(log, snapshot, self.source.topic, position):
                 self._continue_elsewhere(log)
+            self._stamp(log)
             self._trusted = True
+
+    def _stamp(self, log: Log) -> None:
+        epochs = log.epochs()
+        if epochs is not None and self.view.epoch != epochs.current.id:
+            self.view.stamp(epochs.current.id)
 
     def _continue_elsewhere(self, log: Log) -> None:
         """The log may be a copy of the one the rows were made from: then they are as good as before."""
         moved = moved_position(log, self.source.topic, self.view.position())
         if moved is None:
-            self._refill("it is ahead of the log, which must be another one")
+            self._refill("its position is not one of this log, which was restored or is another one")
         else:
             logger.info("view `%s` continues at %s: its log was moved", self._shown, dict(moved.offsets))
             self.view.rebase(moved)

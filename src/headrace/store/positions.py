@@ -31,6 +31,13 @@ def belongs(log: Log, snapshot: Snapshot, topic: str, position: Position) -> boo
     )
 
 
+def is_same_log(log: Log, epoch: str | None, position: Position) -> bool:
+    """Whether a position was taken in this log, by the epoch it was taken in. One without an epoch is believed: an
+    older Headrace kept none."""
+    epochs = log.epochs()
+    return epochs is None or epoch is None or epochs.include(epoch, position.arrival)
+
+
 def moved_position(log: Log, topic: str, position: Position) -> Position | None:
     """Where a position of the log that this one was copied from is now; None if that cannot be said."""
     moves = Moves(log)

@@ -55,6 +55,7 @@ class SqliteView(ViewStore):
         self._statements: OrderedDict[Hashable, str] = OrderedDict()
         self._writer = open_writer(path, self._layout, _definition(source))
         self._position = _read_position(self._writer)
+        self.epoch = _read_epoch(self._writer)
         self._expiry = expiry_of(source)
         self._newest = _read_newest(self._writer) if self._expiry else NEVER
         self._readers = Readers(path, readers)
@@ -63,6 +64,11 @@ class SqliteView(ViewStore):
 
     def position(self) -> Position:
         return self._position
+
+    def stamp(self, epoch: str) -> None:
+        with self._lock, _translated():
+            self._writer.execute("INSERT OR REPLACE INTO epoch VALUES (0, ?)", (epoch,))
+            self.epoch = epoch
 
     def apply(self, changes: Sequence[Records], position: Position) -> int:
         if position.arrival <= self._position.arrival:
@@ -284,6 +290,14 @@ _offsets = msgspec.json.Decoder(dict[int, int])
 def _read_position(connection: sqlite3.Connection) -> Position:
     arrival, offsets = connection.execute("SELECT arrival, offsets FROM meta").fetchone()
     return Position(arrival, _offsets.decode(offsets))
+
+
+def _read_epoch(connection: sqlite3.Connection) -> str | None:
+    """Return the epoch that was stamped last. A file of an older Headrace has no such table."""
+    with _translated():
+        connection.execute("CREATE TABLE IF NOT EXISTS epoch (one INTEGER PRIMARY KEY, id TEXT)")
+        found = connection.execute("SELECT id FROM epoch").fetchone()
+    return None if found is None else str(found[0])
 
 
 def _read_newest(connection: sqlite3.Connection) -> int:

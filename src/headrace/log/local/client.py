@@ -28,7 +28,9 @@ from headrace.log.base import (
     TopicPartition,
     TopicSpec,
 )
+from headrace.log.epochs import Epochs
 from headrace.log.local.connection import AppendChannel, Connection, not_running
+from headrace.log.local.epoch_file import epochs_stamp, read_epochs
 from headrace.log.local.gather import Run
 from headrace.log.local.group_operations import offsets_to_json
 from headrace.log.local.reader import ReadingLog
@@ -62,6 +64,14 @@ class LocalClient(ReadingLog):
         self._stable = StableReader(folder / "stable")
         self._snapshot: tuple[int, Snapshot] | None = None
         self._view: tuple[StableView, Snapshot] | None = None
+        self._epochs: tuple[tuple[int, int], Epochs | None] | None = None
+
+    def epochs(self) -> Epochs | None:
+        stamp = epochs_stamp(self.folder)
+        known = self._epochs
+        if known is None or known[0] != stamp:
+            self._epochs = known = (stamp, read_epochs(self.folder))
+        return known[1]
 
     # Topics
 

@@ -32,9 +32,11 @@ from headrace.log.base import (
     TopicPartition,
     TopicSpec,
 )
+from headrace.log.epochs import Epochs
 from headrace.log.local import journal as journals
 from headrace.log.local.archiving import delete_archive
 from headrace.log.local.desk import OwnerDesk
+from headrace.log.local.epoch_file import begin_epoch
 from headrace.log.local.files import make_folder, raise_file_limit
 from headrace.log.local.gather import Run
 from headrace.log.local.group import OwnedTopic
@@ -86,6 +88,7 @@ class LocalLog(ReadingLog):
                 self._loader.load,
             )
             undo.callback(self._committer.close)
+            self._epochs = begin_epoch(folder, self._committer.state.next_arrival)
             self.coordinator: Coordinator = Coordinator(self, self._committer)
             self.desk: OwnerDesk = OwnerDesk(self._committer, self.preparer, self.coordinator.rows)
             self._maintenance = Maintenance(self, self._committer)
@@ -254,6 +257,9 @@ class LocalLog(ReadingLog):
 
     def wait(self, arrival: int, timeout: float) -> Snapshot:
         return self._committer.wait(arrival, timeout)
+
+    def epochs(self) -> Epochs:
+        return self._epochs
 
     # Producers, consumers, groups
 
