@@ -59,7 +59,7 @@ def read_changes(
     source, version, decoder = view.source, view.version, changelog_decoder(log, view)
     stretch = read_stretch(log, source.topic, after, snapshot, decoder.columns, max_rows)
     batch = merge([decoder.decode(records) for records in stretch.records], after)
-    events = () if batch is None else tuple(change_events(batch, source, ids_of(batch, version, after)))
+    events = () if batch is None else tuple(change_events(batch, source, ids_of(batch, version, after, log.epochs())))
     if revisions is not None and source.window is not None and revisions.has(source.name, version):
         events = tuple(_revised(event, source.name, version, revisions) for event in events)
     return Changes(events, stretch.position)

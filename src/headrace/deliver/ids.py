@@ -1,6 +1,8 @@
 """Event ids of feeds: where to go on after an event.
 
-Where the log gives arrival numbers an id is `VERSION-ARRIVAL`, the event's own. Elsewhere no number says what came
+Where the log gives arrival numbers an id is `VERSION-ARRIVAL.EPOCH`: the event's own number, and the epoch of the log
+(`log.epochs`) that it was written in, so that an id of a log that was restored since is noticed. (Older ones have no
+epoch.) Elsewhere no number says what came
 before it in other partitions, so it names the next offset of each: `VERSION@A.B.C`, in base 36. Either is all that a
 feed needs to go on without a gap or a repeat, whoever was restarted in between.
 
@@ -17,14 +19,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headrace.errors import Gone, UsageError
+from headrace.errors import Gone, PositionOfAnotherLog, UsageError
 from headrace.log.base import ARRIVAL, OFFSET, PARTITION, Log, PartitionEnds, Snapshot
 from headrace.log.copy.moves import Moves
+from headrace.log.epochs import Epochs
 from headrace.store.arrivals import has_arrivals, position_of, topic_ends
 from headrace.store.base import Position, ViewStore
 from headrace.types import display_name
 
-_BY_ARRIVAL = re.compile(r"(?P<version>[0-9]{1,9})-(?P<arrival>[0-9]{1,19}|-1)", re.ASCII)
+_BY_ARRIVAL = re.compile(r"(?P<version>[0-9]{1,9})-(?P<arrival>[0-9]{1,19}|-1)(\.(?P<epoch>[0-9a-f]{1,32}))?", re.ASCII)
 _BY_OFFSETS = re.compile(r"(?P<version>[0-9]{1,9})@(?P<offsets>[0-9a-z]{1,13}(\.[0-9a-z]{1,13})*)", re.ASCII)
 _PLACE = re.compile(r"[0-9a-z]{1,13}", re.ASCII)
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -37,17 +40,19 @@ class EventId:
     """Of the event; -1 is before everything."""
     offsets: tuple[int, ...] = ()
     """By partition: the next one."""
+    epoch: str | None = None
+    """Of the log, when the event was written; None if the id does not say."""
 
 
 def parse_id(text: str) -> EventId:
     """
-    >>> parse_id("1-48112")
-    EventId(version=1, arrival=48112, offsets=())
+    >>> parse_id("1-48112.0badcafe")
+    EventId(version=1, arrival=48112, offsets=(), epoch='0badcafe')
     >>> parse_id("2@1a.0")
-    EventId(version=2, arrival=None, offsets=(46, 0))
+    EventId(version=2, arrival=None, offsets=(46, 0), epoch=None)
     """
     if found := _BY_ARRIVAL.fullmatch(text):
-        return EventId(int(found["version"]), int(found["arrival"]))
+        return EventId(int(found["version"]), int(found["arrival"]), epoch=found["epoch"])
     if found := _BY_OFFSETS.fullmatch(text):
         return EventId(int(found["version"]), offsets=tuple(int(part, 36) for part in found["offsets"].split(".")))
     raise no_id(text)
@@ -55,7 +60,7 @@ def parse_id(text: str) -> EventId:
 
 def no_id(text: str) -> UsageError:
     return UsageError(
-        f"`{text[:40]}` is not an event id", hint="an id looks like 1-48112 or 1@1a.0: take one that came"
+        f"`{text[:40]}` is not an event id", hint="an id looks like 1-48112.0badcafe or 1@1a.0: take one that came"
     )
 
 
@@ -72,8 +77,8 @@ class Midway:
 def parse_midway(text: str) -> Midway | None:
     """None if it is not of the middle of anything.
 
-    >>> parse_midway("1-7~2-9~1a"), parse_midway("~2@1a.0~z"), parse_midway("1-7")
-    (Midway(old='1-7', new='2-9', done=46), Midway(old=None, new='2@1a.0', done=35), None)
+    >>> parse_midway("1-7.ab~2-9.ab~1a"), parse_midway("~2@1a.0~z"), parse_midway("1-7")
+    (Midway(old='1-7.ab', new='2-9.ab', done=46), Midway(old=None, new='2@1a.0', done=35), None)
     """
     if "~" not in text:
         return None
@@ -96,8 +101,13 @@ def midway_id(old: str | None, new: str, done: int) -> str:
 def id_after(log: Log, version: int, position: Position) -> str:
     """The id from which a feed goes on right behind `position`."""
     if has_arrivals(log):
-        return f"{version}-{position.arrival - 1}"
+        epochs = log.epochs()
+        return f"{version}-{position.arrival - 1}{_suffix(epochs, position.arrival)}"
     return id_of_offsets(version, _in_order(position.offsets))
+
+
+def _suffix(epochs: Epochs | None, arrival: int) -> str:
+    return "" if epochs is None else f".{epochs.at(arrival).id}"
 
 
 def id_of_offsets(version: int, offsets: Sequence[int]) -> str:
@@ -116,11 +126,12 @@ def base36(number: int) -> str:
     return _DIGITS[number] + digits
 
 
-def ids_of(batch: pa.RecordBatch, version: int, after: Position) -> Iterator[str]:
+def ids_of(batch: pa.RecordBatch, version: int, after: Position, epochs: Epochs | None = None) -> Iterator[str]:
     """One for each record of a stretch that begins at `after`, in the order in which they are sent."""
     if ARRIVAL in batch.schema.names:
+        start, current = (0, "") if epochs is None else (epochs.current.start, f".{epochs.current.id}")
         for arrival in batch.column(ARRIVAL).to_pylist():
-            yield f"{version}-{arrival}"
+            yield f"{version}-{arrival}{current if arrival >= start else _suffix(epochs, arrival + 1)}"
         return
     parts = [base36(offset) for offset in _in_order(after.offsets)]
     for partition, offset in zip(batch.column(PARTITION).to_pylist(), batch.column(OFFSET).to_pylist(), strict=True):
@@ -145,7 +156,21 @@ def position_after(log: Log, now: Snapshot, view: ViewStore, id_: str) -> Positi
         return _after_moved_offsets(log, now, topic, parsed, id_)
     if parsed.arrival is None:
         return _after_offsets(ends, topic, parsed, id_)
+    _check_epoch(log, parsed, id_)
     return _after_arrival(log, now, topic, parsed.arrival, id_)
+
+
+def _check_epoch(log: Log, parsed: EventId, id_: str) -> None:
+    epochs = log.epochs()
+    if epochs is None or parsed.epoch is None or parsed.arrival is None:
+        return
+    if not epochs.include(parsed.epoch, parsed.arrival + 1):
+        raise PositionOfAnotherLog(
+            f"a feed cannot be continued after `{id_[:80]}`: it is not of this log",
+            detail="the log was restored to an earlier moment since, or is another one; rows that were sent after that "
+            "moment may not exist any more",
+            hint="begin again with ?snapshot=true",
+        )
 
 
 def _after_arrival(log: Log, now: Snapshot, topic: str, arrival: int, id_: str) -> Position:
