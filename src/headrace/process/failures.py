@@ -6,13 +6,22 @@ import errno
 import re
 from typing import Any
 
-from headrace.errors import BatchConflict, DiskFull, HeadraceError, UsageError
+from headrace.errors import BatchConflict, CheckpointOfAnotherLog, DiskFull, HeadraceError, UsageError
 from headrace.process.base import QueryError, QuerySpec
+from headrace.types import display_name
 
 MESSAGE_LENGTH, DETAIL_LENGTH = 300, 4000
 # The owner's and the connector's errors travel through the JVM as text; the code is what is looked for.
 CONFLICT = BatchConflict.code
 FULL = (DiskFull.code, "No space left on device", "Disk quota exceeded")
+MISSING = (
+    "CANNOT_READ_DELTA_FILE_NOT_EXISTS",
+    "CANNOT_READ_MISSING_SNAPSHOT_FILE",
+    "CANNOT_READ_STREAMING_STATE_FILE",
+    "create a new checkpoint directory",
+    "restore the missing state files",
+)
+"""What Spark says of a checkpoint whose files are gone. Starting again does not bring them back."""
 CALLED = "An error occurred while calling"
 _CAUSE = re.compile(r"^\s*Caused by: (?P<cause>.+)$", re.MULTILINE)
 _TERMINATED = re.compile(r"terminated with exception: (?P<cause>.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE | re.DOTALL)
@@ -21,9 +30,19 @@ _CLASS = re.compile(r"^(?:[a-z][\w$]*\.)+(?P<name>[A-Z][\w$]*)(?:: )?")
 
 def is_permanent(error: BaseException) -> bool:
     """Would starting again end the same way? Everything else is tried again for ever."""
-    if isinstance(error, UsageError | BatchConflict):
+    if isinstance(error, UsageError | BatchConflict | CheckpointOfAnotherLog):
         return True
-    return CONFLICT in full_text(error)
+    text = full_text(error)
+    return CONFLICT in text or is_state_missing(text)
+
+
+def is_state_missing(text: str) -> bool:
+    """Whether Spark says that files of a checkpoint are gone.
+
+    >>> is_state_missing("[CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS] Error reading …")
+    True
+    """
+    return any(said in text for said in MISSING)
 
 
 def is_disk_full(error: BaseException) -> bool:
@@ -39,6 +58,8 @@ def is_disk_full(error: BaseException) -> bool:
 def describe_failure(error: BaseException, spec: QuerySpec, now_ms: int) -> QueryError:
     if isinstance(error, BatchConflict) or CONFLICT in full_text(error):
         return _describe_conflict(error, spec, now_ms)
+    if not isinstance(error, HeadraceError) and is_state_missing(full_text(error)):
+        return _describe_missing_state(error, spec, now_ms)
     if isinstance(error, HeadraceError):
         detail = "\n".join(part for part in (error.detail, error.hint) if part)
         return QueryError(message=error.message, time_ms=now_ms, detail=detail or None)
@@ -58,8 +79,20 @@ def _describe_conflict(error: BaseException, spec: QuerySpec, now_ms: int) -> Qu
         detail=(
             f"the checkpoint `{spec.checkpoint}` was deleted, rolled back or replaced, so going on would lose or "
             "repeat rows; nothing was written. Put the checkpoint back as it was and start the query again, "
-            f"or drop the {spec.plan.sink.kind} and create it again, which computes it from the beginning.\n"
+            f"or compute it again from the log:  headrace view rebuild {display_name(spec.plan.sink.name)}\n"
             + _short(full_text(error))
+        ),
+    )
+
+
+def _describe_missing_state(error: BaseException, spec: QuerySpec, now_ms: int) -> QueryError:
+    return QueryError(
+        message="files of its checkpoint are missing",
+        time_ms=now_ms,
+        detail=(
+            f"what it has kept in `{spec.checkpoint}` was deleted in part. Nothing was written since. Put the files "
+            "back and start the query again, or compute it again from the log:  "
+            f"headrace view rebuild {display_name(spec.plan.sink.name)}\n" + _short(full_text(error))
         ),
     )
 

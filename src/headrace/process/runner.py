@@ -23,6 +23,7 @@ from headrace.config import SparkSettings
 from headrace.errors import Conflict, HeadraceError, NotFound
 from headrace.log.base import Log, Snapshot
 from headrace.process.base import QueryRunner, QuerySpec, QueryStatus
+from headrace.process.checkpoints import check_checkpoint
 from headrace.process.limits import check_limits
 from headrace.process.moved import with_known_results
 from headrace.process.progress import Offsets, Progress, lag, parse_offsets, stream_time, topic_end
@@ -134,8 +135,11 @@ class SparkQueryRunner(QueryRunner):
         return wrapped
 
     def _launch(self, spec: QuerySpec) -> StreamingQuery:
+        # Each time: files may go while it runs, and the log may be another one after a restart.
         # Jobs of a streaming query run in the pool of the thread that started it: one each, so that none waits for
         # another's backlog.
+        if isinstance(self._where, Path):
+            check_checkpoint(self._log, spec)
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", spec.id)
         known = replace(with_known_results(self._log, spec), keys=self._known_keys(spec))
         return start_query(self._spark, self._where, lambda name: self._log.topic(name).spec, self._settings, known)

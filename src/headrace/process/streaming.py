@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.config import SparkSettings
 from headrace.log.base import Route, TopicSpec
 from headrace.process.base import QuerySpec
+from headrace.process.checkpoints import relocate_checkpoint
 from headrace.process.inputs import FORMAT, StreamInputs
 from headrace.process.letters import box_for, writing_letters
 from headrace.process.lower.lower import Lowered, lower_query
@@ -41,6 +42,7 @@ def start_query(
     if spec.plan.limits.batch_rows is not None:
         settings = msgspec.structs.replace(settings, max_rows_per_batch=spec.plan.limits.batch_rows)
     discard_unbegun(spec.checkpoint)
+    relocate_checkpoint(spec.checkpoint)
     session = spark if isinstance(log, Path) else _session_on_kafka(spark, spec)
     with writing_letters(box_for(log, f"{spec.id}-v{spec.version}", spec.plan.inputs[0].topic)):
         writer = _lowered(session, log, topics, settings, spec)
