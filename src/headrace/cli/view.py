@@ -133,6 +133,28 @@ def refresh_view(
         finish(api, started if detach else follow(api, started, as_json), as_json)
 
 
+@app.command("rebuild", epilog="Example:  headrace view rebuild views_by_page")
+def rebuild_views(
+    views: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[VIEW]…", help="Tables or streams; by default those whose queries have failed."),
+    ] = None,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Compute from what is left where the log no longer holds everything.")
+    ] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Start it and return.")] = False,
+    project: ProjectOption = None,
+    url: UrlOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compute views again from the log, as they are defined; what they show now is served until then."""
+    with open_api(project, url, key) as api:
+        wanted = {"names": views or [], "accept_loss": accept_loss, "who": who()}
+        started = api.post("/v1/rebuild", wanted)
+        finish(api, started if detach else follow(api, started, as_json), as_json)
+
+
 @app.command("rollback", epilog="Example:  headrace view rollback views_by_page")
 def roll_back(
     view: ViewArgument,

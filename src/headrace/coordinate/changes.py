@@ -117,8 +117,10 @@ def plan_files(
     strategies: Mapping[str, Strategy] | None = None,
     start: str = "beginning",
     has_failed: Callable[[str], bool] = lambda query: False,
+    again: frozenset[str] = frozenset(),
 ) -> Plan:
-    """`drop`: what these files no longer define is to go; otherwise they are only some of the definitions."""
+    """`drop`: what these files no longer define is to go; otherwise they are only some of the definitions. `again`:
+    what is to be computed again though nothing has changed."""
     before = catalog.state.function_files
     plan = plan_changes(
         running_definitions(log, catalog),
@@ -133,6 +135,7 @@ def plan_files(
         lambda sink: place_sink(sink, log, catalog),
         lambda name: kept_versions(name, log, catalog, has_failed),
         start,
+        again,
     )
     return plan if functions is None else replace(plan, functions=tuple(_functions(plan, functions, before)))
 

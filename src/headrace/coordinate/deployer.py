@@ -25,6 +25,7 @@ from headrace.coordinate.comparing import Comparer, ComparisonEnded, sweep_scrat
 from headrace.coordinate.deciding import decide, removed_columns
 from headrace.coordinate.deployments import Deployments
 from headrace.coordinate.how_far import lag_of, read_by
+from headrace.coordinate.rebuilding import rebuilt_versions
 from headrace.coordinate.refreshing import (
     KEPT_MS,
     due_refreshes,
@@ -174,7 +175,8 @@ class Deployer:
     def _built(self, deployment: Deployment) -> None:
         rows = sum(read_by(self._around.log, query) for query in self._deployments.building(deployment))
         took = max(1, self._around.clock.now_ms() - deployment.started_ms)
-        stage = "comparing" if _has_before(deployment) and not is_refresh(deployment) else "switching"
+        compared = _has_before(deployment) and not is_refresh(deployment) and not deployment.again
+        stage = "comparing" if compared else "switching"
         if stage == "comparing":
             self._carrier.carry(deployment)
         self._deployments.advance(deployment, stage=stage, rows_read=rows, build_ms=took)
@@ -220,7 +222,8 @@ class Deployer:
             return followed or (version.state in ("retired", "failed") and version.since_ms <= old)
 
         due = [version for version in catalog.beside() if is_due(version)]
-        due += [v for v in refreshed_versions(catalog) if v.since_ms <= crossed and v not in due]
+        let_go = refreshed_versions(catalog) + rebuilt_versions(catalog)
+        due += [v for v in let_go if v.since_ms <= crossed and v not in due]
         if due:
             try:
                 self._deployments.drop_versions(due)

@@ -23,6 +23,7 @@ from headrace.coordinate.events import DeploymentSaved, Event, FilesApplied, Que
 from headrace.coordinate.from_scratch import check_from_scratch
 from headrace.coordinate.functions import DescribeFile, FunctionChanges
 from headrace.coordinate.layers import check_lambda, is_layered, speed_events
+from headrace.coordinate.rebuilding import definition_text, listed, losses_of
 from headrace.coordinate.refreshing import is_refresh, may_go_beside, refresh_change, refresh_item
 from headrace.coordinate.replace import apply_in_place
 from headrace.coordinate.restoring import changed_files, restored
@@ -53,6 +54,8 @@ class Options:
     """Whether they are all of its functions; None: if they are all of the project."""
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
     """By name, where not all are to be computed the same way."""
+    again: frozenset[str] = frozenset()
+    """Names that are computed again from the log though nothing has changed."""
     describe: DescribeFile | None = None
     """Who looks into files of functions that are new, if not the executor."""
 
@@ -90,6 +93,7 @@ class Deployments:
             options.strategies,
             options.start,
             self._executor.has_failed,
+            options.again,
         )
 
     def _functions(self, files: Mapping[str, str], options: Options) -> FunctionChanges | None:
@@ -136,6 +140,7 @@ class Deployments:
                 ],
                 start=options.start,
                 functions=changed_files(functions, self._catalog.state.function_files),
+                again=bool(options.again),
             )
             filed = draft.state.filed | {change.name for change in plan.changes if _from_file(change)}
             draft.append([FilesApplied(tuple(sorted(filed)))])
@@ -158,6 +163,24 @@ class Deployments:
             events = version_events(self._log, self._catalog, [change], deployment)
             self._catalog.append([DeploymentSaved(deployment), *events])
             return self.get(number)
+
+    def rebuild(self, names: Sequence[str], accept_loss: bool = False, who: str = "") -> Deployment:
+        """Compute names again from the log, as they are defined, with all that reads them. `Refused` if the log no
+        longer holds all that they were computed from, unless that is accepted."""
+        with self._executor.lock:
+            files = {"rebuild": "\n".join(definition_text(self._catalog, name) for name in names)}
+            options = Options(who, approve=True, drop=False, again=frozenset(names))
+            plan = self.plan(files, options)
+            _check(plan, approve=True)
+            if (losses := list(losses_of(plan))) and not accept_loss:
+                raise Refused(
+                    f"the log no longer holds all that {listed(names)} {'is' if len(names) == 1 else 'are'} made of",
+                    detail="; ".join(losses),
+                    hint="compute it from what is left:  headrace view rebuild … --accept-loss",
+                )
+            started = self.start(files, options)
+            assert started is not None
+            return started
 
     def replace(self, statement: CreateAsSelect) -> StatementResult:
         """CREATE OR REPLACE of what cannot go on in place. To say so was to approve it."""

@@ -14,6 +14,7 @@ from headrace.server.models.deploy import (
     DeploymentModel,
     DiffAnswer,
     LayersModel,
+    RebuildRequest,
     RefreshRequest,
     VersionModel,
     VersionsAnswer,
@@ -23,7 +24,7 @@ from headrace.server.parameters import body_of
 from headrace.server.services import Services
 from headrace.store.cuts import place_texts
 from headrace.types import display_name
-from headrace.views.versions import Version
+from headrace.views.versions import Version, query_ids
 
 
 async def list_view_versions(request: Request, services: Services) -> Response:
@@ -96,6 +97,25 @@ async def refresh_view(request: Request, services: Services) -> Response:
     return await answer(services, lambda: services.deployments.refresh(name, who))
 
 
+async def rebuild_views(request: Request, services: Services) -> Response:
+    wanted = await body_of(request, services, RebuildRequest)
+    known = {name: name for name in services.catalog.state.versions}
+    hint = "headrace view list lists what there is"
+    names = [resolve(name, known, "table", hint) for name in wanted.names] or failed_names(services)
+    if not names:
+        raise NotFound("no query has failed: there is nothing to compute again", hint="name what to compute again")
+    who = services.auth.caller(request, wanted.who[:100])
+    return await answer(services, lambda: services.deployments.rebuild(names, wanted.accept_loss, who))
+
+
+def failed_names(services: Services) -> list[str]:
+    """What serves and is written by a query that the engine has given up."""
+    failed = {status.id for status in services.engine.all() if status.state == "failed"}
+    catalog = services.catalog
+    serving = ((name, catalog.state.versions[name].get(number)) for name, number in catalog.state.serving.items())
+    return [name for name, version in serving if version is not None and failed & set(query_ids(version))]
+
+
 async def show_view_diff(request: Request, services: Services) -> Response:
     name = display_name(version_name(request, services))
     for deployment in reversed(services.catalog.deployments()):
@@ -147,6 +167,15 @@ ENDPOINTS = (
         summary="Compute the batch layer of a Lambda view again, up to now, and let both layers take over",
         role="admin",
         body=RefreshRequest,
+        answers={200: DeploymentModel},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/rebuild",
+        handler=rebuild_views,
+        summary="Compute streams and tables again from the log, as they are defined, with all that reads them",
+        role="admin",
+        body=RebuildRequest,
         answers={200: DeploymentModel},
     ),
     Endpoint(

@@ -48,11 +48,13 @@ def plan_changes(
     place: Callable[[Source], Source] = lambda sink: sink,
     kept: Callable[[str], Sequence[Kept]] = lambda name: (),
     start: str = "beginning",
+    again: frozenset[str] = frozenset(),
 ) -> Plan:
     """`ours`: names that files have defined before; those that no file defines now are dropped. `strategy`: how tables
     are computed that have to be. `place`: what a new query is to write, with a topic that is free.
-    `kept`: versions of a name that could serve again. `start`: where replays are to begin."""
-    how = strategy, strategies or {}, place, kept, start
+    `kept`: versions of a name that could serve again. `start`: where replays are to begin.
+    `again`: names that are to be computed again from the log though nothing has changed."""
+    how = strategy, strategies or {}, place, kept, start, again
     planner = _Planner(running, Draft(sources), figures, next_number, in_place, *how)
     named = {one.statement.name for one in wanted}
     dropped = {name for name in ours if name in running and name not in named}
@@ -90,6 +92,7 @@ class _Planner:
     _place: Callable[[Source], Source]
     _kept_versions: Callable[[str], Sequence[Kept]]
     _start: str
+    _again_names: frozenset[str]
     changes: list[Change] = field(default_factory=list)
     owners: Mapping[str, str] = field(default_factory=dict)
     """By public topic: the name of what a query writes there."""
@@ -239,12 +242,13 @@ class _Planner:
         strategy, wrong = self._strategy_of(query, runs), self._wrong_layers(runs, query)
         if not rebuilt and same_text and same and strategy == "lambda" and wrong is not None:
             return replace(base, warnings=(f"{wrong}; {_without_layers(statement)}",))
-        if not rebuilt and same_text and same and wrong is None:
+        anew = statement.name in self._again_names
+        if not rebuilt and same_text and same and wrong is None and not anew:
             return base
         query = replace(query, sink=replace(query.sink, partitions=runs.source.partitions))
         problem = replaced_query_problem(runs.query, query)
         in_place = self._in_place and runs.strategy == "kappa"
-        if not rebuilt and problem is None and (same or in_place) and strategy == runs.strategy:
+        if not rebuilt and not anew and problem is None and (same or in_place) and strategy == runs.strategy:
             return self._kept(base, runs, query, same)
         why = self._why_rebuilt(rebuilt)
         if not same_text:
@@ -254,6 +258,8 @@ class _Planner:
         if strategy != runs.strategy and same:
             without = wrong or "it is not to have layers any more"
             why = "it is to be made of two layers" if strategy == "lambda" else without
+        if anew:
+            why = "it is to be computed again from the log"
         return self._rebuilds(replace(base, strategy=strategy), runs, query, why)
 
     def _strategy_of(self, query: PersistentQuery, runs: Runs | None = None) -> Strategy:
@@ -362,7 +368,9 @@ class _Planner:
         return replace(change, replays=replays, warnings=tuple(warnings))
 
     def _again(self, base: Change, statement: CreateAsSelect, query: PersistentQuery) -> Change | None:
-        """What is there already is not computed again."""
+        """What is there already is not computed again, unless that was asked for."""
+        if self._again_names & {base.name, *_reads(statement)}:
+            return None
         kept = find_kept(self._kept_versions(base.name), statement, query, base.strategy, self._start)
         if kept is None:
             return None

@@ -124,6 +124,9 @@ class Deployment(msgspec.Struct, frozen=True, omit_defaults=True):
     start: str = "beginning"
     """Where its replays began, as it was asked for."""
     functions: list[ChangedFile] = []
+    again: bool = False
+    """Whether it computes what runs again, unchanged: then nothing is compared, and the versions before, whose queries
+    may not be able to go on, are let go soon."""
 
     @property
     def over(self) -> bool:

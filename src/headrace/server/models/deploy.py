@@ -92,6 +92,14 @@ class RefreshRequest(Model, frozen=True):
     who: str = ""
 
 
+class RebuildRequest(Model, frozen=True):
+    names: list[str] = []
+    """Streams and tables; none: those whose queries have failed."""
+    accept_loss: bool = False
+    """Compute them from what is left, where the log no longer holds everything."""
+    who: str = ""
+
+
 class ThrottleRequest(Model, frozen=True):
     """0 is as much as it can."""
 
