@@ -369,7 +369,7 @@ class _Planner:
 
     def _again(self, base: Change, statement: CreateAsSelect, query: PersistentQuery) -> Change | None:
         """What is there already is not computed again, unless that was asked for."""
-        if self._again_names & {base.name, *_reads(statement)}:
+        if self._again_names & {base.name, *names_read(statement)}:
             return None
         kept = find_kept(self._kept_versions(base.name), statement, query, base.strategy, self._start)
         if kept is None:
