@@ -5,6 +5,7 @@ The docstring of a field is its documentation (`docs/reference/settings.md` is c
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,17 @@ class ServerSettings(Settings, frozen=True):
     """Push queries that may run at once."""
 
 
+class TopicTimes(Settings, frozen=True):
+    """`[collect.topics.NAME]`: which event times one topic takes, where it differs from the others."""
+
+    max_future_seconds: float | None = None
+    earliest_event_time: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.earliest_event_time:
+            datetime.fromisoformat(self.earliest_event_time)
+
+
 class CollectSettings(Settings, frozen=True):
     max_event_bytes: int = 1024 * 1024
     """Largest single event."""
@@ -173,6 +185,11 @@ class CollectSettings(Settings, frozen=True):
     """Most events of one request."""
     max_future_seconds: float = 86_400.0
     """An event further ahead of the clock than this is rejected: one wrong clock must not close everybody's windows."""
+    earliest_event_time: str = ""
+    """An event before this moment (ISO 8601) is rejected. Empty takes all since 1970, but no time that looks like
+    seconds taken for milliseconds: between 8 and about 22 January 1970. `1970-01-01` takes those too."""
+    topics: dict[str, TopicTimes] = {}
+    """Topics with bounds of their own: `topics.NAME = { max_future_seconds = …, earliest_event_time = "…" }`."""
     buffer_bytes: int = 256 * 1024 * 1024
     """What a process may keep on disk while the log is away (collector processes; the server, on Kafka); 0 is nothing,
     then senders are told to come again at once."""
@@ -190,6 +207,10 @@ class CollectSettings(Settings, frozen=True):
     """A visit's session ends when nothing was heard for so long."""
     visitor_days: float = 400.0
     """How long a browser keeps the cookie of a visit."""
+
+    def __post_init__(self) -> None:
+        if self.earliest_event_time:
+            datetime.fromisoformat(self.earliest_event_time)
 
 
 class KinesisSettings(Settings, frozen=True):

@@ -18,6 +18,7 @@ from headrace.collect.trackers.snowplow_fields import COLUMNS, OWN
 from headrace.collect.translate import Posted, sent
 from headrace.errors import UsageError
 from headrace.log.base import Topic, TopicSpec
+from headrace.log.codecs.event_time import TimeBounds
 from headrace.log.codecs.json_codec import JsonCodec
 from headrace.types import VARCHAR, Column
 
@@ -153,7 +154,7 @@ def test_any_line_is_an_event_or_a_letter(lines: list[bytes]) -> None:
 def judged(sent: Sent) -> int:
     """Every event is taken or has a reason, and has a text; how many there are."""
     texts = [sent.slices(row) for row in range(len(sent.events))]
-    decoded = CODEC.decode(sent.events, sent.slices, NOW, 86_400_000)
+    decoded = CODEC.decode(sent.events, sent.slices, NOW, TimeBounds(86_400_000))
     taken = decoded.batch.num_rows if decoded.batch is not None else 0
     assert taken + len(decoded.rejected) == len(sent.events) == len(texts)
     return len(texts)

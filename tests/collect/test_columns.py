@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from headrace.collect.columns import Columns
 from headrace.log.base import Topic, TopicSpec
+from headrace.log.codecs.event_time import TimeBounds
 from headrace.log.codecs.json_codec import JsonCodec
 from headrace.types import BIGINT, TIMESTAMP, VARCHAR, Column
 
-NOW, AHEAD = 1_700_000_000_000, 86_400_000
+NOW, BOUNDS = 1_700_000_000_000, TimeBounds(86_400_000)
 values: dict[str, st.SearchStrategy[Any]] = {
     "name": st.none() | st.text(max_size=5) | st.integers(0, 9),
     "count": st.none() | st.integers(-5, 5) | st.just("many"),
@@ -41,8 +42,8 @@ def test_columns_are_read_as_objects_are(
         [f"i{row}" if row % 3 else None for row in range(len(found))] if with_ids else None,
     )
     objects = some.objects()
-    each = codec.decode(objects, lambda row: msgspec.json.encode(objects[row]), NOW, AHEAD)
-    together = codec.decode_columns(some.fields, some.times, some.ids, some.rows, NOW, AHEAD)
+    each = codec.decode(objects, lambda row: msgspec.json.encode(objects[row]), NOW, BOUNDS)
+    together = codec.decode_columns(some.fields, some.times, some.ids, some.rows, NOW, BOUNDS)
     # Of two things that are wrong with an event, either may be the one that is said.
     assert together.rejected.keys() == each.rejected.keys()
     assert together.ids == each.ids

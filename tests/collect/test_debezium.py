@@ -18,6 +18,7 @@ from headrace.collect.gate import Arrival
 from headrace.collect.translate import Posted
 from headrace.errors import ConfigError
 from headrace.log.base import SchemaVersion, Topic, TopicSpec
+from headrace.log.codecs.event_time import TimeBounds
 from headrace.log.codecs.json_codec import JsonCodec, Unreadable
 from headrace.log.codecs.json_encode import to_json
 from headrace.types import (
@@ -133,7 +134,7 @@ def test_values_are_what_the_database_has(form: str) -> None:
     [event, *_] = rows(translated(form, tables=TABLES), "orders")
     columns, key = tuple(Column(name, type_) for name, type_ in ORDERS.items()), (Column("ID", INTEGER),)
     topic = Topic(1, TopicSpec("orders", key=key, value=columns), (SchemaVersion(1, key, columns),))
-    decoded = JsonCodec(topic).decode([event], lambda row: to_json(event), event["$time"], 1)
+    decoded = JsonCodec(topic).decode([event], lambda row: to_json(event), event["$time"], TimeBounds(1))
     assert (decoded.batch is not None, decoded.rejected) == (True, {})
     assert decoded.batch is not None
     [row] = decoded.batch.to_pylist()

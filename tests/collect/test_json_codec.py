@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.config import CollectSettings, TopicTimes
 from headrace.log.base import SchemaVersion, TimestampColumn, Topic, TopicSpec
+from headrace.log.codecs.event_time import EventTimeBounds, TimeBounds
 from headrace.log.codecs.json_codec import Decoded, JsonCodec
 from headrace.log.codecs.json_encode import rows_to_json, to_json, value_to_json
 from headrace.log.codecs.json_values import Mismatch, Reader
@@ -38,6 +40,7 @@ from headrace.types import (
 
 NOW = 1_794_744_000_000  # 2026-11-15T12:00:00Z
 DAY = 86_400_000
+BOUNDS = TimeBounds(DAY)
 
 
 def topic(*columns: Column, key: tuple[Column, ...] = (), timestamp: TimestampColumn | None = None) -> Topic:
@@ -49,7 +52,7 @@ def decode(target: Topic, *events: Any, ids: str | None = None) -> Decoded:
     codec = JsonCodec(target)
     sent = [json.dumps(event).encode() for event in events]
     read = [codec.decoder.decode(event) for event in sent]
-    return codec.decode(read, sent.__getitem__, NOW, DAY, None if ids is None else lambda row: f"{ids}/{row}")
+    return codec.decode(read, sent.__getitem__, NOW, BOUNDS, None if ids is None else lambda row: f"{ids}/{row}")
 
 
 def rows(decoded: Decoded) -> list[dict[str, Any]]:
@@ -96,7 +99,7 @@ def test_one_bad_event_spoils_no_other() -> None:
 def test_undeclared_fields_are_kept_exactly_as_sent() -> None:
     codec = JsonCodec(PAGEVIEWS)
     sent = b'{"userid": "a", "price": 1.10, "big": 123456789012345678901234567890, "deep": {"a": [1, {"b":null}]}}'
-    decoded = codec.decode([codec.decoder.decode(sent)], lambda row: sent, NOW, DAY)
+    decoded = codec.decode([codec.decoder.decode(sent)], lambda row: sent, NOW, BOUNDS)
     [row] = rows(decoded)
     assert row["$rest"] == '{"price":1.10,"big":123456789012345678901234567890,"deep":{"a": [1, {"b":null}]}}'
 
@@ -164,13 +167,50 @@ def test_without_any_time_the_owner_stamps_arrival() -> None:
     [
         (-1, "`viewtime` is before 1970, which no event time may be"),
         ("1969-12-31T23:59:59.9999Z", "`viewtime` is before 1970, which no event time may be"),
-        (NOW + DAY + 1, f"`viewtime` is too far ahead of the clock: {NOW + DAY + 1} is after {NOW + DAY}"),
+        (
+            NOW + DAY + 1,
+            "`viewtime` is too far ahead of the clock: 2026-11-16T12:00:00.001Z is after 2026-11-16T12:00:00.000Z",
+        ),
+        (
+            NOW // 1000,
+            "`viewtime` is 1970-01-21T18:32:24.000Z: seconds? Event times are milliseconds; multiplied by 1000 it is "
+            "2026-11-15T12:00:00.000Z",
+        ),
     ],
 )
 def test_times_that_cannot_be(time: Any, reason: str) -> None:
     decoded = decode(PAGEVIEWS, {"viewtime": NOW + DAY}, {"viewtime": time})
     assert decoded.rejected == {1: reason}
     assert [row["$time"] for row in rows(decoded)] == [NOW + DAY]
+
+
+def test_a_topic_takes_the_times_that_its_settings_say() -> None:
+    bounds = EventTimeBounds(
+        CollectSettings(
+            earliest_event_time="2000-01-01T01:00:00+01:00",
+            topics={"archive": TopicTimes(earliest_event_time="1970-01-01"), "live": TopicTimes(max_future_seconds=1)},
+        )
+    )
+    year_2000 = 946_684_800_000
+    assert bounds.of("events").refuse(year_2000, NOW) is None
+    refused = "is too far back: 1999-12-31T23:59:59.999Z is before 2000-01-01T00:00:00.000Z"
+    assert bounds.of("events").refuse(year_2000 - 1, NOW) == bounds.of("live").refuse(year_2000 - 1, NOW) == refused
+    assert bounds.of("archive").refuse(NOW // 1000, NOW) is None
+    assert bounds.of("events").refuse(NOW + 1001, NOW) is None
+    assert "ahead of the clock" in (bounds.of("live").refuse(NOW + 1001, NOW) or "")
+
+
+def test_seconds_are_refused_and_real_times_of_any_year_are_not() -> None:
+    bounds = TimeBounds(DAY)
+    years = [f"{year}-01-01T00:00:00Z" for year in (1971, 1980, 1990, 2026)]
+    assert all(
+        bounds.refuse(int(datetime.datetime.fromisoformat(year).timestamp() * 1000), NOW) is None for year in years
+    )
+    assert all(
+        "seconds?" in (bounds.refuse(int(datetime.datetime.fromisoformat(year).timestamp()), NOW) or "")
+        for year in years[2:]
+    )
+    assert bounds.refuse(0, NOW) is None
 
 
 def test_bigint_and_formatted_text_can_be_the_event_time() -> None:
@@ -270,7 +310,7 @@ def test_values_that_do_not_fit(type_: DataType, value: Any, reason: str) -> Non
 def test_decimals_keep_all_their_digits() -> None:
     sent = b'{"v": 1234567890123456789012345678.12345678}'
     codec = JsonCodec(topic(Column("V", Decimal(38, 8)), Column("D", DOUBLE)))
-    decoded = codec.decode([codec.decoder.decode(sent)], lambda row: sent, NOW, DAY)
+    decoded = codec.decode([codec.decoder.decode(sent)], lambda row: sent, NOW, BOUNDS)
     assert rows(decoded) == [{"V": Number("1234567890123456789012345678.12345678")}]
     assert to_json(value_to_json(rows(decoded)[0]["V"], Decimal(38, 8))) == b"1234567890123456789012345678.12345678"
 

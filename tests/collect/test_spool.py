@@ -27,6 +27,7 @@ from headrace.collect.spool.spool import Spool, joined, with_ids
 from headrace.config import CollectSettings
 from headrace.errors import DiskFull, NotRunning, Overloaded
 from headrace.log.base import ID, Append, TopicSpec
+from headrace.log.codecs.event_time import TimeBounds
 from headrace.log.codecs.json_codec import JsonCodec
 from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, create_dead_letters
 from headrace.log.local import LocalLog
@@ -179,7 +180,7 @@ def test_what_the_log_refuses_after_it_was_taken_is_a_dead_letter_and_can_be_sen
         codec.decoder,
         Limits(10, 1000),
     )
-    decoded = codec.decode(sent.events, sent.slices, 1000, 1000)
+    decoded = codec.decode(sent.events, sent.slices, 1000, TimeBounds(1000))
     assert decoded.batch is not None
     stage.down()
     mixed = [Append("odd", decoded.batch), Append("other", batch(N=[1]))]

@@ -18,7 +18,7 @@ from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.planning import query_spec
 from headrace.coordinate.statements import StatementExecutor
 from headrace.log.base import HEADERS, TIME, TOMBSTONE, WINDOW_END, WINDOW_START, Append
-from headrace.log.codecs.event_time import EventTimes
+from headrace.log.codecs.event_time import ANY_TIME, EventTimes
 from headrace.log.local.open import LocalLog
 from headrace.log.schema import arrow_type
 from headrace.process.session import query_session
@@ -113,7 +113,7 @@ def _event_times(format_: TopicFormat, row: Row) -> int | None:
     rejected: list[str] = []
     types = {column.name: column.type for column in format_.spec.key + format_.spec.value}
     arrays = {stamp.column: pa.array([row.get(stamp.column)], arrow_type(types[stamp.column]))}
-    times = EventTimes(format_.spec).read(arrays, [row[TIME]], 1, 2**52, 0, lambda _, why: rejected.append(why))
+    times = EventTimes(format_.spec).read(arrays, [row[TIME]], 1, 0, ANY_TIME, lambda _, why: rejected.append(why))
     return None if rejected or times is None else int(times[0].as_py())
 
 

@@ -87,6 +87,20 @@ def test_a_time_can_be_put_right(server: Running, topic: str) -> None:
     assert at is not None
 
 
+def test_a_time_in_seconds_is_refused_and_sent_again_in_milliseconds(server: Running, topic: str) -> None:
+    sent = send(
+        server, topic, {"who": "ann", "n": 1, "$time": 1794744000}, {"who": "bob", "n": 2, "$time": 1794744000000}
+    )
+    assert (sent["accepted"], [rejected["index"] for rejected in sent["rejected"]]) == (1, [0])
+    reason = sent["rejected"][0]["reason"]
+    assert "`$time` is 1970-01-21T18:32:24.000Z: seconds?" in reason
+    assert reason.endswith("multiplied by 1000 it is 2026-11-15T12:00:00.000Z")
+    whole = {"payload": "REPLACE(payload, '1794744000', '1794744000000')"}
+    assert counts(redrive(server, topic, set=whole)) == (1, 1, 0, 0)
+    listed = server.http.get(f"/v1/topics/{topic}/events", params={"from": "oldest"}).json()["events"]
+    assert {one["time_ms"] for one in listed} == {1794744000000}
+
+
 def test_a_letter_that_is_no_text_keeps_nobody_from_mending_others(server: Running, topic: str) -> None:
     body = b'[{"who": "\xff", "n": 1}, {"who": "ann", "n": "7"}]'
     assert len(server.http.post(f"/v1/topics/{topic}/events", content=body).json()["rejected"]) == 2

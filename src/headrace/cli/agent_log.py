@@ -135,7 +135,7 @@ def _record(event: Event, raw: bool) -> dict[str, Any]:
         record["key"] = {"base64": base64.b64encode(to_bytes(event.headers["key"])).decode()}
     if event.id is not None:
         record["id"] = event.id
-    time = event_time(event.headers, 2**62)
+    time = event_time(event.headers)
     if time is not None:
         record["time"] = time
     return record

@@ -17,6 +17,7 @@ from headrace.collect.split import BYTE_ORDER_MARK, Limits, limited, read_json, 
 from headrace.config import CollectSettings
 from headrace.errors import Conflict, Refused, UsageError
 from headrace.log.base import ID, Append, Appended, Topic
+from headrace.log.codecs.event_time import EventTimeBounds
 from headrace.log.codecs.json_codec import Decoded, JsonCodec
 from headrace.log.dead_letters import DeadLetter, bury, offsets_of
 
@@ -34,7 +35,7 @@ class EventCollector(Collector):
     def __init__(self, log: Destination, clock: Clock, settings: CollectSettings) -> None:
         self._log, self._clock = log, clock
         self._limits = Limits(settings.max_events, settings.max_event_bytes)
-        self._max_future_ms = int(settings.max_future_seconds * 1000)
+        self._bounds = EventTimeBounds(settings)
         self._codecs: dict[str, JsonCodec] = {}
 
     def topic(self, name: str) -> Topic:
@@ -61,7 +62,7 @@ class EventCollector(Collector):
         if columns.unreadable or not codec.takes_columns:
             return super().collect_columns(topic, columns, source, position)
         now, rows = self._clock.now_ms(), columns.rows
-        decoded = codec.decode_columns(columns.fields, columns.times, columns.ids, rows, now, self._max_future_ms)
+        decoded = codec.decode_columns(columns.fields, columns.times, columns.ids, rows, now, self._bounds.of(topic))
         return self._append(raw, decoded, columns.text, None)
 
     def _append(
@@ -100,7 +101,7 @@ class EventCollector(Collector):
             sent.events,
             sent.slices,
             self._clock.now_ms(),
-            self._max_future_ms,
+            self._bounds.of(raw.topic),
             None if key is None else lambda row: f"{key}/{numbers[row]}",
             sent.refused,
         )

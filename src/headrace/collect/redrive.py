@@ -27,6 +27,7 @@ from headrace.collect.spool.spool import joined
 from headrace.config import CollectSettings
 from headrace.errors import Conflict, Refused
 from headrace.log.base import ID, TIME, Append, Log, Topic
+from headrace.log.codecs.event_time import EventTimeBounds
 from headrace.log.codecs.json_codec import RESERVED, JsonCodec
 from headrace.log.dead_letters import DEAD_LETTERS_TOPIC, Mark, Redriven, create_redriven, write_marks
 from headrace.sql.functions.function import Function
@@ -163,7 +164,7 @@ class Redriver:
     ) -> None:
         self._log, self._clock, self._rules, self._again = log, clock, rules, again
         self._limits = Limits(settings.max_events, settings.max_event_bytes)
-        self._max_future_ms = int(settings.max_future_seconds * 1000)
+        self._bounds = EventTimeBounds(settings)
         self._lock = threading.Lock()
 
     def redrive(self, order: Order, functions: Mapping[str, Function]) -> Report:
@@ -231,7 +232,7 @@ class Redriver:
             sent.events,
             sent.slices,
             letter.time_ms,
-            self._max_future_ms + age,
+            self._bounds.of(codec.topic.name).widened(age),
             default_id=lambda _: _id_of(letter),
             refused=sent.refused,
         )

@@ -28,6 +28,7 @@ from headrace.functions.batches import Caller, Made, Sent, Works, sent_records
 from headrace.functions.compiled import Limits
 from headrace.log.base import HEADERS, ID, TOMBSTONE, Append, Log, Topic
 from headrace.log.codecs.event_json import event_maker
+from headrace.log.codecs.event_time import ANY_TIME
 from headrace.log.codecs.json_codec import JsonCodec
 from headrace.log.codecs.json_encode import to_json
 
@@ -155,7 +156,7 @@ class _Running:
 def _key(topic: Topic, payload: bytes) -> bytes | None:
     """Of a topic with columns, as a function gets it."""
     codec = JsonCodec(topic)
-    decoded = codec.decode([read_one(payload, codec.decoder)], lambda row: payload, 0, 1 << 60)
+    decoded = codec.decode([read_one(payload, codec.decoder)], lambda row: payload, 0, ANY_TIME)
     if decoded.batch is None or not topic.spec.key:
         return None
     [row] = decoded.batch.to_pylist(maps_as_pydicts=None)

@@ -24,6 +24,7 @@ from headrace.functions.batches import Caller, Made, Sent, Stopped, Worked, Work
 from headrace.functions.compiled import Limits
 from headrace.functions.files import FunctionFile
 from headrace.log.base import ID, Consumer, Log, Producer, Topic, TopicPartition
+from headrace.log.codecs.event_time import ANY_TIME
 from headrace.log.codecs.json_codec import JsonCodec
 from headrace.log.dead_letters import DeadLetter, bury
 
@@ -268,7 +269,7 @@ def output_batch(
         return pa.record_batch(columns), []
     codec = JsonCodec(topic)
     events = [read_one(value or b"", codec.decoder) for value in values]
-    decoded = codec.decode(events, lambda row: values[row] or b"", now_ms, 1 << 60, default_id)
+    decoded = codec.decode(events, lambda row: values[row] or b"", now_ms, ANY_TIME, default_id)
     letters = [
         DeadLetter(topic.name, reason, f"function {source}", decoded.ids.get(row), values[row] or b"")
         for row, reason in decoded.rejected.items()

@@ -12,7 +12,7 @@ from headrace.coordinate.catalog import BUILT_IN
 from headrace.coordinate.result import StatementResult
 from headrace.errors import SqlError
 from headrace.log.base import REST, TIME, Append, Log, TopicSpec
-from headrace.log.codecs.event_time import EventTimes
+from headrace.log.codecs.event_time import EventTimeBounds, EventTimes
 from headrace.log.codecs.json_encode import row_to_json, to_json
 from headrace.log.schema import arrow_type
 from headrace.sql.api import plan_insert
@@ -77,9 +77,9 @@ def _times(
         raise statement.script.error(reason, span)
 
     given = [row.get(ROWTIME) for row in rows]
-    ahead = int(settings.max_future_seconds * 1000)
+    bounds = EventTimeBounds(settings).of(spec.name)
     asked = given if any(time is not None for time in given) else None
-    return EventTimes(spec).read(arrays, asked, len(rows), clock.now_ms(), ahead, reject)
+    return EventTimes(spec).read(arrays, asked, len(rows), clock.now_ms(), bounds, reject)
 
 
 def _array(column: Column, rows: list[Row]) -> pa.Array:

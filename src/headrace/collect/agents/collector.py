@@ -181,7 +181,7 @@ def raw_events(events: Sequence[Event]) -> Sent:
             found[HEADERS] = json_headers(event.headers)
         if event.id is not None:
             found[ID] = event.id
-        if (time := event_time(event.headers, 2**62)) is not None:
+        if (time := event_time(event.headers)) is not None:
             found[TIME] = time
         return found
 

@@ -17,6 +17,7 @@ from headrace.collect.base import Collector, Outcome, RawEvents, Sent
 from headrace.config import CollectSettings
 from headrace.errors import Conflict, NotFound, Refused
 from headrace.log.base import HEADERS, ID, TIME, Append, Log, Topic, TopicSpec
+from headrace.log.codecs.event_time import ANY_TIME, EventTimeBounds, TimeBounds
 from headrace.log.codecs.json_codec import Unreadable
 from headrace.log.dead_letters import DeadLetter, bury, create_dead_letters
 
@@ -44,7 +45,7 @@ class DirectWriter(LogWriter):
     ) -> None:
         self._log, self._collector, self._settings = log, collector, settings
         self._now_ms, self._source, self._close = now_ms, source, close
-        self._latest_ms = int(settings.max_future_seconds * 1000)
+        self._bounds = EventTimeBounds(settings)
         create_dead_letters(log)
 
     def write(self, topic: str, events: Sequence[Event]) -> Written:
@@ -73,7 +74,8 @@ class DirectWriter(LogWriter):
         large = [event for event in events if len(event.body) > most]
         if large:
             events = [event for event in events if len(event.body) <= most]
-        appends = [Append(topic.name, bytes_batch(events, self._now_ms() + self._latest_ms))] if events else []
+        bounds, now_ms = self._bounds.of(topic.name), self._now_ms()
+        appends = [Append(topic.name, bytes_batch(events, bounds, now_ms))] if events else []
         if large:
             appends.append(bury([letter for event in large for letter in self._too_large(topic.name, event)]))
         future = self._log.append(appends)
@@ -123,7 +125,7 @@ def open_topic(topics: Topics, name: str, make: bool = True) -> Topic:
     return topic
 
 
-def bytes_batch(events: Sequence[Event], latest_ms: int) -> pa.RecordBatch:
+def bytes_batch(events: Sequence[Event], bounds: TimeBounds, now_ms: int) -> pa.RecordBatch:
     columns: dict[str, pa.Array] = {"VALUE": pa.array([event.body for event in events], pa.binary())}
     ids = [event.id for event in events]
     if any(ids):
@@ -131,10 +133,10 @@ def bytes_batch(events: Sequence[Event], latest_ms: int) -> pa.RecordBatch:
     shared = events[0].headers
     if all(event.headers is shared for event in events):
         if shared:
-            columns |= _shared_columns(shared, len(events), latest_ms)
+            columns |= _shared_columns(shared, len(events), bounds, now_ms)
         return pa.record_batch(columns)
     columns[HEADERS] = pa.array([_pairs(event.headers) for event in events], _HEADERS_TYPE)
-    times = [event_time(event.headers, latest_ms) for event in events]
+    times = [event_time(event.headers, bounds, now_ms) for event in events]
     if any(time is not None for time in times):
         columns[TIME] = pa.array(times, pa.int64())
     keys = [event.headers.get(KEY) for event in events]
@@ -143,14 +145,14 @@ def bytes_batch(events: Sequence[Event], latest_ms: int) -> pa.RecordBatch:
     return pa.record_batch(columns)
 
 
-def _shared_columns(headers: Headers, count: int, latest_ms: int) -> dict[str, pa.Array]:
+def _shared_columns(headers: Headers, count: int, bounds: TimeBounds, now_ms: int) -> dict[str, pa.Array]:
     """Lines of one file share their headers: they are written down once and repeated."""
     pairs = _pairs(headers)
     offsets = pa.array(np.arange(count + 1, dtype=np.int32) * len(pairs))
     names = pa.array([name for name, _ in pairs] * count, pa.utf8())
     values = pa.array([value for _, value in pairs] * count, pa.binary())
     columns: dict[str, pa.Array] = {HEADERS: pa.MapArray.from_arrays(offsets, names, values)}
-    time = event_time(headers, latest_ms)
+    time = event_time(headers, bounds, now_ms)
     if time is not None:
         columns[TIME] = pa.array(np.full(count, time, np.int64))
     if KEY in headers:
@@ -162,12 +164,12 @@ def _pairs(headers: Headers) -> list[tuple[str, bytes]]:
     return [(readable(name), to_bytes(value)) for name, value in headers.items()]
 
 
-def event_time(headers: Headers, latest_ms: int) -> int | None:
+def event_time(headers: Headers, bounds: TimeBounds = ANY_TIME, now_ms: int = 0) -> int | None:
     """The header's, unless it cannot be one: a broken clock must not close everybody's windows."""
     given = headers.get(TIMESTAMP, "")
     if not (given.isascii() and given.isdecimal() and len(given) < 16):
         return None
-    return int(given) if int(given) <= latest_ms else None
+    return int(given) if bounds.refuse(int(given), now_ms) is None else None
 
 
 def json_events(events: Sequence[Event]) -> Sent:
@@ -191,7 +193,7 @@ def _object(event: Event) -> Any:
         found.setdefault(ID, event.id)
     if event.headers:
         found.setdefault(HEADERS, json_headers(event.headers))
-    time = event_time(event.headers, 2**62)
+    time = event_time(event.headers)
     if time is not None:
         found.setdefault(TIME, time)
     return found

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from headrace.collect.split import read_one
 from headrace.log.base import Topic
+from headrace.log.codecs.event_time import ANY_TIME
 from headrace.log.codecs.json_codec import JsonCodec, Unreadable
 from headrace.log.schema import arrow_type
 
@@ -39,7 +40,7 @@ def parquet_file(values: Sequence[bytes], schema: Topic | None) -> tuple[bytes |
 def _typed(values: Sequence[bytes], schema: Topic) -> tuple[bytes | None, dict[int, str]]:
     codec = JsonCodec(schema)
     events = [read_one(value, codec.decoder) for value in values]
-    decoded = codec.decode(events, values.__getitem__, 0, 1 << 60)
+    decoded = codec.decode(events, values.__getitem__, 0, ANY_TIME)
     batch = decoded.batch
     if batch is None:
         return None, decoded.rejected

@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from headrace.log.base import HEADERS, ID, REST, TIME, TOMBSTONE, Topic
-from headrace.log.codecs.event_time import EventTimes
+from headrace.log.codecs.event_time import EventTimes, TimeBounds
 from headrace.log.codecs.json_values import Mismatch, Reader, must_be, shown
 from headrace.log.codecs.nested import has_decimal, has_struct, undeclared
 from headrace.types import BOOLEAN, BYTES, Column, display_name
@@ -112,7 +112,7 @@ class JsonCodec:
         events: Sequence[Any],
         slices: Slices,
         now_ms: int,
-        max_future_ms: int,
+        bounds: TimeBounds,
         default_id: Callable[[int], str] | None = None,
         refused: Mapping[int, str] | None = None,
     ) -> Decoded:
@@ -121,7 +121,7 @@ class JsonCodec:
         rows = self._objects(events, rejected)
         layouts = self._layouts_of(rows, rejected)
         arrays = {name: self._column(name, rows, layouts, rejected) for name in _used(layouts)}
-        arrays |= self._system_columns(rows, arrays, now_ms, max_future_ms, rejected)
+        arrays |= self._system_columns(rows, arrays, now_ms, bounds, rejected)
         ids = _ids(rows, default_id, rejected)
         if ids is not None:
             arrays[ID] = pa.array(ids, pa.string())
@@ -141,7 +141,7 @@ class JsonCodec:
         ids: Sequence[str | None] | None,
         rows: int,
         now_ms: int,
-        max_future_ms: int,
+        bounds: TimeBounds,
     ) -> Decoded:
         """The same for events that come as columns: field → a value of each, None where an event has none."""
         rejected = Rejections()
@@ -152,7 +152,7 @@ class JsonCodec:
             name: self._array(name, list(fields[field]), rejected) for name, field in layout.columns.items() if rows
         }
         given = None if times is None else list(times)
-        found = self._times.read(arrays, given, rows, now_ms, max_future_ms, rejected.add)
+        found = self._times.read(arrays, given, rows, now_ms, bounds, rejected.add)
         if found is not None:
             arrays[TIME] = found
         if ids is not None:
@@ -231,11 +231,11 @@ class JsonCodec:
     # What every record has besides its columns
 
     def _system_columns(
-        self, rows: list[Event], arrays: dict[str, pa.Array], now_ms: int, max_future_ms: int, rejected: Rejections
+        self, rows: list[Event], arrays: dict[str, pa.Array], now_ms: int, bounds: TimeBounds, rejected: Rejections
     ) -> dict[str, pa.Array]:
         found: dict[str, pa.Array] = {}
         given = _reserved(TIME, rows)
-        times = self._times.read(arrays, given, len(rows), now_ms, max_future_ms, rejected.add)
+        times = self._times.read(arrays, given, len(rows), now_ms, bounds, rejected.add)
         if times is not None:
             found[TIME] = times
         headers = _reserved(HEADERS, rows)

@@ -28,7 +28,7 @@ from headrace.log.base import (
     Topic,
 )
 from headrace.log.codecs.base import Schemas
-from headrace.log.codecs.event_time import EventTimes
+from headrace.log.codecs.event_time import ANY_TIME, EventTimes
 from headrace.log.kafka.formats import (
     ID_HEADER,
     OWN_HEADERS,
@@ -42,7 +42,6 @@ from headrace.log.kafka.formats import (
 from headrace.log.schema import frame_schema
 
 _HEADERS = pa.map_(pa.utf8(), pa.binary())
-_NO_LIMIT = 2**62
 
 
 class Decoder:
@@ -128,7 +127,7 @@ class Decoder:
             return stamped
         unusable: set[int] = set()
         found = self._times.read(
-            arrays, stamped.to_pylist(), len(messages), 0, _NO_LIMIT, lambda row, _: unusable.add(row)
+            arrays, stamped.to_pylist(), len(messages), 0, ANY_TIME, lambda row, _: unusable.add(row)
         )
         if found is None:
             return stamped
