@@ -24,6 +24,12 @@ _JAVA_OPTIONS = (
     # Spark asks whether a value is null before it asks for it; Arrow need not look again.
     "-Darrow.enable_null_check_for_get=false",
 )
+_AUTHENTICATED = {
+    # Spark's RPC and block manager listen on loopback, where every user of the machine can connect. For a local master
+    # Spark makes a random secret at each start and keeps it in its own memory: it is in no file and on no command line.
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+}
 _A_MONTH_MS = 30 * 24 * 3_600_000
 _STREAMING = "spark.sql.streaming."
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -95,6 +101,7 @@ def spark_session(settings: SparkSettings, app_name: str) -> SparkSession:
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
     }
     if settings.master.startswith("local"):
+        conf |= _AUTHENTICATED
         # A laptop that slept: Spark would take its own process for an executor that died, and never get over it.
         conf["spark.storage.blockManagerHeartbeatTimeoutMs"] = str(_A_MONTH_MS)
     builder = SparkSession.builder.appName(app_name).master(settings.master)
