@@ -165,6 +165,9 @@ class ServerSettings(Settings, frozen=True):
     """Deadline of a pull query that the engine answers."""
     max_push_queries: int = 32
     """Push queries that may run at once."""
+    frozen_seconds: float = 30.0
+    """A process of the project (server, engine, collector, listener) that runs but does not answer the supervisor for
+    this long is killed and started again; 0 is never. Time in which the supervisor could not run does not count."""
 
 
 class TopicTimes(Settings, frozen=True):

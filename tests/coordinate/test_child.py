@@ -15,6 +15,7 @@ from headrace.config import Project, ProjectSettings
 from headrace.coordinate import child as children
 from headrace.coordinate.child import Child, leftovers, sweep, tail
 from headrace.coordinate.local import UpLock
+from headrace.coordinate.reports import read_children
 from headrace.coordinate.supervisor import Notice, Supervisor
 from tests.support import wait_for
 
@@ -23,6 +24,17 @@ import signal, subprocess, sys
 subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
 print("up", flush=True)
 signal.pause()
+"""
+BEATING = """
+import asyncio, signal, time
+from headrace.coordinate.heartbeat import Heartbeat
+heartbeat = Heartbeat()
+async def main():
+    signal.signal(signal.SIGUSR1, lambda *_: time.sleep(3600))
+    heartbeat.probe_loop(asyncio.get_running_loop())
+    print("up", flush=True)
+    await asyncio.Event().wait()
+asyncio.run(main())
 """
 PARENT = """
 import sys
@@ -41,6 +53,7 @@ sys.stdin.read()
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Makes `python -m sleeper`, which starts a child of its own, runnable."""
     (tmp_path / "sleeper.py").write_text(SLEEPER)
+    (tmp_path / "beating.py").write_text(BEATING)
     (tmp_path / "failing.py").write_text("import sys; print('last words'); sys.exit(3)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     return tmp_path
@@ -121,6 +134,50 @@ def test_a_child_that_cannot_be_started_again_for_a_moment_takes_nothing_with_it
     assert supervisor._tend(child)
     assert [notice.kind for notice in notices] == ["died", "died", "died", "restarted"]
     assert "could not be started ([Errno 17] File exists" in notices[1].text
+    child.kill()
+
+
+@pytest.mark.parametrize("freeze", [signal.SIGSTOP, signal.SIGUSR1])
+def test_a_frozen_child_is_killed_and_started_again(module: Path, clock: ManualClock, freeze: signal.Signals) -> None:
+    """Stopped as a whole, or alive with an event loop that does not come back."""
+    notices: list[Notice] = []
+    project = Project(module, ProjectSettings())
+    project.data.mkdir()
+    supervisor = Supervisor(project, UpLock.acquire(module / "lock"), 8088, clock, notices.append)
+    child = supervisor._engine
+    child._command[2:] = ["beating"]
+    child.start()
+    first = child.pid
+    try:
+        assert first is not None
+        wait_for(lambda: child.last_lines() == ["up"], 60, "the child")
+        wait_for(lambda: child.silent_s(0.01) > 0, 60, "a beat and the time after it")
+        os.kill(first, freeze)
+        # The supervisor itself did not run for an hour: the machine slept.
+        assert supervisor._tend(child, 3600.0)
+        assert notices == []
+
+        def is_noticed() -> bool:
+            return supervisor._tend(child, 0.5) and bool(notices)
+
+        wait_for(is_noticed, 60, "the supervisor to notice")
+        assert notices[0].kind == "frozen"
+        assert notices[0].text.startswith(f"the engine (pid {first}) did not answer for 30 s and was killed")
+        clock.advance(60_000)
+        assert supervisor._tend(child)
+        assert [notice.kind for notice in notices] == ["frozen", "restarted"]
+        [engine] = [one for one in read_children(project.data) if one.name == "engine"]
+        assert (engine.pid, engine.restarts) == (child.pid, 1)
+        assert engine.last_end is not None
+        assert engine.last_end.text == "did not answer for 30 s and was killed"
+    finally:
+        child.kill()
+
+
+def test_a_child_is_not_frozen_while_it_starts(module: Path, clock: ManualClock) -> None:
+    child = make(module, "sleeper", clock)
+    child.start()
+    assert [child.silent_s(0.5) for _ in range(1000)] == [0.0] * 1000
     child.kill()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from headrace.cli.options import JsonOption, ProjectOption, in_terminal, open_api, open_project, project_key
@@ -19,6 +20,7 @@ from headrace.clock import SystemClock
 from headrace.config import Project
 from headrace.coordinate.child import tail
 from headrace.coordinate.local import holder, is_held
+from headrace.coordinate.reports import read_children
 from headrace.coordinate.supervisor import Notice, Readiness, Supervisor, prepare, readiness
 from headrace.errors import HeadraceError, NotRunning
 
@@ -210,12 +212,15 @@ def status(project: ProjectOption = None, as_json: JsonOption = False) -> None:
         "url": running.url,
         "pid": running.pid,
         "started_ms": running.started_ms,
+        "processes": msgspec.to_builtins(read_children(found.data)),
     }
-    with open_api(found.folder, None, None) as api:
-        try:
-            body |= {"overview": api.get("/v1/overview"), "queries": api.get("/v1/queries")["queries"]}
-        except HeadraceError as error:
-            body["error"] = error.to_json()
+    # A server that does not answer a probe would not answer these either, only later.
+    if ready.answered:
+        with open_api(found.folder, None, None) as api:
+            try:
+                body |= {"overview": api.get("/v1/overview"), "queries": api.get("/v1/queries")["queries"]}
+            except HeadraceError as error:
+                body["error"] = error.to_json()
     if as_json:
         print_json(body)
     else:
@@ -238,6 +243,10 @@ def _print_status(body: dict[str, Any]) -> None:
             ("on disk", bytes_text(totals.get("bytes", 0))),
         ]
     )
+    for process in body["processes"]:
+        if end := process["last_end"]:
+            times = f"{process['restarts']} restart{'s' if process['restarts'] != 1 else ''}"
+            print(f"\nthe {process['name']} {end['text']} at {local_time(end['time_ms'])}  ({times})")
     for problem in body["problems"]:
         print(f"\n{problem}")
     if queries := body.get("queries"):

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headrace.clock import Clock
+from headrace.coordinate.heartbeat import HEARTBEAT, Silence
 
 LOG_BYTES = 10 * 1024 * 1024
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 30.0
@@ -41,6 +42,9 @@ class Child:
         self._started = 0.0
         self._backoff = FIRST_BACKOFF_S
         self._start_after = 0.0
+        self._silence: Silence | None = None
+        self.restarts = -1
+        """How often it was started after the first time."""
 
     @property
     def pid(self) -> int | None:
@@ -54,6 +58,7 @@ class Child:
             self._put_off()
             raise
         self._started = self._clock.monotonic()
+        self.restarts += 1
 
     def _start(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -65,29 +70,50 @@ class Child:
             if os.getppid() != parent:
                 os._exit(1)
 
-        with self.log.open("ab") as output:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=os.environ | {MARK: self._mark, "PYTHONUNBUFFERED": "1"},
-                # Ctrl-C reaches only the supervisor, which stops its children in order.
-                process_group=0,
-                preexec_fn=die_with_parent,
-            )
+        silence = Silence()
+        try:
+            with self.log.open("ab") as output:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=os.environ | {MARK: self._mark, "PYTHONUNBUFFERED": "1", HEARTBEAT: str(silence.writing)},
+                    pass_fds=(silence.writing,),
+                    # Ctrl-C reaches only the supervisor, which stops its children in order.
+                    process_group=0,
+                    preexec_fn=die_with_parent,
+                )
+        except BaseException:
+            silence.close()
+            raise
+        finally:
+            silence.handed_over()
+        self._silence = silence
+
+    def silent_s(self, elapsed: float) -> float:
+        """For how many seconds it has not been heard, `elapsed` seconds after the last look; 0 if it does not run."""
+        return self._silence.after(elapsed) if self._silence else 0.0
+
+    def end_frozen(self) -> None:
+        """Kill a child that does not answer, and plan its next start."""
+        self.kill()
+        self._plan_start()
 
     def died(self) -> int | None:
         """The exit code, once, when the process has ended by itself; plans when it may be started again."""
         if self._process is None or (code := self._process.poll()) is None:
             return None
         self.kill()
-        if self._clock.monotonic() - self._started > STEADY_AFTER_S:
-            self._backoff = FIRST_BACKOFF_S
-        self._put_off()
+        self._plan_start()
         # Killed from outside says nothing about what it would have done.
         self.failures += code >= 0
         return code
+
+    def _plan_start(self) -> None:
+        if self._clock.monotonic() - self._started > STEADY_AFTER_S:
+            self._backoff = FIRST_BACKOFF_S
+        self._put_off()
 
     def _put_off(self) -> None:
         self._start_after = self._clock.monotonic() + self._backoff
@@ -122,6 +148,9 @@ class Child:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._process = None
+        if self._silence is not None:
+            self._silence.close()
+            self._silence = None
 
     def rotate_log(self) -> None:
         """Keep the log small. The child has the file open for appending, so it is copied and emptied, not renamed."""

@@ -26,6 +26,7 @@ from headrace.config import Project, load_project
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.catalog_file import FILE, CatalogFile
 from headrace.coordinate.child import MARK
+from headrace.coordinate.heartbeat import Heartbeat
 from headrace.coordinate.links import Link, link_to
 from headrace.coordinate.reconcile import Reconciler, sweep_checkpoints
 from headrace.coordinate.status import EngineReport
@@ -104,8 +105,9 @@ class Reporter(threading.Thread):
 
 
 class Engine:
-    def __init__(self, project: Project, clock: Clock) -> None:
+    def __init__(self, project: Project, clock: Clock, heartbeat: Heartbeat) -> None:
         self._project = project
+        self._heartbeat = heartbeat
         self._clock = clock
         self._stopping = threading.Event()
         self._parent = os.getppid() if MARK in os.environ else None
@@ -122,6 +124,9 @@ class Engine:
         reporter.start()
         # Seconds, in which the server opens the log.
         spark = spark_session(self._project.settings.spark, f"headrace {self._project.name}")
+        # Any call that the JVM has to answer: one that is stopped, or collects garbage only, does not.
+        jvm: Any = spark.sparkContext._jvm
+        self._heartbeat.probe(jvm.System.nanoTime)
         try:
             reporter.say("starting", f"waiting for {link.name}")
             while not self._done():
@@ -194,7 +199,7 @@ def main() -> int:
     # Py4J reports every command it sends.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
-        engine = Engine(load_project(options.project), SystemClock())
+        engine = Engine(load_project(options.project), SystemClock(), Heartbeat())
         signal.signal(signal.SIGTERM, engine.stop)
         signal.signal(signal.SIGINT, engine.stop)
         engine.run()

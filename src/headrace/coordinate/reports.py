@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 
 REPORT_FILE = "engine.json"
+CHILDREN_FILE = "children.json"
+"""Where the supervisor writes which of its children were restarted, and why."""
 LOOK_S = 0.1
 
 
@@ -22,6 +24,30 @@ def write_report(file: Path, body: Any) -> None:
     draft = file.with_suffix(f".{os.getpid()}")
     draft.write_bytes(msgspec.json.encode(body))
     draft.replace(file)
+
+
+class ChildEnd(msgspec.Struct, frozen=True):
+    """How a child last ended without having been told to."""
+
+    text: str
+    time_ms: int
+
+
+class ChildReport(msgspec.Struct, frozen=True):
+    """A child, as `headrace status` shows it."""
+
+    name: str
+    pid: int | None
+    restarts: int
+    last_end: ChildEnd | None = None
+
+
+def read_children(data: Path) -> list[ChildReport]:
+    """Return what the running supervisor last wrote about its children; nothing if it has not yet."""
+    try:
+        return msgspec.json.decode((data / CHILDREN_FILE).read_bytes(), type=list[ChildReport])
+    except (OSError, msgspec.DecodeError):
+        return []
 
 
 class ReportReader:

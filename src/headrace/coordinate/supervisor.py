@@ -21,6 +21,7 @@ from headrace.config import MOST_WORKERS, Project
 from headrace.coordinate.child import Child, sweep
 from headrace.coordinate.local import Holder, UpLock
 from headrace.coordinate.ports import choose_port, port_holder
+from headrace.coordinate.reports import CHILDREN_FILE, ChildEnd, ChildReport, write_report
 from headrace.errors import ConfigError, Conflict, Refused
 
 POLL_S = 0.1
@@ -35,7 +36,7 @@ EXIT_HOPELESS = 78
 class Notice:
     """Something a person may want to know."""
 
-    kind: Literal["waiting", "ready", "incomplete", "died", "restarted", "failed", "stopping", "stopped"]
+    kind: Literal["waiting", "ready", "incomplete", "died", "frozen", "restarted", "failed", "stopping", "stopped"]
     text: str
     lines: tuple[str, ...] = ()
 
@@ -68,6 +69,8 @@ class Supervisor:
         self._listening = False
         self._ready = False
         self._waiting_for = ""
+        self._looked = clock.monotonic()
+        self._ends: dict[str, ChildEnd] = {}
 
     @property
     def url(self) -> str:
@@ -83,6 +86,7 @@ class Supervisor:
             self._engine.start()
             for child in self._collectors:
                 child.start()
+            self._report()
             return self._watch()
         finally:
             self._stop()
@@ -94,9 +98,10 @@ class Supervisor:
                 # Started when the first file asks for it; from then on it looks at the files itself.
                 self._listening = True
                 self._begin(self._listeners)
-            listeners = (self._listeners,) if self._listening else ()
-            for child in (self._server, self._engine, *self._collectors, *listeners):
-                if not self._tend(child):
+            now = self._clock.monotonic()
+            elapsed, self._looked = now - self._looked, now
+            for child in self._children():
+                if not self._tend(child, elapsed):
                     return 1
             if not self._ready and self._clock.monotonic() - checked >= 0.2:
                 checked = self._clock.monotonic()
@@ -104,9 +109,14 @@ class Supervisor:
             time.sleep(POLL_S)
         return 0
 
-    def _tend(self, child: Child) -> bool:
-        """Restart a child that died, after its back-off. False if there is no point."""
+    def _children(self) -> tuple[Child, ...]:
+        listeners = (self._listeners,) if self._listening else ()
+        return (self._server, self._engine, *self._collectors, *listeners)
+
+    def _tend(self, child: Child, elapsed: float = 0.0) -> bool:
+        """Restart a child that died or is frozen, after its back-off. False if there is no point."""
         child.rotate_log()
+        self._check_frozen(child, elapsed)
         code = child.died()
         if code is not None:
             lines = tuple(child.last_lines())
@@ -114,10 +124,39 @@ class Supervisor:
                 self._say(Notice("failed", f"the {child.name} does not start ({_exit_text(code)})", lines))
                 return False
             again = f"starting it again in {child.wait_s:.1f} s" if child.wait_s else "starting it again"
+            self._ended(child, f"ended ({_exit_text(code)})")
             self._say(Notice("died", f"the {child.name} ended ({_exit_text(code)}); {again}", lines[-3:]))
         elif child.due() and self._begin(child):
             self._say(Notice("restarted", f"the {child.name} was started again (pid {child.pid})"))
+            self._report()
         return True
+
+    def _check_frozen(self, child: Child, elapsed: float) -> None:
+        """Kill a child that runs but has not answered for too long: stopped by a signal, stuck, or without an answer
+        from its JVM."""
+        limit, silent = self._project.settings.server.frozen_seconds, child.silent_s(elapsed)
+        if limit <= 0 or silent < limit:
+            return
+        pid, text = child.pid, f"did not answer for {limit:g} s and was killed"
+        child.end_frozen()
+        self._ended(child, text)
+        again = f"starting it again in {child.wait_s:.1f} s"
+        self._say(Notice("frozen", f"the {child.name} (pid {pid}) {text}; {again}", tuple(child.last_lines(3))))
+
+    def _ended(self, child: Child, text: str) -> None:
+        self._ends[child.name] = ChildEnd(text, self._clock.now_ms())
+        self._report()
+
+    def _report(self) -> None:
+        """Write down for `headrace status` which children were restarted, and why. It is also there while the server
+        does not answer."""
+        children = [
+            ChildReport(child.name, child.pid, max(0, child.restarts), self._ends.get(child.name))
+            for child in self._children()
+        ]
+        # A full disk is no reason to stop.
+        with contextlib.suppress(OSError):
+            write_report(self._project.data / CHILDREN_FILE, children)
 
     def _begin(self, child: Child) -> bool:
         """One that cannot be started now, for want of files, processes or memory, takes nothing with it."""
@@ -232,6 +271,7 @@ class Readiness:
     problems: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     """Statements of the project's files that could not be created."""
+    answered: bool = True
 
     @property
     def settled(self) -> bool:
@@ -269,7 +309,7 @@ def readiness(url: str, key: str | None, timeout: float = 2.0) -> Readiness:
             waiting = ("the server",)
         return Readiness(waiting, tuple(body.get("problems", ())), failed)
     except (OSError, http.client.HTTPException, ValueError):
-        return Readiness(("the server",))
+        return Readiness(("the server",), answered=False)
     finally:
         connection.close()
 

@@ -33,6 +33,7 @@ from headrace.collect.gates import Gates, report_statuses
 from headrace.collect.http.bodies import BodyBudget
 from headrace.collect.spool.spool import open_spool
 from headrace.config import Project, load_project
+from headrace.coordinate.heartbeat import Heartbeat
 from headrace.coordinate.supervisor import EXIT_HOPELESS, check_binding
 from headrace.errors import ConfigError, HeadraceError, NotFound, NotRunning, Refused
 from headrace.lean import collect_seldom, switch_often, without_pandas
@@ -70,6 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--project", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
     options = parser.parse_args(arguments)
+    heartbeat = Heartbeat()
     without_pandas()
     collect_seldom()
     switch_often()
@@ -77,18 +79,19 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         project = load_project(options.project)
         check_binding(project)
-        return asyncio.run(run(project, options.port))
+        return asyncio.run(run(project, options.port, heartbeat))
     except HeadraceError as error:
         print(error, file=sys.stderr)
         return EXIT_HOPELESS if isinstance(error, ConfigError | Refused) else 1
 
 
-async def run(project: Project, port: int) -> int:
+async def run(project: Project, port: int, heartbeat: Heartbeat) -> int:
     """Serve until a signal says stop."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     with open_intake(project, SystemClock()) as intake:
+        heartbeat.probe_loop(asyncio.get_running_loop())
         # Every listener of granian's is open to sharing its port.
         server = http_server(create_app(intake), project, port)
         serving = asyncio.create_task(server.serve())

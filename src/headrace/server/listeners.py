@@ -28,6 +28,7 @@ from headrace.collect.outlet import Stopped
 from headrace.collect.reset import RESETS_FILE
 from headrace.collect.status import COLLECTORS_REPORT_FILE, COLLECTORS_STATUS, CollectorStatus, Counters, Report
 from headrace.config import Project, load_project
+from headrace.coordinate.heartbeat import Heartbeat
 from headrace.coordinate.reports import write_report
 from headrace.coordinate.supervisor import EXIT_HOPELESS
 from headrace.errors import ConfigError, HeadraceError, Refused
@@ -182,8 +183,9 @@ class Listeners:
             write_report(self._project.data / COLLECTORS_REPORT_FILE, body)
 
 
-async def serve(project: Project, clock: Clock) -> int:
+async def serve(project: Project, clock: Clock, heartbeat: Heartbeat) -> int:
     """Until a signal says stop."""
+    heartbeat.probe_loop(asyncio.get_running_loop())
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -221,11 +223,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="headrace.server.listeners", description="Runs a project's listeners.")
     parser.add_argument("--project", type=Path, required=True)
     options = parser.parse_args(arguments)
+    heartbeat = Heartbeat()
     without_pandas()
     collect_seldom()
     start_logging()
     try:
-        return asyncio.run(serve(load_project(options.project), SystemClock()))
+        return asyncio.run(serve(load_project(options.project), SystemClock(), heartbeat))
     except HeadraceError as error:
         print(error, file=sys.stderr)
         return EXIT_HOPELESS if isinstance(error, ConfigError | Refused) else 1

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 
 from headrace.clock import SystemClock
 from headrace.config import Project, load_project
+from headrace.coordinate.heartbeat import Heartbeat
 from headrace.coordinate.links import is_there
 from headrace.coordinate.ports import choose_port
 from headrace.coordinate.supervisor import EXIT_HOPELESS, check_binding
@@ -46,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--project", type=Path, required=True)
     parser.add_argument("--port", type=int, help="instead of the project's; 0 takes any free one")
     options = parser.parse_args(arguments)
+    heartbeat = Heartbeat()
     without_pandas()
     collect_seldom()
     switch_often()
@@ -55,14 +57,14 @@ def main(arguments: list[str] | None = None) -> int:
         check_binding(project)
         settings = project.settings.server
         port = choose_port(settings.host, settings.port if options.port is None else options.port)
-        return asyncio.run(run(project, port))
+        return asyncio.run(run(project, port, heartbeat))
     except HeadraceError as error:
         print(error, file=sys.stderr)
         # Trying again mends no settings and no damaged log; a port or a lock may become free.
         return EXIT_HOPELESS if isinstance(error, ConfigError | Refused | CorruptFrame) else 1
 
 
-async def run(project: Project, port: int) -> int:
+async def run(project: Project, port: int, heartbeat: Heartbeat) -> int:
     """Serve until a signal says stop."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -70,6 +72,7 @@ async def run(project: Project, port: int) -> int:
     if project.settings.log.backend == "kafka" and not await _kafka_is_there(project, port, stop):
         return 0
     with open_services(project, SystemClock()) as services:
+        heartbeat.probe_loop(asyncio.get_running_loop())
         return await serve(services, port, stop)
 
 
