@@ -23,7 +23,7 @@ STOREYS = (
     {"functions", "fluent"},
     {"log"},
     {"sql", "client"},
-    {"types", "errors", "config", "clock", "lean", "logs", "nearest", "secrecy", "structs", "toml_files"},
+    {"types", "errors", "config", "clock", "lean", "logs", "nearest", "patterns", "secrecy", "structs", "toml_files"},
 )
 HEIGHT = {tier: len(STOREYS) - number for number, storey in enumerate(STOREYS) for tier in storey}
 VOCABULARY = STOREYS[-1]

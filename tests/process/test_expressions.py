@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.functions.arrow_values import from_values, to_values
+from headrace.patterns import compile_pattern
 from headrace.process.expressions import lower_expression
 from headrace.process.session import query_session
 from headrace.sql.evaluate import compile_expression
@@ -27,6 +28,7 @@ from headrace.sql.script import Script
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, TIME, TIMESTAMP, VARCHAR, DataType
 from tests.process.random_sql import COLUMNS, INTEGERS, MONEY, TEXTS, RandomSql, random_row
 from tests.sql.test_functions import CALLS
+from tests.test_patterns import random_pattern
 
 pytestmark = pytest.mark.spark
 
@@ -105,3 +107,15 @@ def test_every_function_gives_the_same_on_its_examples(spark: SparkSession) -> N
     texts += [call for call, _ in CALLS if call != "UNIX_TIMESTAMP()"]
     rows = [random_row(random.Random(1))]
     assert "\n\n".join(differences(spark, texts, rows)) == ""
+
+
+def test_patterns_match_as_in_java(spark: SparkSession) -> None:
+    """RE2 and Java's engine, on random patterns and texts."""
+    rng = random.Random(3)
+    patterns = [random_pattern(rng) for _ in range(500)]
+    texts = ["".join(rng.choice("aabé1x😀") for _ in range(rng.randrange(8))) for _ in patterns]
+    cases = list(zip(patterns, texts, strict=True))
+    frame = query_session(spark).createDataFrame(pa.table([patterns, texts], names=["p", "t"]))
+    java = frame.selectExpr("regexp_extract_all(t, p, 0) AS found").toArrow().column("found").to_pylist()
+    ours = [[found[0] for found in compile_pattern(pattern).finditer(text)] for pattern, text in cases]
+    assert list(zip(cases, ours, strict=True)) == list(zip(cases, java, strict=True))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from re import Pattern
+from re import ASCII, DOTALL, IGNORECASE, MULTILINE, VERBOSE, Pattern
 
 from headrace.errors import UsageError
 from headrace.log.base import Subscription
 from headrace.log.schema import is_topic_name
+from headrace.patterns import Regex, compile_pattern
 
-_FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE, "a": re.ASCII}
+# RE2's classes are those of ASCII in any case.
+_FLAGS = {"i": IGNORECASE, "m": MULTILINE, "s": DOTALL, "x": VERBOSE, "": ASCII}
+_SPECIAL = frozenset("\\.+()[]{}|^$-")
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,11 @@ class Wanted:
 
     names: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
-    """Regular expressions over whole names."""
+    """Regular expressions over whole names, for RE2."""
 
     @cached_property
-    def _compiled(self) -> list[Pattern[str]]:
-        return [re.compile(pattern) for pattern in self.patterns]
+    def _compiled(self) -> list[Regex]:
+        return [compile_pattern(pattern) for pattern in self.patterns]
 
     def matches(self, name: str) -> bool:
         if name in self.names:
@@ -41,9 +43,8 @@ def wanted(topics: Subscription) -> Wanted:
     >>> wanted(["orders", "*-eu"])
     Wanted(names=('orders',), patterns=('.*\\\\-eu',))
     """
-    if isinstance(topics, Pattern):
-        letters = "".join(letter for letter, flag in _FLAGS.items() if topics.flags & flag)
-        return Wanted(patterns=(f"(?{letters}){topics.pattern}" if letters else topics.pattern,))
+    if isinstance(topics, Pattern | Regex):
+        return Wanted(patterns=(_expression(topics),))
     given: Sequence[str] = [topics] if isinstance(topics, str) else list(topics)
     if not given:
         raise UsageError("a consumer needs a topic", hint="a name, several, a wildcard or a regular expression")
@@ -58,4 +59,13 @@ def wanted(topics: Subscription) -> Wanted:
 
 
 def _translate(wildcard: str) -> str:
-    return "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in wildcard)
+    plain = ("\\" + letter if letter in _SPECIAL else letter for letter in wildcard)
+    return "".join({"*": ".*", "?": "."}.get(letter, letter) for letter in plain)
+
+
+def _expression(topics: Pattern[str] | Regex) -> str:
+    """Return the expression with its flags written in it. `UsageError` if RE2 cannot run it."""
+    letters = ""
+    if isinstance(topics, Pattern):
+        letters = "".join(letter for letter, flag in _FLAGS.items() if topics.flags & flag)
+    return compile_pattern(f"(?{letters}){topics.pattern}" if letters else topics.pattern).pattern

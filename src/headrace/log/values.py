@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from headrace.patterns import Regex
 from headrace.types import Column
 
 Acks = Literal["0", "1", "all"]
@@ -234,7 +235,7 @@ class TopicPartition:
 
 
 Start = Literal["earliest", "latest"]
-Subscription = str | Sequence[str] | Pattern[str]
+Subscription = str | Sequence[str] | Pattern[str] | Regex
 """A topic, several, a wildcard (`orders.*`, `*-eu`), or a regular expression over whole names. A pattern takes
 in topics made later; it never matches internal ones."""
 

@@ -17,6 +17,7 @@ from headrace.errors import HeadraceError, NotFound, Overloaded, UsageError
 from headrace.log.base import Consumer, Log, Records, Subscription, TopicPartition
 from headrace.log.codecs.event_json import event_maker
 from headrace.log.codecs.json_encode import to_json
+from headrace.patterns import Regex, compile_pattern
 
 MAX_CONSUMERS = 1000
 
@@ -150,10 +151,7 @@ def subscription(topics: str | Sequence[str]) -> Subscription:
     ('eu-.*', ['a', 'b'], 'orders.*')
     """
     if isinstance(topics, str) and len(topics) > 2 and topics.startswith("/") and topics.endswith("/"):
-        try:
-            return re.compile(topics[1:-1])
-        except re.error as error:
-            raise UsageError(f"`{topics[:100]}` is not a regular expression: {error}") from None
+        return compile_pattern(topics[1:-1])
     if not topics or not all(isinstance(topic, str) and topic for topic in topics):
         raise UsageError("a consumer needs a topic", hint='{"topics": ["orders"]}')
     return topics if isinstance(topics, str) else list(topics)
@@ -161,7 +159,7 @@ def subscription(topics: str | Sequence[str]) -> Subscription:
 
 def shown(topics: Subscription) -> list[str]:
     """The inverse of `subscription`, for answers."""
-    if isinstance(topics, re.Pattern):
+    if isinstance(topics, re.Pattern | Regex):
         return [f"/{topics.pattern}/"]
     return [topics] if isinstance(topics, str) else list(topics)
 

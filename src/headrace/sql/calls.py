@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from headrace.errors import SqlError
+from headrace.errors import SqlError, UsageError
+from headrace.patterns import compile_pattern
 from headrace.sql.coerce import common_type, is_nested, is_number, widens
 from headrace.sql.expressions import Call, Expression, Lambda, Literal, Name
 from headrace.sql.functions import FUNCTIONS, function_of
 from headrace.sql.functions.elsewhere import function_hint
 from headrace.sql.functions.function import Function
+from headrace.sql.functions.patterns import PATTERN_ARGUMENT
 from headrace.sql.functions.signatures import (
     ArrayOf,
     Exact,
@@ -111,6 +113,7 @@ def resolve_call(call: Call, resolver: Resolver) -> Call:
     if function.type_rule is not None:
         result = function.type_rule(tuple(argument.type for argument in match.arguments if argument.type))
     _check_constants(call, match.arguments, resolver)
+    _check_pattern(call, match.arguments, resolver)
     return replace(call, arguments=tuple(match.arguments), type=result)
 
 
@@ -123,6 +126,17 @@ def _check_constants(call: Call, arguments: Sequence[Expression], resolver: Reso
             raise resolver.error(f"{call.name} needs a number of at least 1, got `{argument.value}`", argument)
         if argument.type == DOUBLE and not 0 <= argument.value <= 1:
             raise resolver.error(f"{call.name} needs a number from 0 to 1, got `{argument.value:g}`", argument)
+
+
+def _check_pattern(call: Call, arguments: Sequence[Expression], resolver: Resolver) -> None:
+    """Refuse a constant regular expression that would be null for every row."""
+    at = PATTERN_ARGUMENT.get(call.name) if call.function is None else None
+    pattern = None if at is None else arguments[at]
+    if isinstance(pattern, Literal) and isinstance(pattern.value, str):
+        try:
+            compile_pattern(pattern.value)
+        except UsageError as error:
+            raise resolver.error(error.message, pattern, error.hint) from None
 
 
 def _is_unit(argument: Expression, index: int, function: Function) -> bool:

@@ -10,6 +10,8 @@ from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from headrace.patterns import Regex, compile_pattern
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY_MS = 86_400_000
 MILLISECOND = timedelta(milliseconds=1)
@@ -249,8 +251,7 @@ def parse_with(text: str, pattern: str, zone: str = "UTC", *, whole: bool = True
     found = (parser.fullmatch if whole else parser.match)(text) if len(text) <= _LONGEST_TEXT else None
     if found is None:
         raise ValueError(f"`{text}` does not look like `{pattern}`")
-    fields = {name: value for name, value in found.groupdict().items() if value is not None}
-    return _assemble(fields, zone, lenient)
+    return _assemble(found.named(), zone, lenient)
 
 
 def check_pattern(pattern: str) -> None:
@@ -259,8 +260,7 @@ def check_pattern(pattern: str) -> None:
 
 
 @lru_cache(maxsize=256)
-def _parser(pattern: str) -> re.Pattern[str]:
-    # Many optional parts could be tried in very many ways.
+def _parser(pattern: str) -> Regex:
     if pattern.count("[") > _MOST_OPTIONAL:
         raise ValueError(f"a pattern has at most {_MOST_OPTIONAL} optional parts")
     source, seen = "", set[str]()
@@ -277,7 +277,7 @@ def _parser(pattern: str) -> re.Pattern[str]:
             seen.add(letter)
     if source.count("(?:") != source.count(")?"):
         raise ValueError("optional parts of a pattern are written in pairs of brackets")
-    return re.compile(source, re.IGNORECASE)
+    return compile_pattern(f"(?i){source}")
 
 
 def _digits(letter: str, count: int, adjacent: bool) -> str:

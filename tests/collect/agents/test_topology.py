@@ -194,7 +194,7 @@ def test_every_property_is_explained() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ("replaceString = $2", "`$2` cannot stand there: invalid group reference 2"),
+        ("replaceString = $2", "`$2` cannot stand there: the pattern has no group 2"),
         ("charset = UTF-9", "there is no charset `UTF-9`"),
     ],
 )

@@ -15,7 +15,8 @@ from headrace.clock import Clock
 from headrace.collect.agents.base import Event
 from headrace.collect.agents.options import Option, Options
 from headrace.collect.agents.texts import from_bytes, readable
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, UsageError
+from headrace.patterns import Match, Regex, compile_pattern
 
 logger = logging.getLogger("headrace.agent")
 
@@ -104,7 +105,8 @@ def _only(event: Event, gone: Callable[[str], bool]) -> Event:
 
 
 def _remove_header(options: Options, clock: Clock) -> Intercept:
-    names = {options.text("withName"), *re.split(options.text("fromListSeparator"), options.text("fromList"))} - {""}
+    separator = java_regex(options.text("fromListSeparator"))
+    names = {options.text("withName"), *separator.split(options.text("fromList"))} - {""}
     pattern = java_regex(options.text("matching")) if options.text("matching") else None
 
     def gone(name: str) -> bool:
@@ -116,48 +118,64 @@ def _remove_header(options: Options, clock: Clock) -> Intercept:
     return remove
 
 
+_REFERENCE = re.compile(r"\\.?|\$(\d+)|\$\{(\w+)\}", re.DOTALL)
+
+
 def _search_replace(options: Options, clock: Clock) -> Intercept:
     pattern, charset = java_regex(options.text("searchPattern")), options.text("charset")
-    replacement = _java_replacement(options.text("replaceString"))
+    replacement = _java_replacement(options.text("replaceString"), pattern)
 
     def replace(events: Sequence[Event]) -> Sequence[Event]:
         found = []
         for event in events:
             try:
                 text = event.body.decode(charset, "surrogateescape")
-                body = pattern.sub(replacement, text).encode(charset, "surrogateescape")
+                body = pattern.replace(text, replacement).encode(charset, "surrogateescape")
             except UnicodeError:
                 # As Java: what the charset cannot say is a sign for that. It must not stop what comes after it.
                 text = event.body.decode(charset, "replace")
-                body = pattern.sub(replacement, text).encode(charset, "replace")
+                body = pattern.replace(text, replacement).encode(charset, "replace")
             found.append(Event(body, event.headers, event.id, event.origin))
         return found
 
     return replace
 
 
-def _java_replacement(text: str) -> str:
-    r"""Java writes a group as `$1` or `${name}`, and a backslash before a sign that means itself.
+def _java_replacement(text: str, pattern: Regex) -> Callable[[Match], str]:
+    r"""Compile a replacement as Java writes it: `$1` and `${name}` are groups, a backslash makes the next sign plain.
+    `LookupError` if the pattern has no such group.
 
-    >>> _java_replacement(r"$1 \$5 ${name} \\d")
-    '\\g<1> $5 \\g<name> \\\\d'
+    >>> pattern = java_regex("(?<name>[a-z])=([0-9])")
+    >>> pattern.replace("a=1 b=2", _java_replacement(r"$2 \$5 ${name} \\d", pattern))
+    '1 $5 a \\d 2 $5 b \\d'
     """
-
-    def python(found: re.Match[str]) -> str:
+    parts: list[str | int] = []
+    start = 0
+    for found in _REFERENCE.finditer(text):
+        parts.append(text[start : found.start()])
+        start = found.end()
         if found[0].startswith("\\"):
-            return found[0][1:].replace("\\", r"\\")
-        return rf"\g<{found[1] or found[2]}>"
-
-    return re.sub(r"\\.?|\$(\d+)|\$\{(\w+)\}", python, text, flags=re.DOTALL)
+            parts.append(found[0][1:])
+        elif found[2]:
+            if found[2] not in pattern.names:
+                raise LookupError(f"the pattern has no group `{found[2]}`")
+            parts.append(pattern.names[found[2]])
+        else:
+            if int(found[1]) > pattern.groups:
+                raise LookupError(f"the pattern has no group {found[1]}")
+            parts.append(int(found[1]))
+    parts.append(text[start:])
+    return lambda match: "".join(part if isinstance(part, str) else match[part] or "" for part in parts)
 
 
 def _check_search(options: Options) -> Iterable[tuple[str, str, str | None]]:
     try:
-        java_regex(options.text("searchPattern")).sub(_java_replacement(options.text("replaceString")), "")
+        pattern = java_regex(options.text("searchPattern"))
+        _java_replacement(options.text("replaceString"), pattern)
     except ConfigError as error:
-        yield "searchPattern", error.message, None
-    except (re.error, IndexError) as error:
-        yield "replaceString", f"`{options.text('replaceString')}` cannot stand there: {error}", None
+        yield "searchPattern", error.message, error.hint
+    except LookupError as error:
+        yield "replaceString", f"`{options.text('replaceString')}` cannot stand there: {error.args[0]}", None
     try:
         "".encode(options.text("charset"))
     except LookupError:
@@ -235,20 +253,20 @@ def _text(event: Event) -> str:
     return from_bytes(event.body)
 
 
-def java_regex(pattern: str) -> re.Pattern[str]:
-    """Java's and Python's differ in how groups are named."""
+def java_regex(pattern: str) -> Regex:
+    """Compile a pattern of a Flume file. `ConfigError` for what RE2 does not have."""
     try:
-        return re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", pattern))
-    except re.error as error:
-        raise ConfigError(f"`{pattern}` is not a regular expression: {error}") from None
+        return compile_pattern(pattern)
+    except UsageError as error:
+        raise ConfigError(error.message, detail=error.detail, hint=error.hint) from None
 
 
-def _check_regex(name: str) -> Callable[[Options], Iterable[tuple[str, str, str | None]]]:
+def check_regex(name: str) -> Callable[[Options], Iterable[tuple[str, str, str | None]]]:
     def check(options: Options) -> Iterable[tuple[str, str, str | None]]:
         try:
             java_regex(options.text(name))
         except ConfigError as error:
-            yield name, error.message, None
+            yield name, error.message, error.hint
 
     return check
 
@@ -316,7 +334,7 @@ INTERCEPTORS = (
             Option("regex", "text", ".*", "The regular expression."),
             Option("excludeEvents", "flag", False, "Leave out those in which it is found."),
         ),
-        _check_regex("regex"),
+        check_regex("regex"),
     ),
     InterceptorKind(
         ("regex_extractor", f"{_OLD}RegexExtractorInterceptor$Builder"),
@@ -327,7 +345,7 @@ INTERCEPTORS = (
             Option("serializers", "words", None, "One for each group, in order.", required=True),
             Option("serializers.*", "text", None, "`NAME.name` is the header, `NAME.type` may be a millis serializer."),
         ),
-        _check_regex("regex"),
+        check_regex("regex"),
     ),
 )
 BY_NAME = {name.lower(): kind for kind in INTERCEPTORS for name in kind.names}

@@ -1,53 +1,60 @@
-"""Functions over text by pattern: regular expressions as Java writes them, and masks."""
+"""Functions over text by pattern: regular expressions, and masks."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Callable
-from functools import lru_cache
 
+from headrace.patterns import Match, Regex, compile_pattern
 from headrace.sql.functions.function import scalar
 
+LONGEST = 2**24
+"""Most characters of a text that a function makes."""
+MOST_STEPS = 500_000_000
+"""Most of a pattern's size times a text's length, which takes RE2 some seconds at worst."""
+PATTERN_ARGUMENT = {
+    "REGEXP_EXTRACT": 0,
+    "REGEXP_EXTRACT_ALL": 0,
+    "REGEXP_REPLACE": 1,
+    "REGEXP_SPLIT_TO_ARRAY": 1,
+}
+"""Which argument is a regular expression."""
 _REFERENCE = re.compile(r"\\(.)|\$(\d)")
 
 
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+def _compiled(pattern: str, text: str) -> Regex:
+    """Compile a pattern for a text. `ValueError` if a match could take long: nothing can interrupt it."""
+    compiled = compile_pattern(pattern)
+    if len(text) * compiled.size > MOST_STEPS:
+        raise ValueError("the text is too long for this pattern")
+    return compiled
 
 
 def regexp_extract(pattern: str, text: str, group: int = 0) -> str | None:
-    found = _compiled(pattern).search(text)
+    found = _compiled(pattern, text).search(text)
     return found[group] if found else None
 
 
 def regexp_extract_all(pattern: str, text: str, group: int = 0) -> list[str | None]:
-    return [found[group] for found in _compiled(pattern).finditer(text)]
+    return [found[group] for found in _compiled(pattern, text).finditer(text)]
 
 
 def regexp_replace(text: str, pattern: str, replacement: str) -> str:
     """`$1` in the replacement is the first group, `\\$` a dollar sign."""
 
-    def replaced(found: re.Match[str]) -> str:
+    def expand(found: Match) -> str:
         return _REFERENCE.sub(lambda part: part[1] if part[1] is not None else found[int(part[2])] or "", replacement)
 
-    return _compiled(pattern).sub(replaced, text)
+    return _compiled(pattern, text).replace(text, expand, LONGEST)
 
 
 def regexp_split(text: str, pattern: str) -> list[str]:
-    """What lies between the matches. A pattern that matches nothing at all splits between characters, and then what is
-    empty at the end does not count."""
-    compiled = _compiled(pattern)
+    """Return the parts between the matches. A pattern that matches the empty text splits between characters, and then
+    empty parts at the end are left out."""
+    compiled = _compiled(pattern, text)
     between = compiled.fullmatch("") is not None
-    parts: list[str] = []
-    start = 0
-    for found in compiled.finditer(text):
-        if between and found.end() == 0:
-            continue
-        parts.append(text[start : found.start()])
-        start = found.end()
-    parts.append(text[start:])
+    parts = compiled.split(text, lambda start, end: between and end == 0)
     while between and len(parts) > 1 and not parts[-1]:
         parts.pop()
     return parts

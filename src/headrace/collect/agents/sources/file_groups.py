@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +11,13 @@ from headrace.collect.agents.base import Headers
 from headrace.collect.agents.interceptors import java_regex
 from headrace.collect.agents.options import Options
 from headrace.errors import ConfigError
+from headrace.patterns import Regex
 
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
     folder: Path
-    pattern: re.Pattern[str]
+    pattern: Regex
     headers: Headers
 
     def files(self, unreadable: Callable[[Path, OSError], None]) -> Iterator[tuple[Path, os.stat_result]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.collect.agents.avro_event import Reader
 from headrace.collect.agents.base import AgentError, Counters, Event, PollingSource
+from headrace.collect.agents.interceptors import check_regex
 from headrace.collect.agents.kafka_clients import client_conf, consume, make_client
 from headrace.collect.agents.options import ComponentKind, Context, Option, Options
 from headrace.collect.agents.texts import from_bytes
@@ -106,6 +107,7 @@ def _make(context: Context) -> KafkaSource:
 def _check(options: Options) -> Iterator[tuple[str, str, str | None]]:
     if not options.words("kafka.topics") and not options.text("kafka.topics.regex"):
         yield "kafka.topics", "`kafka.topics` or `kafka.topics.regex` is needed", "say which topics to read"
+    yield from check_regex("kafka.topics.regex")(options)
 
 
 KIND = ComponentKind(

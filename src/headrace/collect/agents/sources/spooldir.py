@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import json
 import logging
 import os
 import random
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +17,14 @@ from headrace.collect.agents.interceptors import java_regex
 from headrace.collect.agents.options import ComponentKind, Context, Option, Options
 from headrace.collect.agents.texts import readable
 from headrace.errors import ConfigError
+from headrace.patterns import Regex, compile_pattern
 
 logger = logging.getLogger("headrace.agent.spooldir")
 
 CHUNK = 1024 * 1024
 BLOB_BYTES = 100_000_000
+EVERYTHING, NOTHING = compile_pattern("^.*$"), compile_pattern("^$")
+"""Of file names."""
 
 
 @dataclass(slots=True)
@@ -41,8 +42,8 @@ class SpooledFile:
 class SpoolSettings:
     suffix: str = ".COMPLETED"
     delete: bool = False
-    include: re.Pattern[str] = re.compile(r"^.*$")
-    ignore: re.Pattern[str] = re.compile(r"^$")
+    include: Regex = EVERYTHING
+    ignore: Regex = NOTHING
     order: str = "oldest"
     recursive: bool = False
     tracker: Path = Path(".flumespool")
@@ -230,7 +231,7 @@ def _check(options: Options) -> Iterator[tuple[str, str, str | None]]:
         try:
             java_regex(options.text(name))
         except ConfigError as error:
-            yield name, error.message, None
+            yield name, error.message, error.hint
 
 
 def _make(context: Context) -> SpoolDirectorySource:
@@ -246,7 +247,7 @@ def _make(context: Context) -> SpoolDirectorySource:
         track_only=options.text("trackingPolicy").lower() == "tracker_dir",
         batch_size=options.integer("batchSize"),
         longest=options.integer("deserializer.maxLineLength"),
-        blob=fnmatch.fnmatch(options.text("deserializer").lower(), "*blob*"),
+        blob="blob" in options.text("deserializer").lower(),
         file_header=options.text("fileHeaderKey") if options.flag("fileHeader") else None,
         base_header=options.text("basenameHeaderKey") if options.flag("basenameHeader") else None,
     )
