@@ -33,7 +33,8 @@ Made from the commands themselves by `tests/cli/reference.py`; a test fails when
 - With `[auth] keys` set, the project's own key is used, or the one of `--key` or `HEADRACE_KEY`.
 - `topic`, `group` and `queue` also work while the project is not running: the command then opens the log itself, and is
   its owner for as long as it runs.
-- Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not running.
+- Exit codes: 0 done, 1 failed, 3 not running, 64 wrong usage; 2 if `headrace plan` has changes, or `headrace
+  deploy` waits for you.
 - `--json` prints one JSON object (commands that go on print one a line). Times are in your zone, in JSON both as
   milliseconds and ISO 8601 in UTC. Errors go to standard error, with `--json` as `{"error": …}`.
 - Colour and progress appear only on a terminal.

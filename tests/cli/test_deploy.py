@@ -60,6 +60,8 @@ def test_a_plan_is_printed_and_its_exit_code_says_what_it_found(run: Headrace, t
     refused = run("plan")
     assert refused.code == 1
     assert "! stream clicks: refused" in refused.out
+    assert "so are refused, because they read it: by_" in refused.out
+    assert refused.out.count(": refused") == 1
     assert "instead: declare `clicks_2` like this, with a topic of its own;  INSERT INTO clicks_2 " in refused.out
 
 
@@ -70,6 +72,12 @@ def test_a_changed_function_says_what_it_touches(run: Headrace, tmp_path: Path) 
     file.write_text(text)
     new = run("plan")
     assert (new.code, new.out.splitlines()[0]) == (2, "  + function short: new, called by nothing   functions/pages.py")
+    attached = file.with_name("told.py")
+    attached.write_text("from headrace import on_topic\n\n@on_topic('clicks')\ndef told(event):\n    pass\n")
+    new = run("plan")
+    assert "  + function told: new, is started on topic clicks   functions/told.py" in new.out.splitlines()
+    assert new.out.endswith("do it:  headrace deploy\n")
+    attached.unlink()
     write(
         tmp_path,
         SQL + "CREATE STREAM shorter AS SELECT userid, short(page) AS page FROM clicks;"

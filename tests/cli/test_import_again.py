@@ -115,4 +115,4 @@ def test_encodings_are_known_by_their_names(bring: Import, tmp_path: Path, encod
     assert bring(file, "--encoding", encoding)["accepted"] == 1
     for wrong in ("base64", "nonsense", "a\0b"):
         refused = bring(file, "--encoding", wrong)
-        assert (refused["code"], "no encoding is called" in refused["said"]) == (2, True), wrong
+        assert (refused["code"], "no encoding is called" in refused["said"]) == (64, True), wrong

@@ -137,6 +137,9 @@ def test_a_column_that_becomes_another_is_refused_and_so_is_what_reads_it() -> N
     assert plan.refused[1].reason == "it reads `clicks`, which cannot be changed"
     hints = {refused.name: refused.hint for refused in plan.refused[1:]}
     assert (hints["HOME"], hints["BY_USER"]) == ("put `clicks` right", "put `home` right")
+    # One is wrong, and the others follow from it, however far.
+    assert [change.name for change in plan.wrong] == ["CLICKS"]
+    assert {change.because for change in plan.refused[1:]} == {"CLICKS"}
 
 
 def test_partitions_that_a_topic_does_not_have_are_refused_and_none_are_no_matter() -> None:

@@ -1,10 +1,11 @@
-"""The `headrace` command. Errors become exit codes: 0 done, 1 failed, 2 usage, 3 not running."""
+"""The `headrace` command. Errors become exit codes: 0 done, 1 failed, 3 not running, 64 wrong usage. 2 is for
+`plan` (there are changes) and `deploy` (it waits), so that a script can tell that from an option it mistyped."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,6 +40,9 @@ from headrace.cli import (
 from headrace.cli.output import exit_code, print_error
 from headrace.errors import HeadraceError
 
+EXIT_USAGE = 64
+"""EX_USAGE of sysexits.h."""
+
 app = typer.Typer(
     name="headrace",
     no_args_is_help=True,
@@ -58,6 +62,11 @@ for commands in (topic, collector, alert, function, delivery, group, queue, log,
     app.add_typer(commands.app)
 
 
+def usage_error() -> type[Any]:
+    """Return the base of the errors for wrong usage, of the click that typer uses."""
+    return next(base for base in typer.BadParameter.__mro__ if base.__name__ == "UsageError")
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         print(f"headrace {__version__}")
@@ -74,6 +83,8 @@ def headrace(
 
 
 def main() -> None:
+    # All of click's usage errors: an option, an argument or a command that does not exist, or a value that is none.
+    usage_error().exit_code = EXIT_USAGE
     try:
         app()
     except HeadraceError as error:

@@ -76,12 +76,16 @@ def print_plan(body: dict[str, Any], whole: bool, command: str) -> None:
     for function in body["functions"]:
         out.print(_function_line(function), markup=False, highlight=False)
     for change in shown:
+        if change["because"]:
+            continue
         out.print(_headline(change), style=STYLES.get(change["verdict"], ""), markup=False, highlight=False)
-        for line in _lines(change):
+        for line in _lines(change, [one["name"] for one in shown if one["because"] == change["name"]]):
             out.print(f"      {line}", markup=False, highlight=False, style="dim")
     if not body["pending"]:
-        nothing = "nothing has to be computed again" if body["functions"] else "what runs is what the files say"
-        out.print(f"nothing to do: {nothing}", markup=False)
+        if body["functions"]:
+            out.print(f"\nnothing has to be computed again\ndo it:  {command}", markup=False)
+        else:
+            out.print("nothing to do: what runs is what the files say", markup=False)
         return
     refused = f", {body['refused']} refused" if body["refused"] else ""
     changes = f"{body['pending']} change{'s' * (body['pending'] != 1)}"
@@ -122,12 +126,19 @@ def _agreed(body: dict[str, Any]) -> str:
 
 def _function_line(function: dict[str, Any]) -> str:
     """
-    >>> _function_line({"name": "tax", "file": "functions/tax.py", "verdict": "changed", "used_by": ["bills"]})
+    >>> tax = {"name": "tax", "file": "functions/tax.py", "verdict": "changed", "used_by": ["bills"], "topic": ""}
+    >>> _function_line(tax)
     '  ~ function tax: changed, called by bills   functions/tax.py'
+    >>> _function_line(tax | {"verdict": "new", "topic": "HOT"})
+    '  + function tax: new, is started on topic HOT   functions/tax.py'
     """
-    mark = {"new": "+", "changed": "~", "gone": "-"}[function["verdict"]]
-    users = ", ".join(function["used_by"]) or "nothing"
-    return f"  {mark} function {function['name']}: {function['verdict']}, called by {users}   {function['file']}"
+    verdict = function["verdict"]
+    mark = {"new": "+", "changed": "~", "gone": "-"}[verdict]
+    what = f"called by {', '.join(function['used_by']) or 'nothing'}"
+    if function["topic"]:
+        does = {"new": "is started", "changed": "goes on where it is", "gone": "is stopped"}[verdict]
+        what = f"{does} on topic {function['topic']}"
+    return f"  {mark} function {function['name']}: {verdict}, {what}   {function['file']}"
 
 
 def _headline(change: dict[str, Any]) -> str:
@@ -156,9 +167,10 @@ def _headline(change: dict[str, Any]) -> str:
     return f"  {MARKS.get(change['verdict'], '~')} {change['kind']} {change['name']}: {verdict}{place}"
 
 
-def _lines(change: dict[str, Any]) -> list[str]:
+def _lines(change: dict[str, Any], refused_too: Sequence[str] = ()) -> list[str]:
     lines = [change["reason"]] if change["reason"] else []
     lines += [f"instead: {change['hint']}"] if change["hint"] else []
+    lines += [f"so are refused, because they read it: {', '.join(refused_too)}"] if refused_too else []
     lines += [f"note: {warning}" for warning in change["warnings"]]
     if change["dependents"]:
         lines.append(f"read by {', '.join(change['dependents'])}")

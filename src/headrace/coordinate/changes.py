@@ -155,7 +155,9 @@ def _functions(plan: Plan, changes: FunctionChanges, before: Mapping[str, Functi
         else:
             continue
         users = tuple(change.name for change in plan.changes if name in change.functions)
-        yield FunctionChange(name, (old | new)[name].file, verdict, users)
+        file = (old | new)[name]
+        topic = next((one.topic for one in file.attached if one.name == name), "")
+        yield FunctionChange(name, file.file, verdict, users, topic)
 
 
 def running_definitions(log: Log, catalog: Catalog) -> dict[str, Runs]:

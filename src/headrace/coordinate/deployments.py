@@ -454,8 +454,8 @@ class Deployments:
 
 def _check(plan: Plan, approve: bool) -> None:
     if plan.refused:
-        first = plan.refused[0]
-        others = f" (and {len(plan.refused) - 1} more)" if len(plan.refused) > 1 else ""
+        first, *more = plan.wrong
+        others = f" (and {len(more)} more)" if more else ""
         message = f"`{display_name(first.name)}` cannot be deployed: {first.reason}{others}"
         raise Conflict(message, hint=first.hint or "headrace plan shows all")
     dropped = [display_name(change.name) for change in plan.pending if change.verdict == "drops"]

@@ -72,7 +72,7 @@ def _check_unread(catalog: Catalog, deployment: Deployment) -> None:
         if version and version.state == "serving" and query.sink not in switched and topics & {*query.reads.values()}:
             raise Conflict(
                 f"`{display_name(query.sink)}` reads what deployment {deployment.id} made",
-                hint=f"first:  headrace view rollback {display_name(query.sink)}, or drop it",
+                hint=f"build what was before it again, and switch:  headrace deploy restore {deployment.id} --before",
             )
 
 

@@ -77,7 +77,9 @@ def plan_model(plan: Plan, alerts: Sequence[Definition]) -> PlanAnswer:
         seconds=plan.seconds(plan.replays),
         rows_per_second=round(plan.figures.rows_per_second, 1),
         functions=[
-            FunctionChangeModel(one.name.lower(), one.file, one.verdict, [display_name(name) for name in one.used_by])
+            FunctionChangeModel(
+                one.name.lower(), one.file, one.verdict, [display_name(name) for name in one.used_by], one.topic
+            )
             for one in plan.functions
         ],
         from_scratch=list(plan.from_scratch),
@@ -106,6 +108,7 @@ def _change_model(plan: Plan, change: Change, alerts: Sequence[Definition]) -> C
         statement=change.statement,
         old_statement=change.old_statement,
         strategy=change.strategy,
+        because=display_name(change.because) if change.because else "",
     )
 
 

@@ -99,6 +99,8 @@ class Change:
     """How it is computed, or runs."""
     over: str = ""
     """Of what is declared: the stream or table whose topic it is declared over, if a query writes that."""
+    because: str = ""
+    """Of a refusal that only follows from another one: the name where something is wrong."""
 
     @property
     def statement(self) -> str:
@@ -113,6 +115,8 @@ class FunctionChange:
     file: str
     verdict: Literal["new", "changed", "gone"]
     used_by: tuple[str, ...]
+    topic: str = ""
+    """Of a function that is called with the records of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,11 @@ class Plan:
     @property
     def refused(self) -> tuple[Change, ...]:
         return tuple(change for change in self.changes if change.verdict == "refused")
+
+    @property
+    def wrong(self) -> tuple[Change, ...]:
+        """The refused changes where something is wrong, without those that only read such a one."""
+        return tuple(change for change in self.refused if not change.because)
 
     @property
     def replays(self) -> int:

@@ -222,7 +222,8 @@ class _Planner:
             if (broken := self._by_name.get(name)) is not None and broken.verdict == "refused":
                 # What to do is said where it has to be done.
                 read = f"`{display_name(name)}`"
-                return self._refused(wanted, runs, f"it reads {read}, which cannot be changed", f"put {read} right")
+                refused = self._refused(wanted, runs, f"it reads {read}, which cannot be changed", f"put {read} right")
+                return replace(refused, because=broken.because or broken.name)
         query = plan_query(statement, self._draft)
         self._refuse_layers(statement)
         if runs is None:

@@ -42,6 +42,8 @@ class ChangeModel(Model, frozen=True):
     old_statement: str
     strategy: Literal["kappa", "lambda"]
     """How it is computed: by a replay, or as a batch layer and a stream from its cut."""
+    because: str = ""
+    """If it is only refused because of another name: that name."""
 
 
 class FunctionChangeModel(Model, frozen=True):
@@ -51,6 +53,8 @@ class FunctionChangeModel(Model, frozen=True):
     file: str
     verdict: Literal["new", "changed", "gone"]
     used_by: list[str]
+    topic: str = ""
+    """Whose records it is called with; empty for one that is called in SQL."""
 
 
 class PlanAnswer(Model, frozen=True):

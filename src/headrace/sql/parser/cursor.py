@@ -9,7 +9,7 @@ from headrace.errors import SqlError
 from headrace.nearest import nearest
 from headrace.sql.clauses import Identifier, Query
 from headrace.sql.expressions import Span
-from headrace.sql.parser.habits import usual_mistake
+from headrace.sql.parser.habits import WINDOWS, usual_mistake
 from headrace.sql.script import Script
 from headrace.sql.tokens import NOT_AN_ALIAS, RESERVED, Token
 
@@ -29,7 +29,7 @@ class Cursor:
         """For subqueries. Handed in: queries are made of expressions, and only there it is the other way round."""
         self._depth = 0
         self._tried: set[str] = set()
-        self._implicit_alias: tuple[int, frozenset[str]] | None = None
+        self._implicit_alias: tuple[int, frozenset[str], bool] | None = None
 
     @property
     def token(self) -> Token:
@@ -100,8 +100,8 @@ class Cursor:
         self.advance()
         return Identifier(token.value, self.span(token))
 
-    def alias(self) -> Identifier | None:
-        """`AS name`, or a name that can only be an alias."""
+    def alias(self, in_list: bool = False) -> Identifier | None:
+        """`AS name`, or a name that can only be an alias. `in_list`: of an expression that a comma may follow."""
         if self.accept_word("AS"):
             return self.identifier("a name")
         token = self.token
@@ -109,7 +109,7 @@ class Cursor:
             # A mistyped keyword looks like an alias; the error comes one token later and should name the keyword.
             tried = frozenset(self._tried)
             found = self.identifier("a name")
-            self._implicit_alias = (self.index, tried | NOT_AN_ALIAS)
+            self._implicit_alias = (self.index, tried | NOT_AN_ALIAS, in_list)
             return found
         return None
 
@@ -159,9 +159,17 @@ class Cursor:
     def guess(self) -> str | None:
         """The keyword that was probably meant here."""
         if self._implicit_alias and self._implicit_alias[0] == self.index:
-            found = nearest(str(self.previous.value), self._implicit_alias[1])
+            _, keywords, in_list = self._implicit_alias
+            if in_list and self.token.text in ("(", "."):
+                # Not a mistyped keyword: a call, or a column of a source, with nothing before it.
+                return f"is a comma missing before `{self.previous.text}`?"
+            if self.token.text == "(" and self.previous.value in WINDOWS:
+                return f"a window is written WINDOW {self.previous.value} (…)"
+            found = nearest(str(self.previous.value), keywords) if len(self.previous.text) > 2 else None
             if found and found != self.previous.value:
                 return f"did you mean `{found}` instead of `{self.previous.text}`?"
+            if in_list and self.token.kind in ("word", "quoted", "string", "integer"):
+                return f"is a comma missing before `{self.previous.text}`?"
         if habit := usual_mistake(self.tokens, self.index):
             return habit
         # A reserved word is hardly a mistyped one.

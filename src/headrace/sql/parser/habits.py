@@ -25,6 +25,7 @@ CREATED: Mapping[str, str] = {
     "DATABASE": "a project has one catalog; headrace init makes another project",
 }
 TIME_WINDOWS = ("TUMBLING", "HOPPING")
+WINDOWS = (*TIME_WINDOWS, "SESSION")
 
 
 def usual_mistake(tokens: Sequence[Token], index: int) -> str | None:

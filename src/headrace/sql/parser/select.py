@@ -83,7 +83,7 @@ def _parse_item(cursor: Cursor) -> SelectItem | SelectAll | SelectFields:
     if cursor.accept_operator("->"):
         cursor.expect_operator("*")
         return SelectFields(expression, cursor.span_since(first))
-    return SelectItem(expression, cursor.alias())
+    return SelectItem(expression, cursor.alias(in_list=True))
 
 
 def _parse_by(cursor: Cursor, word: str) -> tuple[Expression, ...]:
