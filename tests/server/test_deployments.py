@@ -267,3 +267,13 @@ def test_a_lambda_view_says_what_it_is_made_of(server: Running) -> None:
     assert refreshed.status_code in (200, 409), refreshed.text  # the schedule may have been faster
     deployments = server.http.get("/v1/deployments").json()["deployments"]
     assert deployments[0]["items"][0]["verdict"] == "refreshes"
+
+
+def test_a_build_is_no_further_than_what_it_reads(server: Running) -> None:
+    """`top` has read everything of a new version of `by_page` that is still empty: of the whole it has read nothing."""
+    sent = [{"userid": "u", "page": f"/{number}"} for number in range(4)]
+    assert server.http.post("/v1/topics/clicks/events", json=sent).status_code == 200
+    started = deploy(server, CHANGED)
+    builds = {build.name: build for build in started.builds}
+    assert (builds["by_page"].left, builds["top"].left) == (4, 0)
+    assert (builds["by_page"].done, builds["top"].done) == (0.0, 0.0)

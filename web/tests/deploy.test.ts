@@ -35,9 +35,11 @@ describe("deployments", () => {
   it("says how it is", () => {
     expect(stageSays(deployment)).toBe("Deployment 3 is waiting: 1 of 4 rows of `by_page` differ (25.00%): somebody has to approve");
     expect(stageSays({ ...deployment, detail: "", paused: true })).toBe("Deployment 3 is paused");
-    const build = { name: "by_page", query_id: "q", state: "running", read: 50, left: 50, rows_per_second: 10, seconds_left: 5 };
+    const build = { name: "by_page", query_id: "q", state: "running", read: 50, left: 50, rows_per_second: 10, seconds_left: 5, done: 0.5 };
     expect(buildSays(build)).toBe("by_page: 50 %, 10 rows/s, about 5 s left");
-    expect(buildSays({ ...build, left: 0 })).toBe("by_page: has read everything");
+    expect(buildSays({ ...build, left: 0, done: 1 })).toBe("by_page: has read everything");
+    // All that its input has written so far, but that is not done either.
+    expect(buildSays({ ...build, left: 0, rows_per_second: 0, seconds_left: null })).toBe("by_page: 50 %");
   });
 
   it("says what a plan would do, unless that is being made already", () => {
@@ -95,7 +97,7 @@ describe("versions", () => {
   });
 
   it("say what they are doing", () => {
-    const build = { name: "by_page", query_id: "q2", state: "running", read: 50, left: 50, rows_per_second: 10, seconds_left: 5 };
+    const build = { name: "by_page", query_id: "q2", state: "running", read: 50, left: 50, rows_per_second: 10, seconds_left: 5, done: 0.5 };
     expect(versionSays(version(2, "building"), { ...deployment, builds: [build] }, 0)).toBe("50 %, 10 rows/s, about 5 s left");
     expect(versionSays(version(2, "caught up"), deployment, 0)).toBe("waits for somebody to approve, 4 rows");
     expect(versionSays(version(1, "serving"), null, 0)).toBe("serves from the beginning, 4 rows");

@@ -32,7 +32,9 @@ def follow(api: Api, deployment: dict[str, Any], as_json: bool) -> dict[str, Any
     """Show how it goes until it is over or waits for somebody. Ctrl-C leaves it running."""
     shown = ProgressLine(quiet=as_json)
     try:
+        furthest: dict[str, float] = {}
         while deployment["stage"] in RUNNING and not deployment["paused"]:
+            keep_furthest(deployment["builds"], furthest)
             shown.show(progress_line(deployment))
             time.sleep(POLL_S)
             deployment = _asked(api, deployment["id"], shown)
@@ -42,6 +44,19 @@ def follow(api: Api, deployment: dict[str, Any], as_json: bool) -> dict[str, Any
     finally:
         shown.clear()
     return deployment
+
+
+def keep_furthest(builds: list[dict[str, Any]], furthest: dict[str, float]) -> None:
+    """Never show less than was shown before: what arrives meanwhile makes the whole larger, and undoes no work.
+
+    >>> builds, furthest = [{"query_id": "q", "done": 0.4}], {"q": 0.5}
+    >>> keep_furthest(builds, furthest)
+    >>> builds[0]["done"]
+    0.5
+    """
+    for build in builds:
+        furthest[build["query_id"]] = max(build["done"], furthest.get(build["query_id"], 0.0))
+        build["done"] = furthest[build["query_id"]]
 
 
 def _asked(api: Api, number: int, shown: ProgressLine) -> dict[str, Any]:
@@ -81,7 +96,7 @@ class ProgressLine:
 
 def progress_line(deployment: dict[str, Any]) -> str:
     """
-    >>> build = {"name": "a", "read": 50, "left": 50, "rows_per_second": 10.0, "seconds_left": 5.0}
+    >>> build = {"name": "a", "left": 50, "rows_per_second": 10.0, "seconds_left": 5.0, "done": 0.509}
     >>> progress_line({"id": 3, "stage": "building", "paused": False, "builds": [build]})
     'deployment 3 is building: a 50% (10 rows/s, 5 seconds left)'
     >>> progress_line({"id": 3, "stage": "building", "paused": True, "builds": [build]})
@@ -90,10 +105,10 @@ def progress_line(deployment: dict[str, Any]) -> str:
     paused = deployment["paused"]
     parts = []
     for build in deployment["builds"] if deployment["stage"] == "building" else ():
-        done = build["read"] / max(1, build["read"] + build["left"])
         left = "" if build["seconds_left"] is None else f", {duration(build['seconds_left'])} left"
-        rate = f" ({build['rows_per_second']:,.0f} rows/s{left})" if build["left"] and not paused else ""
-        parts.append(f"{build['name']} {done:.0%}{rate}")
+        speed = f"{build['rows_per_second']:,.0f} rows/s{left}" if build["rows_per_second"] else "first batch"
+        rate = f" ({speed})" if build["left"] and not paused else ""
+        parts.append(f"{build['name']} {int(build['done'] * 100)}%{rate}")
     text = f"deployment {deployment['id']} is {'paused' if paused else deployment['stage']}"
     return f"{text}: {'; '.join(parts)}" if parts else text
 

@@ -10,6 +10,8 @@ from typing import Any
 from headrace.log.base import NO_STREAM_TIME, STREAM_TIME, TIME, Log, Snapshot
 
 Offsets = Mapping[int, int]
+PATIENCE = 2.0
+"""A batch may take this many times as long as the one before until its query counts as idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +115,22 @@ def stream_time(log: Log, snapshot: Snapshot, topic: str, read: Offsets) -> int 
 
 
 class Rate:
-    """Rows per second over the last few seconds, from totals."""
+    """Rows per second over the last few seconds, from totals. Totals grow with each batch: while a long batch is
+    computed, the rate is that of the batches before."""
 
     def __init__(self, seconds: float = 5.0) -> None:
         self._seconds = seconds
-        self._samples: list[tuple[float, int]] = []
+        self._changes: list[tuple[float, int]] = []
+        """When the total changed, and what it was then; the last two whenever that was."""
 
     def update(self, now: float, total: int) -> float:
-        """One older sample is kept, so that a rate is known however rarely somebody asks."""
-        recent = [sample for sample in self._samples if sample[0] > now - self._seconds]
-        older = [sample for sample in self._samples if sample[0] <= now - self._seconds]
-        self._samples = [*older[-1:], *recent, (now, total)]
-        then, before = self._samples[0]
-        seconds = now - then
-        return max(0, total - before) / seconds if seconds > 0 else 0.0
+        if not self._changes or total != self._changes[-1][1]:
+            self._changes.append((now, total))
+        recent = [change for change in self._changes if change[0] > now - self._seconds]
+        self._changes = self._changes[-max(2, len(recent) + 1) :]
+        if len(self._changes) < 2:
+            return 0.0
+        (then, before), (earlier, _), (last, after) = self._changes[0], self._changes[-2], self._changes[-1]
+        if now - last > max(self._seconds, PATIENCE * (last - earlier)):
+            return 0.0
+        return max(0, after - before) / (last - then) if last > then else 0.0

@@ -174,10 +174,24 @@ def deployment_model(deployment: Deployment, services: Services) -> DeploymentMo
             ItemModel(display_name(i.name), i.verdict, i.number, i.before, i.statement, i.old_statement)
             for i in deployment.items
         ],
-        builds=[_build_model(query, services) for query in queries],
+        builds=_builds(queries, services),
         warnings=deployment.warnings,
         comparisons=deployment.comparisons,
     )
+
+
+def _builds(queries: Sequence[QueryDefinition], services: Services) -> list[BuildModel]:
+    """The progress of queries, inputs first. A query that has read all that its inputs have written so far has not read
+    more of the whole than they have: without that its progress would fall whenever they write."""
+    done: dict[str, float] = {}
+    found = []
+    for query in queries:
+        build = _build_model(query, services)
+        own = build.read / (build.read + build.left) if build.read + build.left else 1.0
+        inputs = [done[topic] for topic in query.reads.values() if topic in done]
+        done[query.sink_topic] = min([own, *(own * below for below in inputs)])
+        found.append(msgspec.structs.replace(build, done=round(done[query.sink_topic], 4)))
+    return found
 
 
 def _build_model(query: QueryDefinition, services: Services) -> BuildModel:

@@ -21,10 +21,10 @@ export function pendingChange(name: string, plan: PlannedChange[], current: Depl
 }
 
 export function buildSays(build: Build): string {
-  const done = Math.floor((100 * build.read) / Math.max(1, build.read + build.left));
-  if (build.left === 0) return `${build.name}: has read everything`;
+  if (build.left === 0 && build.done === 1) return `${build.name}: has read everything`;
   const left = build.seconds_left === null ? "" : `, about ${duration(build.seconds_left * 1000)} left`;
-  return `${build.name}: ${done} %, ${count(Math.round(build.rows_per_second))} rows/s${left}`;
+  const speed = build.rows_per_second > 0 ? `, ${count(Math.round(build.rows_per_second))} rows/s` : "";
+  return `${build.name}: ${Math.floor(100 * build.done)} %${speed}${left}`;
 }
 
 export function stageSays(deployment: Deployment): string {

@@ -39,6 +39,8 @@ export interface Build {
   left: number;
   rows_per_second: number;
   seconds_left: number | null;
+  /** From 0 to 1; no further than what it reads. */
+  done: number;
 }
 
 /** Two versions of a view, compared at the same records. */

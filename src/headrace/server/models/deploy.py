@@ -120,6 +120,8 @@ class BuildModel(Model, frozen=True):
     left: Count
     rows_per_second: float
     seconds_left: float | None
+    done: float = 0.0
+    """From 0 to 1. What it reads may be built itself: then it is no further than that."""
 
 
 class ItemModel(Model, frozen=True):
