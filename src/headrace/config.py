@@ -168,6 +168,9 @@ class ServerSettings(Settings, frozen=True):
     frozen_seconds: float = 30.0
     """A process of the project (server, engine, collector, listener) that runs but does not answer the supervisor for
     this long is killed and started again; 0 is never. Time in which the supervisor could not run does not count."""
+    clock_trust_seconds: float = 600.0
+    """A jump of the machine's clock is followed once it has lasted so long; until then times go on by the monotonic
+    clock, and `status`, `/readyz` and `/metrics` say so."""
 
 
 class TopicTimes(Settings, frozen=True):

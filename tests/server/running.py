@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from headrace.clock import SystemClock
+from headrace.clock import Clock, SystemClock
 from headrace.config import load_project
 from headrace.server.assemble import open_services
 from headrace.server.main import serve
@@ -59,14 +59,16 @@ def write_project(folder: Path, toml: str = "", sql: str = PAGEVIEWS) -> Path:
 
 
 @contextmanager
-def running_server(folder: Path, toml: str = "", sql: str = PAGEVIEWS, key: str | None = None) -> Iterator[Running]:
+def running_server(
+    folder: Path, toml: str = "", sql: str = PAGEVIEWS, key: str | None = None, clock: Clock | None = None
+) -> Iterator[Running]:
     project = load_project(write_project(folder, toml, sql))
     port = free_port()
     started, loops, failures = threading.Event(), [], []
 
     async def work() -> None:
         stop = asyncio.Event()
-        with open_services(project, SystemClock()) as services:
+        with open_services(project, clock or SystemClock()) as services:
             loops.append((asyncio.get_running_loop(), stop, services))
             started.set()
             await serve(services, port, stop)

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.clock import Clock, SystemClock
+from headrace.clock import Clock, GuardedClock
 from headrace.config import Project, load_project
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.catalog_file import FILE, CatalogFile
@@ -199,7 +199,8 @@ def main() -> int:
     # Py4J reports every command it sends.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
-        engine = Engine(load_project(options.project), SystemClock(), Heartbeat())
+        project = load_project(options.project)
+        engine = Engine(project, GuardedClock(project.settings.server.clock_trust_seconds), Heartbeat())
         signal.signal(signal.SIGTERM, engine.stop)
         signal.signal(signal.SIGINT, engine.stop)
         engine.run()

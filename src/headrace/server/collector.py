@@ -27,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headrace.clock import Clock, SystemClock
+from headrace.clock import Clock, GuardedClock
 from headrace.collect.decode import EventCollector
 from headrace.collect.gates import Gates, report_statuses
 from headrace.collect.http.bodies import BodyBudget
@@ -90,7 +90,7 @@ async def run(project: Project, port: int, heartbeat: Heartbeat) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    with open_intake(project, SystemClock()) as intake:
+    with open_intake(project, GuardedClock(project.settings.server.clock_trust_seconds)) as intake:
         heartbeat.probe_loop(asyncio.get_running_loop())
         # Every listener of granian's is open to sharing its port.
         server = http_server(create_app(intake), project, port)

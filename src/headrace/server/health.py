@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.clock import Clock, GuardedClock
 from headrace.server.endpoint import TEXT, Endpoint
 from headrace.server.errors import json_response
 from headrace.server.models.overview import Health, Ready
@@ -22,7 +23,7 @@ async def readyz(request: Request, services: Services) -> Response:
     waiting = ([] if alive else [f"Kafka at {kafka}"]) + waiting_for(services)
     failed = failed_statements(services)
     changed = [str(problem) for problem in services.problems if problem.kind == "changed"]
-    problems = [*failed, *changed, *map(str, services.gates.problems)]
+    problems = [*failed, *changed, *map(str, services.gates.problems), *clock_problems(services.clock)]
     return json_response(Ready(waiting, problems, failed), 503 if waiting or failed else 200)
 
 
@@ -33,6 +34,17 @@ def failed_statements(services: Services) -> list[str]:
         str(problem)
         for problem in services.problems
         if problem.kind == "error" and not (problem.name and services.catalog.source(problem.name))
+    ]
+
+
+def clock_problems(clock: Clock) -> list[str]:
+    """Return what is wrong with the machine's clock, if anything."""
+    jump = clock.jump() if isinstance(clock, GuardedClock) else None
+    if jump is None:
+        return []
+    return [
+        f"the machine's clock jumped {jump}: event times go on without the jump — set the clock right; one that stays "
+        "is followed after `[server] clock_trust_seconds`"
     ]
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from headrace.clock import Clock, SystemClock
+from headrace.clock import Clock, GuardedClock
 from headrace.collect.definitions import Definition, load_definitions
 from headrace.collect.feed import Feed
 from headrace.collect.gates import stamp_of
@@ -228,7 +228,8 @@ def main(arguments: list[str] | None = None) -> int:
     collect_seldom()
     start_logging()
     try:
-        return asyncio.run(serve(load_project(options.project), SystemClock(), heartbeat))
+        project = load_project(options.project)
+        return asyncio.run(serve(project, GuardedClock(project.settings.server.clock_trust_seconds), heartbeat))
     except HeadraceError as error:
         print(error, file=sys.stderr)
         return EXIT_HOPELESS if isinstance(error, ConfigError | Refused) else 1

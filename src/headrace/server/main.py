@@ -18,7 +18,7 @@ from pathlib import Path
 from granian.server.embed import Server
 from starlette.types import ASGIApp
 
-from headrace.clock import SystemClock
+from headrace.clock import GuardedClock
 from headrace.config import Project, load_project
 from headrace.coordinate.heartbeat import Heartbeat
 from headrace.coordinate.links import is_there
@@ -71,7 +71,7 @@ async def run(project: Project, port: int, heartbeat: Heartbeat) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     if project.settings.log.backend == "kafka" and not await _kafka_is_there(project, port, stop):
         return 0
-    with open_services(project, SystemClock()) as services:
+    with open_services(project, GuardedClock(project.settings.server.clock_trust_seconds)) as services:
         heartbeat.probe_loop(asyncio.get_running_loop())
         return await serve(services, port, stop)
 

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from headrace.clock import GuardedClock
 from headrace.collect.base import Outcome
 from headrace.collect.gates import all_statuses
 from headrace.errors import NotFound
@@ -110,6 +111,17 @@ class State(Collector):
         yield from self._tickets()
         yield from self._collectors()
         yield from self._functions()
+        yield from self._clock()
+
+    def _clock(self) -> Iterable[Metric]:
+        clock = self._services.clock
+        if isinstance(clock, GuardedClock):
+            jump = clock.jump()
+            offset = 0.0 if jump is None else jump.offset_ms / 1000
+            yield GaugeMetricFamily(
+                "headrace_clock_offset_seconds", "How far the machine's clock is ahead of the time in use.", offset
+            )
+            yield CounterMetricFamily("headrace_clock_jumps", "Jumps of the machine's clock.", clock.jumps)
 
     def _functions(self) -> Iterable[Metric]:
         records = CounterMetricFamily(
