@@ -156,7 +156,14 @@ class ServerSettings(Settings, frozen=True):
     query_seconds: float = 10.0
     """Deadline of a pull query."""
     query_rows: int = 10_000
-    """Most rows of a pull query's answer."""
+    """Most rows of a pull query's answer that is sent as one JSON document, and of a table on a terminal. A streamed
+    answer (`"stream": true`, `headrace sql --format csv`) has no such limit."""
+    stream_seconds: float = 600.0
+    """Longest time that the rows of a streamed answer may be read for. The time a client takes to receive what waits on
+    disk (`stream_disk_bytes`) does not count."""
+    stream_disk_bytes: int = 1024 * 1024 * 1024
+    """What of one streamed answer may wait on disk for a client that receives it slowly; reading goes on once
+    the client has received that."""
     query_bytes: int = 256 * 1024 * 1024
     """Memory that a pull query may hold at once: groups, sorted rows, the smaller side of a join."""
     engine_records: int = 2_000_000

@@ -3,7 +3,8 @@
 HeadraceError
 ├── UsageError              what was asked cannot be done as asked            400, exit 1
 │   ├── SqlError            with line, column and the offending text
-│   └── ConfigError         headrace.toml, with the setting's path
+│   ├── ConfigError         headrace.toml, with the setting's path
+│   └── LimitReached        an answer that is not whole because of a setting
 ├── NotFound                a topic, view or query that does not exist        404
 ├── Conflict                it exists already, is in use, or is held          409
 ├── Gone                    a place to continue from that is no longer kept   410
@@ -118,6 +119,10 @@ class SqlError(UsageError):
 
 class ConfigError(UsageError):
     code = "config"
+
+
+class LimitReached(UsageError):
+    code = "limit"
 
 
 class NotFound(HeadraceError):

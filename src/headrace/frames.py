@@ -13,18 +13,19 @@ import httpx
 import msgspec
 import pyarrow as pa
 
+from headrace.client.arrow_rows import ARROW, ArrowReading
 from headrace.clock import SystemClock
 from headrace.config import Project, find_project, load_project
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.local import holder
-from headrace.deliver.pull import pull_rows
+from headrace.deliver.ask.budget import Budget
+from headrace.deliver.row_stream import open_rows
 from headrace.deliver.tables import to_table
 from headrace.errors import ConfigError, HeadraceError, NotRunning, Overloaded, UsageError, error_from_json
 from headrace.log.base import Log
 from headrace.log.open import open_log
 from headrace.server.assemble import open_services
-from headrace.server.query import ARROW_ROWS, TRUNCATED, plan_one
-from headrace.server.records import ARROW
+from headrace.server.query import plan_one
 from headrace.server.services import Services
 from headrace.sql.ask_plan import AskQuery
 from headrace.sql.parser import parse
@@ -50,7 +51,7 @@ def sql(
     """Ask tables and streams with one SELECT, or run one other statement and get what it says.
 
     `project` is a folder, by default the nearest above the working directory; `url` (and `key`) a server instead.
-    Without `limit`, an answer of more than a million rows is an error and not the first of them."""
+    All rows of the answer come, unless `limit` says how many at most."""
     statements = parse(text)
     if len(statements) != 1:
         raise UsageError(f"one statement at a time, got {len(statements)}")
@@ -117,16 +118,17 @@ def _remote(url: str, key: str | None, text: str, asks: bool, limit: int | None,
             if not asks:
                 answer = http.post("/v1/statements", json={"sql": text})
                 return _said(_checked(answer).json()["results"][-1])
-            body = {"sql": text, "limit": ARROW_ROWS if limit is None else limit}
-            answer = _checked(http.post("/v1/query", json=body, headers={"accept": ARROW}))
+            body = {"sql": text, "stream": True} | ({} if limit is None else {"limit": limit})
+            with http.stream("POST", "/v1/query", json=body, headers={"accept": ARROW}) as answer:
+                if answer.status_code >= 400:
+                    answer.read()
+                    _checked(answer)
+                reading = ArrowReading(answer.iter_bytes())
+                return pa.Table.from_batches(reading.batches(), reading.schema)
         except httpx.ConnectError:
             raise NotRunning(f"nothing answers at `{url}`", hint="start it:  headrace up") from None
         except httpx.TransportError as error:
             raise HeadraceError(f"the connection to `{url}` broke: {error}") from None
-    table = pa.ipc.open_stream(answer.content).read_all()
-    if limit is None and answer.headers.get(TRUNCATED) == "true":
-        raise _too_many()
-    return table
 
 
 def _checked(answer: httpx.Response) -> httpx.Response:
@@ -161,12 +163,10 @@ def _embedded(project: Project, text: str, asks: bool, limit: int | None, timeou
         plan = plan_one(text, services.catalog)
         assert not isinstance(plan, PushQuery)
         _catch_up(services, timeout)
-        server = project.settings.server
-        most = ARROW_ROWS if limit is None else limit
-        found = pull_rows(services.delivery, plan, timeout, most, server.query_bytes)
-        if limit is None and found.truncated:
-            raise _too_many()
-        return to_table(found.columns, found.rows)
+        budget = Budget(timeout, project.settings.server.query_bytes)
+        with open_rows(services.delivery, plan, budget, limit) as stream:
+            tables = [to_table(stream.columns, chunk) for chunk in stream.limited()]
+        return pa.concat_tables([to_table(stream.columns, []), *tables])
 
 
 def _catch_up(services: Services, seconds: float) -> None:
@@ -177,8 +177,3 @@ def _catch_up(services: Services, seconds: float) -> None:
         if services.clock.monotonic() > end:
             raise Overloaded("the views are being filled", retry_after=5.0, hint="a larger timeout= waits longer")
         services.log.wait(services.log.snapshot().arrival, 0.01)
-
-
-def _too_many() -> UsageError:
-    hint = "LIMIT in the SELECT, or limit= to get only the first"
-    return UsageError(f"the answer has more than {ARROW_ROWS:,} rows", hint=hint)

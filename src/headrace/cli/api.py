@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -11,8 +11,12 @@ from typing import IO, Any
 
 import httpx
 
+from headrace.client.arrow_rows import ARROW, ArrowReading
+from headrace.client.rows import LineSplitter, RowReading
 from headrace.errors import Disconnected, HeadraceError, NotRunning, Overloaded, error_from_json
 
+ANSWER_S = 3600.0
+"""The server has deadlines of its own; this is only for one that has died."""
 SILENCE_S = 20.0
 """A stream says something at least every 5 s; longer silence means the server is gone."""
 
@@ -76,6 +80,38 @@ class Api:
                 answer.read()
                 _body(answer)
             yield from parse_events(answer.iter_lines(), exact)
+
+    def query_rows(self, body: dict[str, Any], reading: RowReading) -> Generator[list[list[Any]]]:
+        """Yield a pull query's rows as they come, however many. `reading` knows header and progress; no rows (an empty
+        list) come with progress. Closing the iterator cancels the query."""
+        timeout = httpx.Timeout(30.0, read=ANSWER_S)
+        with (
+            _as_ours(self.url),
+            self._http.stream("POST", "/v1/query", json=body | {"stream": True}, timeout=timeout) as answer,
+        ):
+            if answer.status_code >= 400:
+                answer.read()
+                _body(answer)
+            lines = LineSplitter()
+            for piece in answer.iter_bytes():
+                for line in lines.split(piece):
+                    yield reading.take(line) or []
+        reading.finish()
+
+    @contextmanager
+    def query_batches(self, body: dict[str, Any]) -> Generator[ArrowReading]:
+        """Yield the one `ArrowReading` of a pull query's rows, while the connection is open."""
+        headers, timeout = {"accept": ARROW}, httpx.Timeout(30.0, read=ANSWER_S)
+        with (
+            _as_ours(self.url),
+            self._http.stream(
+                "POST", "/v1/query", json=body | {"stream": True}, headers=headers, timeout=timeout
+            ) as answer,
+        ):
+            if answer.status_code >= 400:
+                answer.read()
+                _body(answer)
+            yield ArrowReading(answer.iter_bytes())
 
     def download(self, path: str, file: IO[bytes], **query: Any) -> int:
         """A file as it comes, into another; how many bytes. Not whole is an error."""

@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.client.rows import RowReading
 from headrace.clock import SystemClock
 from headrace.config import Project
-from headrace.errors import UsageError
 from headrace.log.base import OFFSET, PARTITION, Log, Topic
 
 if TYPE_CHECKING:
@@ -26,23 +26,81 @@ if TYPE_CHECKING:
 
     from headrace.cli.api import Api
 
-MOST_ROWS = 1_000_000
+GROUP_BATCHES = 100
+"""Batches of a streamed answer in one row group of a Parquet file: about 100,000 rows."""
+TELL_ROWS = 100_000
+"""Rows between two words of progress."""
 FILE_ROWS = 500_000
 """Records of one file of a topic: what has to be done again after a kill."""
 ENDINGS = {"parquet": "parquet", "csv": "csv", "json": "ndjson"}
 
 
-def export_query(api: Api, sql: str, folder: Path, to: str) -> str:
-    """The answer of a SELECT as a file; more rows than the server answers is a failure, not part of a file."""
-    answer = api.post("/v1/query", {"sql": sql, "limit": MOST_ROWS})
-    if answer["truncated"]:
-        raise UsageError(f"the answer has more than {len(answer['rows']):,} rows", hint="see [server] query_rows")
+def export_query(api: Api, sql: str, folder: Path, to: str, say: Callable[[str], None]) -> str:
+    """Write the answer of a SELECT to a file, however many rows it has: they are streamed, and never held together."""
     now = datetime.now(UTC)
     name = to.replace("{date}", now.strftime("%Y-%m-%d")).replace("{time}", now.strftime("%H%M%S"))
-    names = [column["name"] for column in answer["columns"]]
+    write = {".parquet": _query_to_parquet, ".csv": _query_to_csv}.get(Path(name).suffix, _query_to_json)
     with whole_file(folder / name) as new:
-        _write_rows(new, Path(name).suffix, names, answer["rows"])
-    return f"{len(answer['rows']):,} rows in {name}"
+        rows = write(api, sql, new, say)
+    return f"{rows:,} rows in {name}"
+
+
+def _query_to_parquet(api: Api, sql: str, file: Path, say: Callable[[str], None]) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with api.query_batches({"sql": sql}) as reading, pq.ParquetWriter(file, reading.schema) as writer:
+        held: list[pa.RecordBatch] = []
+        for batch in reading.batches():
+            held.append(batch)
+            # Batches are small as they come, and row groups should not be.
+            if len(held) >= GROUP_BATCHES:
+                writer.write_table(pa.Table.from_batches(held))
+                held = []
+                say(f"{reading.rows:,} rows")
+        writer.write_table(pa.Table.from_batches(held, reading.schema))
+        return reading.rows
+
+
+def _query_to_csv(api: Api, sql: str, file: Path, say: Callable[[str], None]) -> int:
+    reading = RowReading()
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        for number, rows in enumerate(_named_rows(api, sql, reading, say)):
+            if number == 0:
+                writer.writerow(_names(reading))
+            writer.writerows([_plain(value) for value in row] for row in rows)
+    return reading.rows
+
+
+def _query_to_json(api: Api, sql: str, file: Path, say: Callable[[str], None]) -> int:
+    """An array of objects, one a line."""
+    reading, before = RowReading(), "["
+    with file.open("w", encoding="utf-8") as stream:
+        for rows in _named_rows(api, sql, reading, say):
+            names = _names(reading)
+            for row in rows:
+                stream.write(before)
+                json.dump(dict(zip(names, row, strict=True)), stream, ensure_ascii=False)
+                before = ",\n"
+        stream.write("[]" if before == "[" else "]")
+    return reading.rows
+
+
+def _named_rows(api: Api, sql: str, reading: RowReading, say: Callable[[str], None]) -> Iterator[list[list[Any]]]:
+    """Yield rows once the header has come, at least once."""
+    told = 0
+    for rows in api.query_rows({"sql": sql}, reading):
+        if reading.header is not None:
+            yield rows
+        if reading.rows - told >= TELL_ROWS:
+            told = reading.rows
+            say(f"{told:,} rows")
+
+
+def _names(reading: RowReading) -> list[str]:
+    assert reading.header is not None
+    return [column["name"] for column in reading.header["columns"]]
 
 
 @contextmanager
@@ -65,36 +123,6 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _write_rows(file: Path, kind: str, names: list[str], rows: list[list[Any]]) -> None:
-    if kind == ".parquet":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        columns = [_numbers(list(column)) for column in zip(*rows, strict=True)] if rows else [[] for _ in names]
-        pq.write_table(pa.table(dict(zip(names, columns, strict=True))), file)
-        return
-    with file.open("w", encoding="utf-8", newline="") as stream:
-        if kind == ".csv":
-            writer = csv.writer(stream)
-            writer.writerow(names)
-            writer.writerows([_plain(value) for value in row] for row in rows)
-        else:
-            json.dump([dict(zip(names, row, strict=True)) for row in rows], stream, ensure_ascii=False)
-
-
-def _numbers(column: list[Any]) -> list[Any]:
-    """Doubles that JSON has no number for are text in a difference; here they are doubles."""
-    from headrace.views.spool import NO_NUMBER
-
-    if any(isinstance(value, float) for value in column) and {*filter(_is_text, column)} <= {*NO_NUMBER}:
-        return [NO_NUMBER[value] if _is_text(value) else value for value in column]
-    return column
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
 
 
 def _plain(value: Any) -> Any:

@@ -146,10 +146,33 @@ class Lines:
 
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            print(json_text(dict(zip(self._names, row, strict=True))), flush=True)
+            print(json_text(dict(zip(self._names, row, strict=True))))
+        sys.stdout.flush()
 
     def close(self) -> None:
         """Every row is out already."""
+
+
+class JsonDocument:
+    """The whole answer as one JSON document, written while rows come. It is complete only if `end` was set."""
+
+    def __init__(self) -> None:
+        self.end: dict[str, Any] = {}
+        self._first = True
+
+    def open(self, header: dict[str, Any]) -> JsonDocument:
+        known = {name: value for name, value in header.items() if name != "query_rows"}
+        print(json_text(known)[:-1], end=', "rows": [')
+        return self
+
+    def write(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            print("" if self._first else ", ", json_text(row), sep="", end="")
+            self._first = False
+
+    def close(self) -> None:
+        tail = {"truncated": self.end.get("truncated", True), "took_ms": self.end.get("took_ms")}
+        print("], " + json_text(tail)[1:], flush=True)
 
 
 class Csv:

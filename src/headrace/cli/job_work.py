@@ -98,7 +98,7 @@ def export(work: Workplace, job: Job) -> str:
     if job.topic:
         return export_topic(work.project, job.topic, work.project.folder / job.to, job.format, work.say)
     sql = job.query or f"SELECT * FROM {quote_name(job.view.upper())};"
-    return export_query(work.api, sql, work.project.folder, job.to)
+    return export_query(work.api, sql, work.project.folder, job.to, work.say)
 
 
 WORK: dict[str, Callable[[Workplace, Job], str]] = {

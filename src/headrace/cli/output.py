@@ -209,6 +209,29 @@ def exit_code(error: HeadraceError) -> int:
     return 3 if isinstance(error, NotRunning) else 1
 
 
+class Progress:
+    """One line on stderr that is overwritten, on a terminal only."""
+
+    def __init__(self) -> None:
+        self._on = sys.stderr.isatty()
+        self._shown = False
+
+    def show(self, read: int) -> None:
+        """Say how many rows the server has read, as long as it sends none."""
+        if self._on and read:
+            self.say(f"{read:,} rows read")
+
+    def say(self, text: str) -> None:
+        if self._on:
+            print(f"\r\x1b[2K… {text}", end="", file=sys.stderr, flush=True)
+            self._shown = True
+
+    def clear(self) -> None:
+        if self._shown:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            self._shown = False
+
+
 def place_text(arrival: int | None, inputs: Mapping[str, Mapping[str, int]]) -> str:
     """What a row includes: up to an arrival number, or where there is none, offsets by topic and partition.
 

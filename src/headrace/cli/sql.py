@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.formats import Format, open_writer
+from headrace.cli.formats import Format, JsonDocument, Writer, open_writer
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
-from headrace.cli.output import print_json, print_table
-from headrace.errors import SqlError, UsageError, error_from_json
+from headrace.cli.output import Progress, print_json, print_table
+from headrace.client.rows import RowReading
+from headrace.errors import LimitReached, SqlError, UsageError, error_from_json
 
 if TYPE_CHECKING:
     from headrace.cli.api import Api
     from headrace.sql.statements import Define, Print, SelectStatement, SetProperty, Statement
-
-
-ANSWER_S = 3600.0
-"""The server has deadlines of its own; this is only for one that has died."""
 
 
 def register(app: typer.Typer) -> None:
@@ -169,23 +167,53 @@ class SqlSession:
             if statement.push:
                 self._push(terminated(statement.text))
             else:
-                self._pull(terminated(statement.text))
+                self._pull(terminated(statement.text), statement.query.limit)
         except SqlError as error:
             raise moved(error, statement) from None
 
-    def _pull(self, text: str) -> None:
+    def _pull(self, text: str, limit: int | None) -> None:
+        """Print rows as they come, however many. A table is made of all its rows at once, so without a limit it has at
+        most `[server] query_rows`: on a terminal a note says so, for a script it is an error."""
         wanted = {"sql": text} | ({"limit": self._limit} if self._limit else {})
-        # What the engine answers may take minutes; Ctrl-C, which closes the connection, cancels it.
-        body = self.api.request("POST", "/v1/query", json=wanted, exact=True, timeout=ANSWER_S)
-        if self._as_json:
-            print_json(body)
-            return
-        writer = open_writer(self.format, body["columns"], live=False)
-        writer.write(body["rows"])
+        reading = RowReading(exact=True)
+        form = JsonDocument() if self._as_json else None
+        capped = form is None and not self._limit and limit is None and self.format in (Format.table, Format.vertical)
+        writer: Writer | None = None
+        progress, more, shown = Progress(), False, 0
+        # Ctrl-C closes the connection, and that cancels the query.
+        with closing(self.api.query_rows(wanted, reading)) as chunks:
+            for rows in chunks:
+                if reading.header is None:
+                    continue
+                if writer is None:
+                    writer = form.open(reading.header) if form else self._writer(reading.header)
+                room = reading.header["query_rows"] - shown if capped else len(rows)
+                more = len(rows) > room
+                progress.clear()
+                writer.write(rows[:room])
+                shown += len(rows[:room])
+                progress.show(reading.read)
+                if more:
+                    break
+        progress.clear()
+        assert writer is not None, "the header came"
+        if form is not None:
+            form.end = reading.end or {}
         writer.close()
-        if body.get("truncated"):
-            said = sys.stdout if self.format in (Format.table, Format.vertical) else sys.stderr
-            print(f"… only the first {len(body['rows']):,} rows; LIMIT or --limit says how many", file=said)
+        if more:
+            self._say_capped(shown)
+        elif reading.end and reading.end["truncated"] and form is None:
+            print(f"… the first {shown:,} rows, as --limit says; there are more", file=sys.stderr)
+
+    def _writer(self, header: dict[str, Any]) -> Writer:
+        return open_writer(self.format, header["columns"], live=False)
+
+    def _say_capped(self, shown: int) -> None:
+        how = "LIMIT or --limit shows as many as it says; --format csv writes all"
+        if sys.stdout.isatty():
+            print(f"… only the first {shown:,} rows ([server] query_rows). {how}")
+            return
+        raise LimitReached(f"only the first {shown:,} rows were printed: [server] query_rows", hint=how)
 
     def _push(self, text: str) -> None:
         """Rows as they come, until the query ends or Ctrl-C."""

@@ -15,6 +15,7 @@ from headrace.client.blocking import SILENCE_S, unreachable
 from headrace.client.calls import WAITING_ROOM_S, Call, Response, Steps, pause_before_repeat, read_answer
 from headrace.client.following import Buffer, FeedReading, Membership, QueueReading, TopicReading
 from headrace.client.operations import Event
+from headrace.client.rows import LineSplitter, RowReading
 from headrace.client.values import Change, Message, Offset, Produced, Record
 from headrace.errors import HeadraceError
 
@@ -69,6 +70,16 @@ class AsyncClient:
     reply = _awaiting(operations.reply)
     query = _awaiting(operations.query)
     statements = _awaiting(operations.statements)
+
+    async def rows(self, sql: str, limit: int | None = None) -> AsyncIterator[dict[str, Any]]:
+        """Rows of a SELECT as they come, by column name: an answer of any size. Closing the iterator cancels it."""
+        reading, lines = RowReading(), LineSplitter()
+        async with self._open(operations.query_call(sql, limit)) as answer:
+            async for piece in answer.aiter_bytes():
+                for line in lines.split(piece):
+                    for row in reading.named(reading.take(line) or []):
+                        yield row
+        reading.finish()
 
     # Reading without an end
 
@@ -183,15 +194,25 @@ class AsyncClient:
         return Response(answer.status_code, answer.headers, answer.content)
 
     async def _lines(self, call: Call) -> AsyncIterator[str]:
-        timeout = httpx.Timeout(self._timeout, read=SILENCE_S)
+        async with self._open(call) as answer:
+            async for line in answer.aiter_lines():
+                yield line
+
+    @asynccontextmanager
+    async def _open(self, call: Call) -> AsyncIterator[httpx.Response]:
+        timeout = httpx.Timeout(self._timeout, read=max(SILENCE_S, call.wait_s))
         try:
             async with self._http.stream(
-                call.method, call.path, params=call.parameters, headers=dict(call.headers), timeout=timeout
+                call.method,
+                call.path,
+                params=call.parameters,
+                content=call.body,
+                headers=dict(call.headers),
+                timeout=timeout,
             ) as answer:
                 if answer.status_code >= 400:
                     read_answer(call, Response(answer.status_code, answer.headers, await answer.aread()))
-                async for line in answer.aiter_lines():
-                    yield line
+                yield answer
         except httpx.HTTPError as error:
             raise unreachable(self.url, error) from error
 

@@ -14,6 +14,7 @@ from headrace.client import operations
 from headrace.client.calls import WAITING_ROOM_S, Call, Response, Steps, Unreachable, pause_before_repeat, read_answer
 from headrace.client.following import Buffer, FeedReading, Membership, QueueReading, TopicReading
 from headrace.client.operations import Event
+from headrace.client.rows import LineSplitter, RowReading
 from headrace.client.values import Change, Message, Offset, Produced, Record
 from headrace.errors import HeadraceError
 
@@ -71,6 +72,14 @@ class Client:
     reply = _blocking(operations.reply)
     query = _blocking(operations.query)
     statements = _blocking(operations.statements)
+
+    def rows(self, sql: str, limit: int | None = None) -> Iterator[dict[str, Any]]:
+        """Rows of a SELECT as they come, by column name: an answer of any size. Closing the iterator cancels it."""
+        reading, lines = RowReading(), LineSplitter()
+        for piece in self._pieces(operations.query_call(sql, limit)):
+            for line in lines.split(piece):
+                yield from reading.named(reading.take(line) or [])
+        reading.finish()
 
     # Reading without an end
 
@@ -183,14 +192,28 @@ class Client:
         return Response(answer.status_code, answer.headers, answer.content)
 
     def _lines(self, call: Call) -> Iterator[str]:
-        timeout = httpx.Timeout(self._timeout, read=SILENCE_S)
+        with self._open(call) as answer:
+            yield from answer.iter_lines()
+
+    def _pieces(self, call: Call) -> Iterator[bytes]:
+        with self._open(call) as answer:
+            yield from answer.iter_bytes()
+
+    @contextmanager
+    def _open(self, call: Call) -> Iterator[httpx.Response]:
+        timeout = httpx.Timeout(self._timeout, read=max(SILENCE_S, call.wait_s))
         try:
             with self._http.stream(
-                call.method, call.path, params=call.parameters, headers=dict(call.headers), timeout=timeout
+                call.method,
+                call.path,
+                params=call.parameters,
+                content=call.body,
+                headers=dict(call.headers),
+                timeout=timeout,
             ) as answer:
                 if answer.status_code >= 400:
                     read_answer(call, Response(answer.status_code, answer.headers, answer.read()))
-                yield from answer.iter_lines()
+                yield answer
         except httpx.HTTPError as error:
             raise unreachable(self.url, error) from error
 

@@ -32,6 +32,8 @@ class Call:
     """How long the server may wait before it answers."""
     accept: tuple[int, ...] = ()
     """Statuses that are answers, though they look like errors."""
+    lines: bool = False
+    """Whether the answer is lines of JSON and not one document: it is handed over as bytes."""
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -78,6 +80,8 @@ def read_answer(call: Call, response: Response) -> Any:
     """The answer's JSON, or the error it carries, raised."""
     if response.status == 204:
         return None
+    if call.lines and response.status < 400:
+        return response.body
     try:
         body = json.loads(response.body)
     except ValueError:

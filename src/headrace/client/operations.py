@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from headrace.client.calls import Call, Steps, get, send
+from headrace.client.rows import RowReading
 from headrace.client.values import (
     Answer,
     Group,
@@ -283,11 +284,20 @@ def reply(to: Record | Message, value: Mapping[str, Any]) -> Steps[Produced]:
 
 
 def query(sql: str, limit: int | None = None) -> Steps[Answer]:
-    """Ask tables and streams once, with SELECT."""
-    body = {"sql": sql} if limit is None else {"sql": sql, "limit": limit}
+    """Ask tables and streams once, with SELECT; all rows of the answer, unless `limit` says how many at most. `rows`
+    gives them one at a time, for answers that are too large for memory."""
+    reading, rows = RowReading(), list[list[Any]]()
+    for some in reading.read_all((yield query_call(sql, limit)).split(b"\n")):
+        rows += some
+    header, end = reading.header or {}, reading.finish()
+    return _as(Answer, header | {"rows": rows, "truncated": end["truncated"]})
+
+
+def query_call(sql: str, limit: int | None = None) -> Call:
+    """The call of a query whose answer is streamed."""
+    body = {"sql": sql, "stream": True} | ({} if limit is None else {"limit": limit})
     # The server has a deadline of its own, which is longer for what its engine answers.
-    call = replace(send("POST", "/v1/query", body, "always"), wait_s=ANSWER_S)
-    return _as(Answer, (yield call))
+    return replace(send("POST", "/v1/query", body, "always"), wait_s=ANSWER_S, lines=True)
 
 
 def statements(sql: str, variables: Mapping[str, str] | None = None) -> Steps[list[dict[str, Any]]]:

@@ -182,14 +182,14 @@ def _scan(view: ViewStore, prepared: Prepared, seconds: float, most: int) -> tup
     with view.scan(prepared.names, prepared.query.predicate, prepared.store_order or (), limit, seconds) as scan:
         rows = scan.rows
         if scan.residual is not None:
-            matches = _matcher(scan.residual, prepared.needed)
+            matches = matcher(scan.residual, prepared.needed)
             rows = (row for row in _in_time(rows, end, seconds) if matches(row) is True)
         found = list(islice(rows, most)) if in_store else _first(_in_time(rows, end, seconds), prepared, most)
         return _projected(found, prepared), scan.position, view.version
 
 
 @lru_cache(maxsize=512)
-def _matcher(predicate: Expression, columns: tuple[Column, ...]) -> Compute:
+def matcher(predicate: Expression, columns: tuple[Column, ...]) -> Compute:
     return over_rows(predicate, names_of(columns))
 
 
@@ -201,7 +201,7 @@ def _pull_stream(delivery: Delivery, prepared: Prepared, end: float, most: int) 
     position, rows = stream_rows(delivery.log, query.source, prepared.needed, at_a_time)
     rows = _in_time(rows, end, seconds)
     if query.predicate is not None:
-        matches = _matcher(query.predicate, prepared.needed)
+        matches = matcher(query.predicate, prepared.needed)
         rows = (row for row in rows if matches(row) is True)
     found = list(islice(rows, most)) if prepared.sort_key is None else _first(rows, prepared, most)
     return _projected(found, prepared), position

@@ -115,6 +115,8 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         closing.callback(workers.shutdown)
         query_workers = ThreadPoolExecutor(settings.store.readers, "headrace-query")
         closing.callback(query_workers.shutdown)
+        stream_workers = ThreadPoolExecutor(max(1, settings.store.readers // 2), "headrace-stream")
+        closing.callback(stream_workers.shutdown)
         trust_workers = ThreadPoolExecutor(EXPLAINERS, "headrace-trust")
         closing.callback(trust_workers.shutdown)
 
@@ -204,6 +206,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             members=members,
             workers=workers,
             query_workers=query_workers,
+            stream_workers=stream_workers,
             trust_workers=trust_workers,
             started=clock.monotonic(),
             applying=[PIPELINES],

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.types import Scope
 
 from headrace.deliver.base import FeedEvent
-from headrace.errors import HeadraceError, Overloaded
+from headrace.errors import HeadraceError, NotRunning, Overloaded
 from headrace.log.codecs.json_encode import to_json
 from headrace.server.errors import error_body
 from headrace.server.services import Services
@@ -66,13 +66,15 @@ class _TooSlow(Exception):
 
 def _slow(kind: str) -> FeedEvent:
     """A query ends with an error, a feed is cut."""
-    if kind == "push":
+    if kind in ("push", "pull"):
         return FeedEvent("error", {"error": error_body(Overloaded(too_slow()))})
     return FeedEvent("cut", {"reason": too_slow()})
 
 
 def _stopped(kind: str) -> FeedEvent:
-    """A query ends; a feed is cut, and continued later."""
+    """A push query ends; a feed is cut, and continued later. A pull query has not come to its end, so it has failed."""
+    if kind == "pull":
+        return FeedEvent("error", {"error": error_body(NotRunning("the server stops", hint="ask again"))})
     return FeedEvent("end", {"reason": "stopped"}) if kind == "push" else FeedEvent("cut", {"reason": "stopping"})
 
 
@@ -93,12 +95,12 @@ async def cut_off(scope: Scope, sending: asyncio.Future[None]) -> None:
 
 
 class Pump:
-    """Runs `events` in a task of its own, at most `GATHER` ahead of the client: beyond that the source waits, and
+    """Runs `events` in a task of its own, at most `gather` ahead of the client: beyond that the source waits, and
     nobody else."""
 
-    def __init__(self, events: AsyncIterator[FeedEvent], services: Services, kind: str) -> None:
+    def __init__(self, events: AsyncIterator[FeedEvent], services: Services, kind: str, gather: int = GATHER) -> None:
         self._events, self._services, self._kind = events, services, kind
-        self._queue: asyncio.Queue[Any] = asyncio.Queue(GATHER)
+        self._queue: asyncio.Queue[Any] = asyncio.Queue(gather)
         self._taken = 0
 
     def taken(self) -> None:

@@ -8,28 +8,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.coordinate.catalog import Catalog
-from headrace.deliver.base import Answer
-from headrace.deliver.ids import id_after
 from headrace.deliver.pull import answer_of, pull, pull_rows
 from headrace.deliver.tables import stream_bytes, to_table
 from headrace.errors import UsageError
+from headrace.server.answer_models import answer_model
 from headrace.server.answers import LargeAnswer
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint
 from headrace.server.errors import json_response
 from headrace.server.ksql.requests import from_beginning
-from headrace.server.models.base import ColumnModel
-from headrace.server.models.sql import QueryAnswer, QueryRequest, ReadModel, Through
+from headrace.server.models.sql import QueryAnswer, QueryRequest
 from headrace.server.parameters import body_of
 from headrace.server.questions import ask_engine, is_for_engine
 from headrace.server.records import ARROW
+from headrace.server.row_answer import stream_answer
 from headrace.server.services import Services
 from headrace.server.sse import stream
 from headrace.sql.api import parse, plan_select
 from headrace.sql.ask_plan import AskQuery
 from headrace.sql.plan import PullQuery, PushQuery
 from headrace.sql.statements import SelectStatement
-from headrace.store.base import Position
-from headrace.types import display_name
 
 ARROW_ROWS = 1_000_000
 """Most rows of an answer in Arrow's format."""
@@ -78,6 +75,8 @@ async def run_query(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, QueryRequest)
     plan = await request.app.state.plans.plan(wanted.sql, services)
     if not isinstance(plan, PushQuery):
+        if wanted.stream:
+            return await stream_answer(request, services, plan, wanted)
         if isinstance(plan, AskQuery) and await is_for_engine(services, plan):
             return await _from_engine(request, services, plan, wanted)
         if ARROW in request.headers.get("accept", ""):
@@ -136,27 +135,6 @@ async def _from_engine(request: Request, services: Services, plan: AskQuery, wan
 
 def _arrow_answer(services: Services, body: bytes, truncated: bool) -> Response:
     return LargeAnswer(body, services.answers, ARROW, {TRUNCATED: "true" if truncated else "false"})
-
-
-def answer_model(answer: Answer, services: Services) -> QueryAnswer:
-    return QueryAnswer(
-        columns=[ColumnModel(display_name(column.name), str(column.type)) for column in answer.columns],
-        rows=answer.rows,
-        view=None if answer.view is None else display_name(answer.view),
-        version=answer.version,
-        through=None if answer.position is None else through_model(answer.position, answer.version, services),
-        truncated=answer.truncated,
-        took_ms=round(answer.took_ms, 3),
-        reads=[
-            ReadModel(display_name(read.name), read.version, through_model(read.position, read.version, services))
-            for read in answer.reads
-        ],
-    )
-
-
-def through_model(position: Position, version: int | None, services: Services) -> Through:
-    offsets = {str(partition): offset for partition, offset in position.offsets.items()}
-    return Through(position.arrival, offsets, None if version is None else id_after(services.log, version, position))
 
 
 ENDPOINTS = (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.layers import is_layered
@@ -45,19 +46,36 @@ async def is_for_engine(services: Services, query: object) -> bool:
     return await services.run(records_to_read, services.log, query) > services.project.settings.server.engine_records
 
 
-async def ask_engine(services: Services, query: AskQuery, sql: str, max_rows: int, gone: Gone) -> Pulled:
-    """`QueryFailed` with what the engine says; cancelled when the asker leaves, or time is up."""
+@asynccontextmanager
+async def engine_answer(
+    services: Services, query: AskQuery, sql: str, gone: Gone
+) -> AsyncIterator[tuple[PullQuery, tuple[Address, ...]]]:
+    """Have the engine answer a question; yields the pull query that reads its rows, and what they were made of.
+    `QueryFailed` with what the engine says; cancelled when the asker leaves, or time is up."""
     snapshot = services.log.snapshot()
     definition = await services.run(services.statements.start_question, query, sql)
     try:
         await _answered(services, definition, gone)
-        found = await services.run_query(_rows, services, definition, query, max_rows)
+        sink = services.catalog.source(definition.sink)
+        if sink is None:
+            raise QueryFailed(f"question `{definition.id}` was terminated")
+        items = tuple(
+            Named(shown.name, ColumnRef(column.name, type=column.type))
+            for shown, column in zip(query.columns, sink.value, strict=True)
+        )
+        reads = tuple(
+            Address(source.name, None, position_at_end(services.log, snapshot, source.topic)) for source in query.inputs
+        )
+        yield PullQuery(sink, items), reads
     finally:
         await asyncio.shield(services.run(services.statements.drop_transient, definition.id))
-    reads = [
-        Address(source.name, None, position_at_end(services.log, snapshot, source.topic)) for source in query.inputs
-    ]
-    return Pulled(query.columns, found.rows, found.truncated, tuple(reads))
+
+
+async def ask_engine(services: Services, query: AskQuery, sql: str, max_rows: int, gone: Gone) -> Pulled:
+    """Answer a question by the engine, as one list of rows."""
+    async with engine_answer(services, query, sql, gone) as (rows, reads):
+        found = await services.run_query(pull_rows, services.delivery, rows, 60.0, max_rows)
+    return Pulled(query.columns, found.rows, found.truncated, reads)
 
 
 async def _answered(services: Services, definition: QueryDefinition, gone: Gone) -> None:
@@ -79,11 +97,3 @@ async def _answered(services: Services, definition: QueryDefinition, gone: Gone)
             hint = "narrow it with WHERE or a range, or let it run on: CREATE TABLE … AS SELECT"
             raise DeadlineExceeded(f"the engine took longer than `{seconds:g}` s", hint=hint)
         await asyncio.sleep(LOOK_S)
-
-
-def _rows(services: Services, definition: QueryDefinition, query: AskQuery, max_rows: int) -> Pulled:
-    sink = services.catalog.source(definition.sink)
-    if sink is None:
-        raise QueryFailed(f"question `{definition.id}` was terminated")
-    items = tuple(Named(column.name, ColumnRef(column.name, type=column.type)) for column in sink.value)
-    return pull_rows(services.delivery, PullQuery(sink, items), 60.0, max_rows)

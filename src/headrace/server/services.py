@@ -119,6 +119,8 @@ class Services(Intake):
     """Consumers of groups that are reached over HTTP."""
     query_workers: Executor
     """For pull queries alone, so that slow ones keep nobody from sending events."""
+    stream_workers: Executor
+    """For answers that are streamed: fewer than the store has readers, so that short queries always find one."""
     trust_workers: Executor
     """For what computes rows again, which may take long: explaining, checking and repairing keep no query waiting."""
     started: float
@@ -130,6 +132,8 @@ class Services(Intake):
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is about to stop: feeds end."""
     waiting_queries: int = 0
+    streams: int = 0
+    """Answers that are being streamed."""
     waiting_explanations: int = 0
     history: History = field(init=False)
     resetting: threading.Lock = field(default_factory=threading.Lock)

@@ -22,7 +22,13 @@ class EventStream(Response):
     """Sends what the pump gives until it ends or the client goes away."""
 
     def __init__(
-        self, pump: Pump, client: AbstractContextManager[None], media_type: str, encode: Encode, alive: bytes
+        self,
+        pump: Pump,
+        client: AbstractContextManager[None],
+        media_type: str,
+        encode: Encode,
+        alive: bytes,
+        first: bytes | None = None,
     ) -> None:
         super().__init__(media_type=media_type)
         # A proxy must neither keep nor gather what is live.
@@ -30,6 +36,7 @@ class EventStream(Response):
         self.headers["x-accel-buffering"] = "no"
         self._client = client
         self._pump, self._encode, self._alive = pump, encode, alive
+        self._first = alive if first is None else first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
@@ -45,7 +52,7 @@ class EventStream(Response):
 
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         # Sent at once: the client knows that it is connected before the first event comes.
-        await send({"type": "http.response.body", "body": self._alive, "more_body": True})
+        await send({"type": "http.response.body", "body": self._first, "more_body": True})
         await self._pump.run(write, gone(receive), scope)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

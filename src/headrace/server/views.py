@@ -15,6 +15,7 @@ from headrace.deliver.base import FeedEvent
 from headrace.deliver.feed import feed
 from headrace.errors import UsageError
 from headrace.server import websocket as websockets
+from headrace.server.answer_models import through_model
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint, Parameter
 from headrace.server.errors import error_response, json_response
 from headrace.server.models.queries import ViewModel, Views
@@ -22,7 +23,7 @@ from headrace.server.models.sql import QueryAnswer
 from headrace.server.names import resolve
 from headrace.server.parameters import flag, integer
 from headrace.server.queries import window_model
-from headrace.server.query import pull_plan, through_model
+from headrace.server.query import pull_plan
 from headrace.server.services import Services
 from headrace.server.sse import stream
 from headrace.server.topics import keyed_columns

@@ -14,6 +14,8 @@ from headrace.errors import DeadlineExceeded, DiskFull, HeadraceError, NotFound,
 from headrace.sql.like import like_matcher
 from headrace.store.sqlite_sql import LIKE_FUNCTION
 
+ON_SPARK = "ask on Spark:  headrace.spark.sql(session, 'SELECT …')  (docs/howto/pyspark.md)"
+
 # Steps of SQLite's machine between two looks at the clock: about a tenth of a millisecond.
 STEPS = 5_000
 
@@ -125,9 +127,8 @@ def closed() -> NotFound:
 
 
 def too_late(seconds: float, detail: str | None = None) -> DeadlineExceeded:
-    return DeadlineExceeded(
-        f"the query took longer than `{seconds:g}` s", detail=detail, hint="ask for fewer rows, or for rows by key"
-    )
+    hint = f"ask for fewer rows, or for rows by key; or {ON_SPARK}"
+    return DeadlineExceeded(f"the query took longer than `{seconds:g}` s", detail=detail, hint=hint)
 
 
 def like(text: str | None, pattern: str | None, escape: str | None) -> bool | None:

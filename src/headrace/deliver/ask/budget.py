@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
-from headrace.errors import DeadlineExceeded, UsageError
+from headrace.errors import DeadlineExceeded, QueryFailed, UsageError
+from headrace.store.readers import ON_SPARK
 
 Row: TypeAlias = tuple[Any, ...]
 Chunks: TypeAlias = Iterator[list[Row]]
@@ -19,19 +20,28 @@ SAMPLE = 8
 DEEPEST = 4
 
 
-class Budget:
-    """Shared by all operators of one question. Sizes are estimates: a bound on the order of magnitude."""
+HINT = f"narrow it with WHERE or a range, let it run on (CREATE TABLE … AS SELECT), or {ON_SPARK}"
 
-    def __init__(self, seconds: float, most_bytes: int) -> None:
+
+class Budget:
+    """Shared by all operators of one question. Sizes are estimates: a bound on the order of magnitude.
+
+    `stopped` tells whether nobody waits for the answer any more. `read` counts the rows looked at, for progress."""
+
+    def __init__(
+        self, seconds: float, most_bytes: int, stopped: Callable[[], bool] | None = None, hint: str = HINT
+    ) -> None:
         self.seconds, self.most_bytes = seconds, most_bytes
-        self.held = 0
+        self.held = self.read = 0
         self._end = time.monotonic() + seconds
+        self._stopped, self._hint = stopped, hint
 
     def look(self) -> None:
-        """`DeadlineExceeded` once time is up. Called between chunks."""
+        """Raise `DeadlineExceeded` once time is up. Called between chunks."""
+        if self._stopped is not None and self._stopped():
+            raise QueryFailed("nobody waits for the answer any more")
         if time.monotonic() > self._end:
-            hint = "narrow it with WHERE or a range, let it run on (CREATE TABLE … AS SELECT), or ask on Spark"
-            raise DeadlineExceeded(f"the query took longer than `{self.seconds:g}` s", hint=hint)
+            raise DeadlineExceeded(f"the query took longer than `{self.seconds:g}` s", hint=self._hint)
 
     @property
     def left(self) -> float:

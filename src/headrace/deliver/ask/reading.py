@@ -122,6 +122,7 @@ class Opened:
         matches = None if read.predicate is None else over_rows(read.predicate, names_of(needed))
         for rows in chunks:
             self._budget.look()
+            self._budget.read += len(rows)
             if isinstance(read.range, TimeRange):
                 low, high = read.range.low, read.range.high
                 rows = [row for row in rows if low <= row[-1] <= high]
@@ -211,6 +212,7 @@ class _OpenView:
         residual = None if self._scan.residual is None else over_rows(self._scan.residual, names)
         width, key = len(names), self._key_of() if self._stale else None
         for chunk in chunked(self._scan.rows, self._budget):
+            self._budget.read += len(chunk)
             fresh = chunk if key is None else [row for row in chunk if key(row) not in self._stale]
             yield from _passing(fresh, residual, width)
         whole = None if self._predicate is None else over_rows(self._predicate, names)

@@ -44,6 +44,8 @@ class QueryRequest(Model, frozen=True):
     limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
     deadline_ms: Annotated[int, msgspec.Meta(gt=0)] | None = None
     settings: dict[str, str] = {}
+    stream: bool = False
+    """Send the rows of a pull query while they are read, as many as there are: lines of JSON, or an Arrow stream."""
 
 
 class Through(Model, frozen=True):
