@@ -11,7 +11,7 @@ import typer
 
 from headrace.cli.formats import Format, JsonDocument, Writer, open_writer
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
-from headrace.cli.output import Progress, print_json, print_table
+from headrace.cli.output import Progress, iso_time, print_json, print_table
 from headrace.client.rows import RowReading
 from headrace.errors import LimitReached, SqlError, UsageError, error_from_json
 
@@ -200,10 +200,23 @@ class SqlSession:
         if form is not None:
             form.end = reading.end or {}
         writer.close()
+        self._say_moments(reading.header or {})
+        if not more and reading.end and reading.end["truncated"] and form is None:
+            print(f"… the first {shown:,} rows, as --limit says; there are more", file=sys.stderr)
         if more:
             self._say_capped(shown)
-        elif reading.end and reading.end["truncated"] and form is None:
-            print(f"… the first {shown:,} rows, as --limit says; there are more", file=sys.stderr)
+
+    def _say_moments(self, header: dict[str, Any]) -> None:
+        """Say of rows AS OF a moment if they are of an earlier one."""
+        for read in header.get("reads", ()):
+            as_of = read.get("as_of")
+            if as_of and not as_of["exact"]:
+                then = "before its first row" if as_of["represents_ms"] is None else iso_time(as_of["represents_ms"])
+                print(
+                    f"… `{read['name']}` as of {iso_time(as_of['asked_ms'])} is shown as it was at {then}, its newest "
+                    f"state that is not later{': ' + as_of['hint'] if as_of['hint'] else ''}",
+                    file=sys.stderr,
+                )
 
     def _writer(self, header: dict[str, Any]) -> Writer:
         return open_writer(self.format, header["columns"], live=False)

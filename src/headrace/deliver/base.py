@@ -11,11 +11,24 @@ from typing import Any, Protocol
 from headrace.clock import Clock, SystemClock
 from headrace.deliver.sharing import Sharing
 from headrace.deliver.tails import Tails
+from headrace.errors import HeadraceError
 from headrace.log.base import Log
 from headrace.sql.source import Source
 from headrace.store.base import Position, ViewStore
 from headrace.store.revisions import Revisions
 from headrace.types import Column
+
+
+@dataclass(frozen=True, slots=True)
+class AsOfNote:
+    """Which moment rows that were asked for AS OF TIMESTAMP are of."""
+
+    asked_ms: int
+    represents_ms: int | None
+    """The newest event time in the rows, if they are not exact; None if there was nothing yet."""
+    exact: bool
+    hint: str | None = None
+    """What keeps it from being exact, and how to get the exact rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +38,7 @@ class Address:
     name: str
     version: int | None
     position: Position
+    as_of: AsOfNote | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +64,21 @@ class FeedEvent:
     event: str
     data: dict[str, Any]
     id: str | None = None
+
+
+class RowsAtMoment(Protocol):
+    """Computes rows of a table again from the records that its query had read at a moment. Implemented by
+    `coordinate.moments.Moments`."""
+
+    def __call__(
+        self, view: ViewStore, moment_ms: int, keys: frozenset[tuple[Any, ...]] | None, seconds: float
+    ) -> list[dict[str, Any]]:
+        """Rows with these keys (all if None) by column name, with ROWTIME and window. `Inexact` if that is not
+        possible, with the reason."""
+
+
+class Inexact(HeadraceError):
+    """Rows of a moment cannot be computed from records; the message says why."""
 
 
 class Views(Protocol):
@@ -81,6 +110,8 @@ class Delivery:
     scratch: Path | None = None
     """Where large answers are put for as long as they are read; the system's own folder for such if None."""
     clock: Clock = field(default_factory=SystemClock)
+    rows_at: RowsAtMoment | None = None
+    """Who computes rows of a past moment exactly; without, they are as the changelog has them."""
     tails: Tails = field(init=False)
     revisions: Revisions = field(init=False)
     crossings: Sharing[Any] = field(init=False, default_factory=Sharing)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.deliver.base import Answer
+from headrace.deliver.base import Answer, AsOfNote
 from headrace.deliver.ids import id_after
 from headrace.server.models.base import ColumnModel
-from headrace.server.models.sql import QueryAnswer, ReadModel, Through
+from headrace.server.models.sql import AsOfModel, QueryAnswer, ReadModel, Through
 from headrace.server.services import Services
 from headrace.store.base import Position
 from headrace.types import display_name
@@ -21,10 +21,20 @@ def answer_model(answer: Answer, services: Services) -> QueryAnswer:
         truncated=answer.truncated,
         took_ms=round(answer.took_ms, 3),
         reads=[
-            ReadModel(display_name(read.name), read.version, through_model(read.position, read.version, services))
+            ReadModel(
+                display_name(read.name),
+                read.version,
+                through_model(read.position, read.version, services),
+                as_of_model(read.as_of),
+            )
             for read in answer.reads
         ],
     )
+
+
+def as_of_model(note: AsOfNote | None) -> AsOfModel | None:
+    """The moment that rows AS OF TIMESTAMP are of."""
+    return None if note is None else AsOfModel(note.asked_ms, note.represents_ms, note.exact, note.hint)
 
 
 def through_model(position: Position, version: int | None, services: Services) -> Through:

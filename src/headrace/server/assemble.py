@@ -31,6 +31,7 @@ from headrace.coordinate.differences import Differences
 from headrace.coordinate.firehose.manager import Deliveries
 from headrace.coordinate.job_runner import JobRunner
 from headrace.coordinate.layers import merging_of
+from headrace.coordinate.moments import Moments
 from headrace.coordinate.needed import needed_offsets
 from headrace.coordinate.project import apply_project
 from headrace.coordinate.reports import REPORT_FILE, ReportReader
@@ -59,6 +60,7 @@ from headrace.server.records import MAX_PAGE_BYTES
 from headrace.server.services import Services
 from headrace.sql.source import Source
 from headrace.store.follow import Followers
+from headrace.store.revisions import Revisions
 from headrace.store.sqlite import SqliteStore
 
 WORKERS = 8
@@ -105,7 +107,10 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         followers = Followers(log, store, clock)
         closing.callback(followers.close)
         scratch = project.data / "scratch"
-        delivery = Delivery(log, followers, lambda source: serves(catalog, source), catalog.history, scratch, clock)
+        moments = Moments(log, catalog, Revisions(log))
+        delivery = Delivery(
+            log, followers, lambda source: serves(catalog, source), catalog.history, scratch, clock, moments
+        )
         closing.callback(delivery.close)
         requests = Requests(log)
         closing.callback(requests.close)

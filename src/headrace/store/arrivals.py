@@ -223,3 +223,14 @@ def addressed(records: Records) -> pa.RecordBatch:
     partitions = pa.array(np.full(rows, records.partition, np.int64))
     batch = records.batch.append_column(PARTITION, partitions)
     return batch.append_column(OFFSET, pa.array(np.fromiter(offsets, np.int64, rows)))
+
+
+def first_arrival_at(log: Log, now: Snapshot, topic: str, offsets: Sequence[int]) -> int:
+    """Return the smallest arrival number of the records at these offsets, one of each partition; that of the next
+    record of the log if there are none."""
+    found = now.arrival
+    for number, (offset, end) in enumerate(zip(offsets, topic_ends(now, topic), strict=True)):
+        if offset < end.end:
+            for records in log.read(topic, number, offset, offset + 1, [ARRIVAL]):
+                found = min(found, records.batch.column(ARRIVAL)[0].as_py())
+    return found

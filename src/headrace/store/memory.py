@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from headrace.store.expiry import NEVER, expiry_of, newest_time
 from headrace.store.readers import too_late
 from headrace.store.rows import names_of, over_rows
 from headrace.store.sqlite_sql import Layout
+from headrace.store.sqlite_values import encoder
 
 
 class MemoryStore(Store):
@@ -110,6 +111,19 @@ class MemoryView(ViewStore):
             kept = {key: row for key, row in kept.items() if row[place] > horizon}
         self._state = (kept, position)
         return net.count
+
+    def fill(self, rows: Iterable[Mapping[str, Any]], position: Position) -> None:
+        """Hold these rows, by column name, and no others."""
+        encoders = [encoder(column.type) for column in self._key]
+        held: dict[Key, tuple[Any, ...]] = {}
+        for row in rows:
+            parts = [row.get(column.name) for column in self._key]
+            key = tuple(
+                part if encode is None or part is None else encode(part)
+                for part, encode in zip(parts, encoders, strict=True)
+            )
+            held[key] = tuple(row.get(column.name) for column in self._columns)
+        self._state = (held, position)
 
     def rebase(self, position: Position) -> None:
         self._state = (self._state[0], position)

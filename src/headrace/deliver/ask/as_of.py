@@ -6,17 +6,32 @@ have no part in that, so the answer is the same whenever it is asked, and after 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import product
+from typing import Any
 
 from headrace.deliver.ask.budget import Budget
-from headrace.deliver.base import Delivery
+from headrace.deliver.base import AsOfNote, Delivery, Inexact
 from headrace.errors import Gone, NotFound, UsageError
-from headrace.log.base import ARRIVAL, Log, PartitionEnds, Snapshot
+from headrace.log.base import Log, PartitionEnds, Snapshot
 from headrace.sql.clauses import AsOf
+from headrace.sql.expressions import ColumnRef, Comparison, Expression, In, Literal, Logical
+from headrace.sql.functions.arrays import hashable
 from headrace.sql.source import Source
-from headrace.store.arrivals import behind, has_arrivals, position_at_start, read_stretch, topic_ends
+from headrace.store.arrivals import (
+    behind,
+    first_arrival_at,
+    has_arrivals,
+    position_at_end,
+    position_at_start,
+    read_stretch,
+    topic_ends,
+)
 from headrace.store.base import ViewStore
+from headrace.store.expiry import NEVER, newest_time
 from headrace.store.layers import changelog_decoder
 from headrace.store.memory import MemoryView
 from headrace.types import display_name
@@ -26,29 +41,95 @@ SKEW_MS = 2_000
 """By how much the clock of whoever asks may be ahead of ours."""
 MOST_ROWS = 1_000_000
 """They are all held in memory, for as long as the question takes."""
+MOST_KEYS = 1_000
+"""Rows that are computed again one by one."""
 BUILT = "a version is computed in a few large steps, so what the one that serves would have been then cannot be told"
 
 
-def view_as_of(delivery: Delivery, serving: ViewStore, as_of: AsOf, budget: Budget) -> ViewStore:
-    """The rows that the version which served then had. `Gone` if the log no longer holds how they came to be, or if
-    that version is not kept."""
-    log = delivery.log
+def view_as_of(
+    delivery: Delivery, serving: ViewStore, as_of: AsOf, predicate: Expression | None, budget: Budget
+) -> tuple[ViewStore, AsOfNote | None]:
+    """Return the rows that the version which served then had, and which moment they are of. `Gone` if the log no longer
+    holds how they came to be, or if that version is not kept.
+
+    A query writes what a batch of records comes to, so a changelog has no state between two batches. Rows of a moment
+    in between are computed again from the records themselves, where that is possible (`Delivery.rows_at`); the
+    note says whether they were."""
     version, until = _then(delivery, serving, as_of)
-    source = version.source
-    view = MemoryView(source, version.version)
+    if as_of.kind != "timestamp" or not isinstance(as_of.at, int):
+        return _replayed(delivery, version, until, budget)[0], None
+    if version.source.query is None:
+        # Its topic has every change: there are no batches.
+        return _replayed(delivery, version, until, budget)[0], AsOfNote(as_of.at, as_of.at, True)
+    reason: str | None = None
+    if delivery.rows_at is not None:
+        keys = keys_of(version.source, predicate)
+        try:
+            # The rest of the time is for the changelog.
+            rows = delivery.rows_at(version, as_of.at, keys, budget.left / 2)
+            view = MemoryView(version.source, version.version)
+            view.fill(rows, position_at_end(delivery.log, until, version.source.topic))
+            return view, AsOfNote(as_of.at, as_of.at, True)
+        except Inexact as error:
+            reason = error.message
+            if keys is None and error.hint:
+                reason = f"{reason}; {error.hint}"
+    view, newest = _replayed(delivery, version, until, budget)
+    return view, AsOfNote(as_of.at, None if newest == NEVER else newest, False, reason)
+
+
+def _replayed(delivery: Delivery, version: ViewStore, until: Snapshot, budget: Budget) -> tuple[MemoryView, int]:
+    """Put the table together from its changelog. Returns the newest event time in it, too."""
+    log, source = delivery.log, version.source
+    view, newest = MemoryView(source, version.version), NEVER
     decoder = changelog_decoder(log, version)
     position = position_at_start(log, until, source.topic)
     while behind(until, source.topic, position):
         stretch = read_stretch(log, source.topic, position, until, decoder.columns, ROWS_PER_STRETCH)
+        for records in stretch.records:
+            newest = newest_time(records.batch, newest)
         view.apply([decoder.decode(records) for records in stretch.records], stretch.position)
         position = stretch.position
         budget.look()
+        budget.read += sum(records.batch.num_rows for records in stretch.records)
         if view.count() > MOST_ROWS:
             raise UsageError(
                 f"`{display_name(source.name)}` had more than {MOST_ROWS:,} rows: too many to be put together here",
                 hint="build a version of it up to there",
             )
-    return view
+    return view, newest
+
+
+def keys_of(source: Source, predicate: Expression | None) -> frozenset[tuple[Any, ...]] | None:
+    """Return the keys that a predicate leaves, if it names a few: `key = value` or `key IN (…)` for each key column."""
+    found: dict[str, set[Any]] = {}
+    for part in _conjuncts(predicate):
+        match part:
+            case Comparison("=", ColumnRef() as column, Literal() as value) | Comparison(
+                "=", Literal() as value, ColumnRef() as column
+            ):
+                values = {hashable(value.value)}
+            case In(ColumnRef() as column, options) if all(isinstance(one, Literal) for one in options):
+                values = {hashable(one.value) for one in options if isinstance(one, Literal)}
+            case _:
+                continue
+        found[column.name] = found[column.name] & values if column.name in found else values
+    if any(column.name not in found for column in source.key):
+        return None
+    if math.prod(len(found[column.name]) for column in source.key) > MOST_KEYS:
+        return None
+    return frozenset(product(*(found[column.name] for column in source.key)))
+
+
+def _conjuncts(predicate: Expression | None) -> Iterator[Expression]:
+    match predicate:
+        case None:
+            return
+        case Logical("AND", left, right):
+            yield from _conjuncts(left)
+            yield from _conjuncts(right)
+        case _:
+            yield predicate
 
 
 def _then(delivery: Delivery, serving: ViewStore, as_of: AsOf) -> tuple[ViewStore, Snapshot]:
@@ -157,18 +238,8 @@ def _until(log: Log, now: Snapshot, topic: str, as_of: AsOf) -> Snapshot:
             newer = [log.offset_at_time(topic, number, moment + 1) for number in range(len(ends))]
             if not has_arrivals(log):
                 return _cut(now, topic, newer)
-            return _before(log, now, topic, _first_arrival(log, now, topic, newer))
+            return _before(log, now, topic, first_arrival_at(log, now, topic, newer))
     raise AssertionError(as_of)
-
-
-def _first_arrival(log: Log, now: Snapshot, topic: str, offsets: list[int]) -> int:
-    """Of the records at these offsets, the one that arrived first."""
-    found = now.arrival
-    for number, (offset, end) in enumerate(zip(offsets, topic_ends(now, topic), strict=True)):
-        if offset < end.end:
-            for records in log.read(topic, number, offset, offset + 1, [ARRIVAL]):
-                found = min(found, records.batch.column(ARRIVAL)[0].as_py())
-    return found
 
 
 def _before(log: Log, now: Snapshot, topic: str, arrival: int) -> Snapshot:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from headrace.deliver.ask.as_of import view_as_of
 from headrace.deliver.ask.budget import Budget, Chunks, Row, chunked
-from headrace.deliver.base import Address, Delivery
+from headrace.deliver.base import Address, AsOfNote, Delivery
 from headrace.deliver.records import record_chunks
 from headrace.errors import Overloaded
 from headrace.log.base import TIME, Log, Records, Snapshot
@@ -46,12 +46,13 @@ def _which(read: Read) -> _Which:
     return read.source.name, read.range if isinstance(read.range, AsOf) else None
 
 
-def _view(delivery: Delivery, read: Read, budget: Budget) -> ViewStore:
-    _, as_of = _which(read)
-    serving = delivery.views.of_source(read.source)
+def _view(delivery: Delivery, reads: list[Read], budget: Budget) -> tuple[ViewStore, AsOfNote | None]:
+    _, as_of = _which(reads[0])
+    serving = delivery.views.of_source(reads[0].source)
     if as_of is None:
-        return serving
-    return view_as_of(delivery, serving, as_of, budget)
+        return serving, None
+    predicates = {read.predicate for read in reads}
+    return view_as_of(delivery, serving, as_of, predicates.pop() if len(predicates) == 1 else None, budget)
 
 
 class Opened:
@@ -67,7 +68,7 @@ class Opened:
         several = len([which for which in self._reads if which[1] is None]) > 1
         # By name, so that two questions never wait for each other's last reader.
         self._views = {
-            which: _OpenView(_view(delivery, reads[0], budget), reads, budget, stack, several)
+            which: _OpenView(*_view(delivery, reads, budget), reads, budget, stack, several)
             for which, reads in sorted(self._reads.items(), key=lambda one: (one[0][0], str(one[0][1])))
             if reads[0].source.kind == "table"
         }
@@ -92,7 +93,7 @@ class Opened:
         for which, reads in self._reads.items():
             source, view = reads[0].source, self._views.get(which)
             if view is not None:
-                self.addresses.append(Address(source.name, view.version, view.position))
+                self.addresses.append(Address(source.name, view.version, view.position, view.as_of))
             else:
                 self.addresses.append(Address(source.name, None, position_at_end(self._log, self._now, source.topic)))
 
@@ -156,7 +157,16 @@ def _passing(rows: list[Row], matches: Callable[[Row], Any] | None, width: int) 
 class _OpenView:
     """One view's rows, read once. With `keyed` they can be brought up to a later moment."""
 
-    def __init__(self, view: ViewStore, reads: list[Read], budget: Budget, stack: ExitStack, keyed: bool) -> None:
+    def __init__(
+        self,
+        view: ViewStore,
+        as_of: AsOfNote | None,
+        reads: list[Read],
+        budget: Budget,
+        stack: ExitStack,
+        keyed: bool,
+    ) -> None:
+        self.as_of = as_of
         self.version, self._view, self._budget = view.version, view, budget
         self._source = source = view.source
         predicates = {read.predicate for read in reads}

@@ -54,12 +54,24 @@ class Through(Model, frozen=True):
     id: str | None
 
 
-class ReadModel(Model, frozen=True):
+class AsOfModel(Model, frozen=True):
+    """Which moment rows that were asked for AS OF TIMESTAMP are of."""
+
+    asked_ms: int
+    represents_ms: int | None
+    """The newest event time in the rows; null if there was nothing yet."""
+    exact: bool
+    hint: str | None
+    """If they are not exact: why, and how to get exact ones."""
+
+
+class ReadModel(Optional, frozen=True):
     """A stream or table that an answer is made of, and how far it was read."""
 
     name: str
     version: int | None
     through: Through
+    as_of: AsOfModel | None = None
 
 
 class ViewAnswer(Model, frozen=True):
