@@ -28,7 +28,7 @@ app = typer.Typer(name="log", help="The log's files: their state, their damage, 
 TopicOption = Annotated[str | None, typer.Option("--topic", help="This topic only.", metavar="TOPIC")]
 
 
-def _local(folder: Path | None) -> Project:
+def local_project(folder: Path | None) -> Project:
     project = open_project(folder)
     if project.settings.log.backend != "local":
         raise UsageError(
@@ -39,7 +39,7 @@ def _local(folder: Path | None) -> Project:
 
 
 @contextmanager
-def _progress(what: str) -> Iterator[Progress]:
+def show_progress(what: str) -> Iterator[Progress]:
     """A bar on a terminal, nothing elsewhere."""
     target = console(stderr=True)
     if not target.is_terminal:
@@ -56,7 +56,7 @@ def _progress(what: str) -> Iterator[Progress]:
 def verify(topic: TopicOption = None, project: ProjectOption = None, as_json: JsonOption = False) -> None:
     """Read every frame and check it: checksums, offsets, arrival numbers, indexes, the journal. Changes nothing.
     Exit code 1 if anything is damaged."""
-    report = _verify(_local(project), topic)
+    report = _verify(local_project(project), topic)
     if as_json:
         print_json(asdict(report) | {"findings": msgspec.to_builtins(report.findings)})
     else:
@@ -68,7 +68,7 @@ def verify(topic: TopicOption = None, project: ProjectOption = None, as_json: Js
 def _verify(project: Project, topic: str | None) -> Report:
     from headrace.log.local.verify import verify_log
 
-    with _progress("reading") as progress:
+    with show_progress("reading") as progress:
         return verify_log(project.log_folder, topic, progress)
 
 
@@ -106,7 +106,7 @@ def repair(
     nothing is deleted. Exit code 1 if something is left."""
     from headrace.log.local.repair import repair_log
 
-    found = _local(project)
+    found = local_project(project)
     report = _verify(found, topic)
     aside = sum(part.next_offset - part.first_offset for part in report.findings if part.repair == "quarantine")
     if aside and not yes:
@@ -137,7 +137,7 @@ def archive(
     as_json: JsonOption = False,
 ) -> None:
     """Archive now what is sealed, without waiting for its time. Needs `folder` in [log.archive]."""
-    found = _local(project)
+    found = local_project(project)
     with _opened(project) as log:
         segments = log.archive_now(seal)
     if as_json:
@@ -151,7 +151,7 @@ def _opened(project: Path | None) -> Iterator[LocalLog | LocalClient]:
     from headrace.clock import SystemClock
     from headrace.log.local.open import open_log
 
-    found = _local(project)
+    found = local_project(project)
     log = open_log(found.log_folder, found.settings.log, SystemClock())
     try:
         yield log
@@ -197,7 +197,7 @@ def stats(topic: TopicOption = None, project: ProjectOption = None, as_json: Jso
     """What each partition takes: records, bytes, segments, compression, times, how far it is compacted."""
     from headrace.log.local.statistics import log_statistics
 
-    found = list(log_statistics(_local(project).log_folder, topic))
+    found = list(log_statistics(local_project(project).log_folder, topic))
     if as_json:
         print_json({"partitions": msgspec.to_builtins(found)})
         return

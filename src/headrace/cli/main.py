@@ -13,6 +13,7 @@ from headrace import __version__
 from headrace.cli import (
     agent,
     alert,
+    backup,
     bench,
     collector,
     delivery,
@@ -54,7 +55,7 @@ app = typer.Typer(
     epilog="Start with:  headrace init NAME && cd NAME && headrace up",
 )
 
-for module in (init, up, sql, plan, deploy, test, doctor, bench, import_files, run_jobs):
+for module in (init, up, sql, plan, deploy, test, doctor, bench, import_files, run_jobs, backup):
     module.register(app)
 trust.register(view.app)
 view_diff.register(view.app)

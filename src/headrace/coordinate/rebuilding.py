@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.refreshing import serving_version
-from headrace.errors import NotFound, UsageError
+from headrace.errors import HeadraceError, NotFound, UsageError
+from headrace.log.base import Log
 from headrace.types import display_name
 from headrace.views.change import Plan
-from headrace.views.versions import Version
+from headrace.views.versions import Version, query_ids
+
+if TYPE_CHECKING:
+    from headrace.coordinate.deployments import Deployments
+
+INSERTS = "INSERT INTO cannot be computed again without repeating its rows: TERMINATE it, and decide where to begin"
 
 
 def definition_text(catalog: Catalog, name: str) -> str:
@@ -48,7 +56,41 @@ def rebuilt_versions(catalog: Catalog) -> list[Version]:
     found = []
     for deployment in catalog.deployments():
         if deployment.again and deployment.stage == "switched":
-            known = catalog.state.versions
-            before = (known.get(item.name, {}).get(item.before) for item in deployment.items)
-            found += [version for version in before if version is not None and version.state == "retired"]
+            numbers = deployment.switches()
+            older = (v for name, number in numbers.items() for v in catalog.versions(name) if v.number < number)
+            found += [version for version in older if version.state == "retired" and version not in found]
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Aftermath:
+    """What becomes of the queries of a log that was restored without their checkpoints."""
+
+    cancelled: tuple[int, ...] = ()
+    """Deployments that were under way."""
+    rebuilt: tuple[str, ...] = ()
+    """Streams and tables that are computed again from the log, as soon as the project runs."""
+    left: Mapping[str, str] = field(default_factory=dict)
+    """Queries that somebody has to decide about, and why."""
+
+
+def rebuild_all(deployments: Deployments, catalog: Catalog, log: Log) -> Aftermath:
+    """Compute everything again that has written to the log, where the log still holds what it is made of."""
+    cancelled = [one.id for one in catalog.deployments() if not one.over]
+    for number in cancelled:
+        deployments.cancel(number)
+    ran = [query for query in catalog.queries() if log.last_identity(query.id, query.version) is not None]
+    inserts = {query.id: INSERTS for query in ran if query.inserts}
+    ids = {query.id for query in ran}
+    names = []
+    for name in catalog.state.serving:
+        version = serving_version(catalog, name)
+        if version is not None and ids & set(query_ids(version)):
+            names.append(name)
+    try:
+        started = deployments.rebuild(names, who="restore") if names else None
+    except HeadraceError as error:
+        why = " ".join(part for part in (f"{error.message}:" if error.detail else error.message, error.detail) if part)
+        return Aftermath(tuple(cancelled), (), inserts | dict.fromkeys(map(display_name, names), why))
+    rebuilt = [display_name(item.name) for item in started.items] if started is not None else []
+    return Aftermath(tuple(cancelled), tuple(rebuilt), inserts)

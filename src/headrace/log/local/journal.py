@@ -29,6 +29,11 @@ _HEADER = struct.Struct("<4sIII")
 _REST = struct.Struct("<II")
 
 
+def new_salt() -> int:
+    """Return what the checksums of a new journal's records begin with."""
+    return secrets.randbelow((1 << 32) - 1) + 1
+
+
 def encode_record(kind: int, payload: Any, salt: int = 0) -> bytes:
     body = msgspec.msgpack.encode(payload)
     rest = _REST.pack(len(body), kind) + body
@@ -97,7 +102,7 @@ class Journal:
     def create(cls, path: Path, state: dict[str, Any], frames: Sequence[Frame] = ()) -> Journal:
         """A new file that begins with a snapshot, in place of the old one if there is one. `frames` are those that the
         old one holds and the segments may not."""
-        salt = secrets.randbelow((1 << 32) - 1) + 1
+        salt = new_salt()
         record = encode_record(SNAPSHOT, state | {"salt": salt, "frames": frames})
         replace_file(path, record)
         return cls(path, os.open(path, os.O_RDWR), len(record), salt, bool(frames))

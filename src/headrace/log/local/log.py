@@ -50,6 +50,7 @@ from headrace.log.local.publication import Publication
 from headrace.log.local.quarantine import quarantine
 from headrace.log.local.reader import ReadingLog, check_start
 from headrace.log.local.recovery import prepare_folder
+from headrace.log.local.restore import check_interrupted
 from headrace.log.local.server import OwnerServer
 from headrace.log.local.stable import StablePublisher
 from headrace.log.local.topics import make_partitions, topic_folder, write_definition
@@ -68,6 +69,7 @@ class LocalLog(ReadingLog):
     def __init__(self, folder: Path, settings: LogSettings, clock: Clock, serve: bool = True) -> None:
         super().__init__(folder)
         raise_file_limit()
+        check_interrupted(folder)
         make_folder(folder)
         self.settings, self.clock = settings, clock
         self._lock = OwnerLock(folder)
