@@ -22,7 +22,7 @@ STOREYS = (
     {"store"},
     {"functions", "fluent"},
     {"log"},
-    {"sql", "client"},
+    {"sql", "client", "access"},
     {"types", "errors", "config", "clock", "lean", "logs", "nearest", "patterns", "secrecy", "structs", "toml_files"},
 )
 HEIGHT = {tier: len(STOREYS) - number for number, storey in enumerate(STOREYS) for tier in storey}

@@ -260,7 +260,8 @@ class FunctionSettings(Settings, frozen=True):
 
 class Key(Settings, frozen=True):
     key: str
-    """The secret a client sends as `Authorization: Bearer …`."""
+    """The secret a client sends as `Authorization: Bearer …`, 16 characters or more; or its hash `sha256:…` (`headrace
+    key new` makes both), or where it is: `env:NAME`, `file:PATH`."""
     role: str = "read"
     """`read`, `write` (and read) or `admin` (and all)."""
     name: str = ""
@@ -269,7 +270,8 @@ class Key(Settings, frozen=True):
 
 class AuthSettings(Settings, frozen=True):
     keys: list[Key] = []
-    """With at least one key, every request but `/healthz` needs one."""
+    """With at least one key, every request but `/healthz` and those for public collectors needs one. Without keys only
+    the user who runs the server may use it, on the same machine."""
 
 
 class ProjectSettings(Settings, frozen=True):

@@ -13,6 +13,7 @@ import httpx
 import msgspec
 import pyarrow as pa
 
+from headrace.access.owner import own_key
 from headrace.client.arrow_rows import ARROW, ArrowReading
 from headrace.clock import SystemClock
 from headrace.config import Project, find_project, load_project
@@ -65,7 +66,7 @@ def sql(
         running = holder(found.data)
         if running is None:
             return _embedded(found, text, asks, limit, timeout)
-        url, key = running.url, key or _project_key(found)
+        url, key = running.url, key or own_key(found)
     return _remote(url.rstrip("/"), key, text, asks, limit, timeout)
 
 
@@ -104,11 +105,6 @@ def _project(folder: Path | str | None) -> Project:
     if found is None:
         raise ConfigError(f"no headrace.toml in `{Path.cwd()}` or above", hint="name one with project= or url=")
     return load_project(found)
-
-
-def _project_key(project: Project) -> str | None:
-    """Any will do to read."""
-    return next((key.key for key in project.settings.auth.keys), None)
 
 
 def _remote(url: str, key: str | None, text: str, asks: bool, limit: int | None, timeout: float) -> pa.Table:

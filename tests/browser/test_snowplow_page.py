@@ -59,7 +59,10 @@ def visits(url: str) -> list[dict[str, Any]]:
 def test_a_page_of_another_site_is_tracked_over_a_kill(
     alone: Alone, page: Page, watched: Watched, tmp_path: Path
 ) -> None:
-    for name, text in (("pipelines/all.sql", SQL), ("collectors/web.toml", 'type = "snowplow"\ntopic = "visits"\n')):
+    for name, text in (
+        ("pipelines/all.sql", SQL),
+        ("collectors/web.toml", 'type = "snowplow"\ntopic = "visits"\npublic = true\n'),
+    ):
         (alone.project / name).parent.mkdir()
         (alone.project / name).write_text(text)
     alone.start()

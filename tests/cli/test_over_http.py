@@ -27,9 +27,9 @@ pytestmark = pytest.mark.slow
 
 KEYS = """
 [[auth.keys]]
-key = "reader"
+key = "reader-0123456789"
 [[auth.keys]]
-key = "boss"
+key = "boss-0123456789ab"
 role = "admin"
 """
 
@@ -211,13 +211,13 @@ def test_completion_knows_columns_sources_functions_and_keywords(url: str) -> No
 
 
 def test_the_project_s_strongest_key_is_used(headrace: Headrace, tmp_path: Path) -> None:
-    with running_server(tmp_path / "locked", KEYS, key="boss") as server:
+    with running_server(tmp_path / "locked", KEYS, key="boss-0123456789ab") as server:
         url = f"http://127.0.0.1:{server.port}"
         assert headrace("view", "list", "--url", url).code == 1
-        assert headrace("view", "list", "--url", url, "--key", "reader").code == 0
-        refused = headrace("sql", "-e", "DROP TABLE users;", "--url", url, "--key", "reader")
+        assert headrace("view", "list", "--url", url, "--key", "reader-0123456789").code == 0
+        refused = headrace("sql", "-e", "DROP TABLE users;", "--url", url, "--key", "reader-0123456789")
         assert refused.code == 1
-        with Api(url, "reader") as api, pytest.raises(Refused):
+        with Api(url, "reader-0123456789") as api, pytest.raises(Refused):
             api.post("/v1/statements", {"sql": "DROP TABLE users;"})
 
 

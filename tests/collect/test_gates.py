@@ -127,7 +127,7 @@ def test_a_write_key_says_which_collector_is_meant(project: Gated, monkeypatch: 
 
 
 def test_where_the_project_has_keys_a_collector_without_must_be_meant(tmp_path: Path) -> None:
-    with gated(tmp_path, '[[auth.keys]]\nkey = "boss"\nrole = "admin"\n') as project:
+    with gated(tmp_path, '[[auth.keys]]\nkey = "boss-0123456789ab"\nrole = "admin"\n') as project:
         project.write("web", SEGMENT)
         assert [one.message for one in project.gates.problems] == [
             "this project has `[auth] keys`, but anybody could send to this collector"

@@ -16,6 +16,7 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.access.keys import read_keys
 from headrace.clock import ManualClock, SystemClock
 from headrace.collect.kinesis.account import Account
 from headrace.collect.kinesis.errors import ApiError
@@ -123,7 +124,7 @@ def test_a_rate_lets_through_what_it_says() -> None:
     assert [quota.take(shard, rate, 1) for _ in range(6)] == [True] * 5 + [False]
 
 
-KEYS = [Key(key="secret", role="write", name="writer"), Key(key="other", role="admin")]
+KEYS = read_keys([Key("secret-0123456789", "write", "writer"), Key("other-0123456789", "admin")], Path()).keys
 
 
 def signed(body: bytes, headers: dict[str, str], now_ms: int, key: str, secret: str) -> dict[str, str]:
@@ -139,7 +140,7 @@ def check(headers: dict[str, str], body: bytes, now_ms: int) -> Any:
 @given(st.binary(max_size=100), st.text("abc xyz", max_size=20))
 def test_signatures_of_the_real_signer_hold_and_changed_requests_do_not(body: bytes, value: str) -> None:
     now_ms = int(time.time() * 1000)
-    headers = signed(body, {"x-amz-target": "T", "x-extra": value}, now_ms, "writer", "secret")
+    headers = signed(body, {"x-amz-target": "T", "x-extra": value}, now_ms, "writer", "secret-0123456789")
     assert check(headers, body, now_ms).name == "writer"
     for wrong_headers, wrong_body, at in (
         (headers, body + b"x", now_ms),
@@ -151,7 +152,7 @@ def test_signatures_of_the_real_signer_hold_and_changed_requests_do_not(body: by
         with pytest.raises(ApiError):
             check(wrong_headers, wrong_body, at)
     with pytest.raises(ApiError):
-        check(signed(body, {}, now_ms, "writer", "other"), body, now_ms)
+        check(signed(body, {}, now_ms, "writer", "other-0123456789"), body, now_ms)
 
 
 def test_models_pass_over_what_newer_clients_send() -> None:

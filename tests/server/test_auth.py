@@ -16,14 +16,15 @@ from headrace.errors import ConfigError, Refused
 from headrace.server.auth import Auth
 from tests.server.running import Running, running_server
 
+READS, WRITES, ADMIN = "r-key-0123456789", "w-key-0123456789", "a-key-0123456789"
 TOML = """
 [[auth.keys]]
-key = "r-key"
+key = "r-key-0123456789"
 [[auth.keys]]
-key = "w-key"
+key = "w-key-0123456789"
 role = "write"
 [[auth.keys]]
-key = "a-key"
+key = "a-key-0123456789"
 role = "admin"
 """
 
@@ -54,18 +55,22 @@ def test_reading_needs_a_key(locked: Running, method: str, path: str) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthenticated")
     assert answer.headers["WWW-Authenticate"] == "Bearer"
     assert ask(locked, method, path, "wrong").status_code == 401
-    assert ask(locked, method, path, "r-key").status_code in (200, 503)
+    assert ask(locked, method, path, READS).status_code in (200, 503)
 
 
 def test_what_is_written_down_is_who_the_key_belongs_to(tmp_path: Path) -> None:
     named = (
-        '[[auth.keys]]\nkey = "a-key"\nrole = "admin"\nname = "release bot"\n[[auth.keys]]\nkey = "b"\nrole = "admin"\n'
+        '[[auth.keys]]\nkey = "a-key-0123456789"\nrole = "admin"\nname = "release bot"\n'
+        '[[auth.keys]]\nkey = "b-key-0123456789"\nrole = "admin"\n'
     )
     sql = "CREATE STREAM clicks (userid VARCHAR KEY) WITH (KAFKA_TOPIC='clicks', PARTITIONS=1);"
     more = sql.replace("KEY)", "KEY, page VARCHAR)")
     with running_server(tmp_path, named, sql) as server:
         who = []
-        for key, text in (("a-key", more), ("b", more.replace("page VARCHAR", "page VARCHAR, ms INT"))):
+        for key, text in (
+            (ADMIN, more),
+            ("b-key-0123456789", more.replace("page VARCHAR", "page VARCHAR, ms INT")),
+        ):
             body = {"files": {"all.sql": text}, "who": "the queen"}
             who.append(ask(server, "POST", "/v1/deployments", key, json=body).json()["deployment"]["who"])
     assert who == ["release bot", "somebody with the role admin"]
@@ -78,7 +83,12 @@ def test_health_and_the_console_are_open(locked: Running) -> None:
 
 @pytest.mark.parametrize(
     ("key", "query", "send", "change"),
-    [(None, 401, 401, 401), ("r-key", 200, 403, 403), ("w-key", 200, 200, 403), ("a-key", 200, 200, 200)],
+    [
+        (None, 401, 401, 401),
+        (READS, 200, 403, 403),
+        (WRITES, 200, 200, 403),
+        (ADMIN, 200, 200, 200),
+    ],
 )
 def test_roles(locked: Running, key: str | None, query: int, send: int, change: int) -> None:
     select = {"sql": "SELECT * FROM users;"}
@@ -96,15 +106,15 @@ def test_roles(locked: Running, key: str | None, query: int, send: int, change: 
 
 def test_a_variable_smuggles_no_statement_past_the_roles(locked: Running) -> None:
     body = {"sql": "SHOW TABLES; ${more}", "variables": {"more": "DROP TABLE users;"}}
-    assert ask(locked, "POST", "/v1/statements", "w-key", json=body).status_code == 403
+    assert ask(locked, "POST", "/v1/statements", WRITES, json=body).status_code == 403
 
 
 def test_a_key_in_the_address_is_for_reading_only(locked: Running) -> None:
-    assert locked.http.get("/v1/topics?key=r-key").status_code == 200
-    assert locked.http.get("/v1/views/users/rows?key=r-key").status_code == 200
-    assert locked.http.post("/v1/topics/users/events?key=a-key", json={"id": "a"}).status_code == 401
+    assert locked.http.get("/v1/topics?key=r-key-0123456789").status_code == 200
+    assert locked.http.get("/v1/views/users/rows?key=r-key-0123456789").status_code == 200
+    assert locked.http.post("/v1/topics/users/events?key=a-key-0123456789", json={"id": "a"}).status_code == 401
     # Polling as a member of a group is a GET, and yet it changes something.
-    assert locked.http.get("/v1/groups/g/consumers/c/records?key=a-key").status_code == 401
+    assert locked.http.get("/v1/groups/g/consumers/c/records?key=a-key-0123456789").status_code == 401
 
 
 def test_a_websocket_needs_a_key(locked: Running) -> None:
@@ -112,7 +122,7 @@ def test_a_websocket_needs_a_key(locked: Running) -> None:
     with pytest.raises(InvalidStatus) as refused:
         websockets.sync.client.connect(url, proxy=None)
     assert refused.value.response.status_code == 401
-    with websockets.sync.client.connect(f"{url}?key=r-key", proxy=None):
+    with websockets.sync.client.connect(f"{url}?key=r-key-0123456789", proxy=None):
         pass
 
 
@@ -123,7 +133,7 @@ def test_a_websocket_needs_a_key(locked: Running) -> None:
         ({"Host": "localhost"}, 200),
         ({"Host": "[::1]:8080"}, 200),
         ({"Host": "evil.example"}, 403),
-        ({"Origin": "http://localhost:5173"}, 200),
+        ({"Origin": "http://localhost:5173"}, 403),
         ({"Origin": "https://evil.example"}, 403),
         ({"Origin": "null"}, 403),
     ],
@@ -135,7 +145,7 @@ def test_without_keys_only_this_machine_is_trusted(server: Running, headers: dic
 
 
 def test_with_keys_other_names_and_sites_are_fine(locked: Running) -> None:
-    headers = {"Host": "shop.example", "Origin": "https://shop.example", "Authorization": "Bearer r-key"}
+    headers = {"Host": "shop.example", "Origin": "https://shop.example", "Authorization": "Bearer r-key-0123456789"}
     assert locked.http.get("/v1/topics", headers=headers).status_code == 200
 
 
@@ -153,7 +163,17 @@ def test_listening_beyond_this_machine_needs_keys() -> None:
     assert "auth.keys" in (refused.value.hint or "")
 
 
-@pytest.mark.parametrize("key", [Key("k", "boss"), Key("", "read")])
-def test_keys_that_cannot_be(key: Key) -> None:
-    with pytest.raises(ConfigError):
-        Auth([key])
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (Key("k-key-0123456789", "boss"), "`boss` is not a role"),
+        (Key("", "read"), "key 1 of [auth] keys has 0 characters; 16 is the least"),
+        (Key("x", "read", "shop"), "key 1 of [auth] keys (`shop`) has 1 characters; 16 is the least"),
+        (Key("sha256:abc"), "key 1 of [auth] keys is no hash: `sha256:` and 64 hexadecimal digits"),
+        (Key("env:HEADRACE_NO_SUCH_KEY"), "the environment has no `HEADRACE_NO_SUCH_KEY`"),
+    ],
+)
+def test_keys_that_cannot_be(key: Key, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Auth(project("127.0.0.1", [key]))
+    assert refused.value.message == message

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -58,5 +57,5 @@ def test_one_that_ends_its_process_does_not_end_the_server(noted: Running) -> No
 def test_they_are_offered_to_editors_and_listed(noted: Running) -> None:
     offered = {one["name"]: one for one in noted.http.get("/v1/completions").json()["functions"]}
     assert offered["SHOUT"]["signature"] == "(VARCHAR) -> VARCHAR"
-    listed = noted.http.post("/ksql", content=json.dumps({"ksql": "LIST FUNCTIONS;", "streamsProperties": {}})).json()
+    listed = noted.http.post("/ksql", json={"ksql": "LIST FUNCTIONS;", "streamsProperties": {}}).json()
     assert {"name": "SHOUT", "type": "SCALAR", "category": ""} in listed[0]["functions"]

@@ -15,9 +15,13 @@ import boto3
 import cbor2
 import httpx
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
 from botocore.config import Config
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
+from headrace.access.owner import find_owner_key
 from headrace.clock import SystemClock
 from headrace.log.writing.reshape import MD5_PLACES, md5_place
 from headrace.server.collector import create_app, open_intake
@@ -374,15 +378,15 @@ def test_bad_bodies_are_errors_of_the_client(server: Running, body: bytes, kind:
 
 def test_with_keys_requests_have_to_be_signed_with_one(tmp_path: Path) -> None:
     toml = (
-        '[[auth.keys]]\nname = "writer"\nkey = "secret-w"\nrole = "write"\n'
-        '[[auth.keys]]\nname = "boss"\nkey = "secret-a"\nrole = "admin"\n'
+        '[[auth.keys]]\nname = "writer"\nkey = "secret-writer-0123"\nrole = "write"\n'
+        '[[auth.keys]]\nname = "boss"\nkey = "secret-admin-01234"\nrole = "admin"\n'
     )
-    with running_server(tmp_path, toml, key="secret-a") as server:
-        aws(server.port, key="boss", secret="secret-a").create_stream(StreamName="s", ShardCount=1)
-        writer = aws(server.port, key="secret-w", secret="secret-w")
+    with running_server(tmp_path, toml, key="secret-admin-01234") as server:
+        aws(server.port, key="boss", secret="secret-admin-01234").create_stream(StreamName="s", ShardCount=1)
+        writer = aws(server.port, key="secret-writer-0123", secret="secret-writer-0123")
         writer.put_record(StreamName="s", PartitionKey="k", Data=b"d")
         assert error_of(writer.delete_stream, StreamName="s") == "AccessDeniedException"
-        for key, secret in (("writer", "wrong"), ("nobody", "secret-w"), ("boss", "secret-w")):
+        for key, secret in (("writer", "wrong"), ("nobody", "secret-writer-0123"), ("boss", "secret-writer-0123")):
             wrong = aws(server.port, key=key, secret=secret)
             assert error_of(wrong.list_streams) == "UnrecognizedClientException"
         plain = server.http.post("/", content=b"{}", headers={"X-Amz-Target": "Kinesis_20131202.ListStreams"})
@@ -392,9 +396,9 @@ def test_with_keys_requests_have_to_be_signed_with_one(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_javascript_client_speaks_it_over_cleartext_http_2(tmp_path: Path) -> None:
     """Signed, too: what was signed as `host` comes as `:authority`."""
-    toml = '[[auth.keys]]\nname = "node"\nkey = "secret"\nrole = "admin"\n'
-    with running_server(tmp_path, toml, key="secret") as server:
-        command = ["node", "kinesis.js", str(server.port), "node", "secret"]
+    toml = '[[auth.keys]]\nname = "node"\nkey = "secret-node-012345"\nrole = "admin"\n'
+    with running_server(tmp_path, toml, key="secret-node-012345") as server:
+        command = ["node", "kinesis.js", str(server.port), "node", "secret-node-012345"]
         ran = subprocess.run(command, cwd=NODE, capture_output=True, text=True, timeout=240, check=False)
     assert ran.returncode == 0, ran.stderr
     said = json.loads(ran.stdout)
@@ -412,15 +416,23 @@ def test_a_collector_process_takes_records_and_nothing_else(server: Running, kin
     def headers(action: str) -> dict[str, str]:
         return {"X-Amz-Target": f"Kinesis_20131202.{action}", "amz-sdk-invocation-id": "beside-1"}
 
+    owner = find_owner_key(server.services.project)
+
+    async def send(http: httpx.AsyncClient, wanted: dict[str, Any], headers: dict[str, str]) -> Any:
+        """Signed with the owner's key: without a connection there is no user."""
+        request = AWSRequest("POST", "http://127.0.0.1/", headers=headers, data=json.dumps(wanted).encode())
+        SigV4Auth(Credentials("owner", owner), "kinesis", "us-east-1").add_auth(request)
+        return (await http.post("/", content=request.data, headers=dict(request.headers.items()))).json()
+
     async def call(intake: Intake) -> tuple[Any, Any, Any]:
         transport = httpx.ASGITransport(create_app(intake))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
-            put = await http.post("/", json=body, headers=headers("PutRecords"))
+            put = await send(http, body, headers("PutRecords"))
             shard, at = "shardId-000000000001", str(2**127 + 9)
             kinesis.split_shard(StreamName="beside", ShardToSplit=shard, NewStartingHashKey=at)
             more = body | {"Records": [{"PartitionKey": "k1", "Data": ""}]}
-            after = await http.post("/", json=more, headers=headers("PutRecords") | {"amz-sdk-invocation-id": "2"})
-            return put.json(), after.json(), (await http.post("/", json={}, headers=headers("ListStreams"))).json()
+            after = await send(http, more, headers("PutRecords") | {"amz-sdk-invocation-id": "2"})
+            return put, after, await send(http, {}, headers("ListStreams"))
 
     with open_intake(server.services.project, SystemClock()) as intake:
         put, after, refused = asyncio.run(call(intake))

@@ -228,7 +228,7 @@ def test_variables_are_put_in(people: Running) -> None:
 
 
 def test_a_body_that_is_none(people: Running) -> None:
-    answer = people.http.post("/ksql", content=b"{")
+    answer = people.http.post("/ksql", content=b"{", headers={"Content-Type": "application/vnd.ksql.v1+json"})
     assert (answer.status_code, answer.json()["@type"]) == (400, "generic_error")
     assert people.http.post("/inserts-stream", content=b"{}\n").json()["error_code"] == 40000
     assert people.http.post("/inserts-stream", content=b'{"target": "userz"}\n').status_code == 404
@@ -258,12 +258,12 @@ def test_a_push_query_over_a_websocket(people: Running) -> None:
 
 
 def test_a_key_is_the_password(tmp_path: Path) -> None:
-    toml = '[auth]\nkeys = [{ name = "reader", key = "r", role = "read" }]\n'
-    with running_server(tmp_path, toml, key="r") as server:
+    toml = '[auth]\nkeys = [{ name = "reader", key = "reader-0123456789", role = "read" }]\n'
+    with running_server(tmp_path, toml, key="reader-0123456789") as server:
         anonymous = httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=60, trust_env=False)
         refused = anonymous.post("/ksql", json={"ksql": "SHOW TABLES;"})
         assert (refused.status_code, refused.json()["error_code"]) == (401, 40100)
-        allowed = anonymous.post("/ksql", json={"ksql": "SHOW TABLES;"}, auth=("anybody", "r"))
+        allowed = anonymous.post("/ksql", json={"ksql": "SHOW TABLES;"}, auth=("anybody", "reader-0123456789"))
         assert allowed.json()[0]["@type"] == "tables"
-        dropping = anonymous.post("/ksql", json={"ksql": "DROP TABLE users;"}, auth=("anybody", "r"))
+        dropping = anonymous.post("/ksql", json={"ksql": "DROP TABLE users;"}, auth=("anybody", "reader-0123456789"))
         assert (dropping.status_code, dropping.json()["error_code"]) == (403, 40300)

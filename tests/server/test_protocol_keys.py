@@ -19,8 +19,8 @@ def test_where_the_project_has_keys_a_collector_has_its_own_or_says_that_it_is_p
     }
     for name, text in kinds.items():
         (tmp_path / "collectors" / f"{name}.toml").write_text(f'{text}\ntopic = "clicks"\n')
-    toml = '[auth]\nkeys = [{ key = "reader", role = "read" }]\n'
-    with running_server(tmp_path, toml, SQL, key="reader") as server:
+    toml = '[auth]\nkeys = [{ key = "reader-0123456789", role = "read" }]\n'
+    with running_server(tmp_path, toml, SQL, key="reader-0123456789") as server:
         assert [problem.name for problem in server.services.gates.problems] == ["open"]
         shop = {"Origin": "https://shop.example", "Host": "events.example"}
         anybody = httpx.Client(base_url=server.http.base_url, timeout=60, trust_env=False, headers=shop)

@@ -235,12 +235,11 @@ def test_a_refusal_names_the_streams_and_views_it_spared(server: Running) -> Non
 
 
 def test_schemas_outlive_the_server_and_keys_guard_them(tmp_path: Any) -> None:
-    keys = (
-        '[auth]\nkeys = [{ key = "r", role = "read" }, { key = "w", role = "write" }, { key = "a", role = "admin" }]\n'
-    )
-    with running_server(tmp_path, keys, key="w") as running:
+    reads, writes = "reader-0123456789", "writer-0123456789"
+    keys = f'[auth]\nkeys = [{{ key = "{reads}" }}, {{ key = "{writes}", role = "write" }}]\n'
+    with running_server(tmp_path, keys, key=writes) as running:
         url = f"http://127.0.0.1:{running.port}/registry"
-        with SchemaRegistryClient({"url": url, "basic.auth.user.info": "me:w"}) as client:
+        with SchemaRegistryClient({"url": url, "basic.auth.user.info": f"me:{writes}"}) as client:
             id_ = client.register_schema("kept-value", Schema('"string"', "AVRO"))
             with pytest.raises(SchemaRegistryError) as refused:
                 client.delete_subject("kept-value")
@@ -251,6 +250,6 @@ def test_schemas_outlive_the_server_and_keys_guard_them(tmp_path: Any) -> None:
         ):
             stranger.get_subjects()
         assert unknown.value.http_status_code == 401
-    with running_server(tmp_path, keys, key="r") as running:
+    with running_server(tmp_path, keys, key=reads) as running:
         found = running.http.get("/registry/subjects/kept-value/versions/latest").json()
         assert (found["id"], found["version"], found["schema"]) == (id_, 1, '"string"')

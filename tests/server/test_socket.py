@@ -210,14 +210,14 @@ def test_one_that_takes_nothing_holds_up_nobody(server: Running, topic: str) -> 
 
 
 def test_publishing_needs_a_key_that_may_write(tmp_path: Path) -> None:
-    keys = '[[auth.keys]]\nkey = "reads"\nrole = "read"\n[[auth.keys]]\nkey = "writes"\nrole = "write"\n'
-    with running_server(tmp_path, keys, key="writes") as server:
-        with talking(server, Authorization="Bearer reads") as reader:
+    keys = '[auth]\nkeys = [{ key = "reads-0123456789" }, { key = "writes-0123456789", role = "write" }]\n'
+    with running_server(tmp_path, keys, key="writes-0123456789") as server:
+        with talking(server, Authorization="Bearer reads-0123456789") as reader:
             reader.say(publish="p", topic="pageviews", event={})
             assert reader.hear("error")["error"]["code"] == "refused"
             reader.say(subscribe="s", topics="pageviews")
             reader.hear("subscribed")
-            with talking(server, Authorization="Bearer writes") as writer:
+            with talking(server, Authorization="Bearer writes-0123456789") as writer:
                 writer.say(publish="p", topic="pageviews", event={"userid": "u"})
                 assert writer.hear("ack")["accepted"] == 1
             assert reader.hear("records")["topic"] == "pageviews"

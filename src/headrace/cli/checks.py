@@ -15,16 +15,20 @@ from pathlib import Path
 from typing import Literal
 
 from headrace import __version__
+from headrace.access.files import is_open_to_others
+from headrace.access.keys import FROM_FILE, HASHED, read_keys
 from headrace.cli.output import bytes_text
-from headrace.config import Project, load_project
+from headrace.config import PROJECT_FILE, Project, load_project
 from headrace.coordinate.local import holder
 from headrace.coordinate.ports import choose_port
 from headrace.coordinate.supervisor import check_binding
 from headrace.errors import HeadraceError, SqlError
-from headrace.toml_files import Problem
+from headrace.toml_files import FROM_ENVIRONMENT, Problem
 
 NEEDED_FILES = 4096
 SLOW_SYNC_MS = 20.0
+NOT_THE_KEY = (HASHED, FROM_FILE, FROM_ENVIRONMENT)
+"""How a key is written that is not told by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +209,17 @@ def _binding(project: Project) -> Check:
         check_binding(project)
     except HeadraceError as error:
         return Check("access", "wrong", error.message, error.hint)
-    keys = len(project.settings.auth.keys)
-    return Check("access", "ok", f"{keys} keys" if keys else "from this machine only, without keys")
+    keys = project.settings.auth.keys
+    try:
+        read_keys(keys, project.folder)
+    except HeadraceError as error:
+        return Check("access", "wrong", error.message, error.hint)
+    file = project.folder / PROJECT_FILE
+    if any(not key.key.startswith(NOT_THE_KEY) for key in keys) and is_open_to_others(file):
+        return Check("access", "wrong", f"others can read the keys in {PROJECT_FILE}", f"chmod 600 {file}")
+    if project.data.exists() and is_open_to_others(project.data):
+        return Check("access", "wrong", f"others can read the data in `{project.data}`", f"chmod 700 {project.data}")
+    return Check("access", "ok", f"{len(keys)} keys" if keys else "for your user on this machine only, without keys")
 
 
 def _port(project: Project) -> Check:

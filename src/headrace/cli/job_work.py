@@ -18,13 +18,14 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.access.owner import own_key
 from headrace.cli.api import Api
 from headrace.cli.backend import ServerBackend
 from headrace.cli.deployment import POLL_S, RUNNING, progress_line
 from headrace.cli.export_files import export_query, export_topic
 from headrace.cli.history_files import Reading
 from headrace.cli.import_files import bring_in, summary
-from headrace.cli.options import project_key, view_path
+from headrace.cli.options import view_path
 from headrace.cli.trust import checked_text, nothing_checked
 from headrace.config import Project, load_project
 from headrace.coordinate.jobs import Job
@@ -120,7 +121,7 @@ def main() -> int:
     job = msgspec.json.decode(sys.stdin.buffer.read(), type=ready(Job))
     try:
         project = load_project(options.project)
-        with Api(options.url, project_key(project), timeout=PATIENCE_S) as api:
+        with Api(options.url, own_key(project), timeout=PATIENCE_S) as api:
             _tell(done=WORK[job.run](Workplace(project, api, lambda text: _tell(progress=text)), job))
     except (HeadraceError, OSError) as error:
         print(error, file=sys.stderr)

@@ -24,6 +24,7 @@ from headrace.cli import (
     group,
     import_files,
     init,
+    key,
     log,
     plan,
     query,
@@ -59,7 +60,7 @@ for module in (init, up, sql, plan, deploy, test, doctor, bench, import_files, r
     module.register(app)
 trust.register(view.app)
 view_diff.register(view.app)
-for commands in (topic, collector, alert, function, delivery, group, queue, log, schema, query, view, dlq, agent):
+for commands in (topic, collector, alert, function, delivery, group, queue, log, schema, query, view, dlq, agent, key):
     app.add_typer(commands.app)
 
 

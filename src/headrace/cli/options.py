@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import typer
 
+from headrace.access.owner import own_key
 from headrace.config import Project, find_project, load_project
 from headrace.coordinate.local import holder
 from headrace.errors import ConfigError, NotRunning, UsageError
@@ -32,8 +33,6 @@ KeyOption = Annotated[
 ]
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic's name, in its own case.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-
-_STRONGEST_FIRST = ("admin", "write", "read")
 
 
 def open_project(folder: Path | None) -> Project:
@@ -61,13 +60,7 @@ def open_api(project: Path | None, url: str | None, key: str | None, timeout: fl
             f"project `{found.name}` is not running",
             hint=f"start it:  headrace up{_named(project)}",
         )
-    return Api(running.url, key or project_key(found), timeout)
-
-
-def project_key(project: Project) -> str | None:
-    """The strongest key of the project: who can read its headrace.toml owns it."""
-    keys = sorted(project.settings.auth.keys, key=lambda key: _STRONGEST_FIRST.index(key.role))
-    return keys[0].key if keys else None
+    return Api(running.url, key or own_key(found), timeout)
 
 
 def _checked(url: str) -> str:

@@ -14,7 +14,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from headrace.cli.options import JsonOption, ProjectOption, in_terminal, open_api, open_project, project_key
+from headrace.access.files import keep_private
+from headrace.access.owner import own_key
+from headrace.cli.options import JsonOption, ProjectOption, in_terminal, open_api, open_project
 from headrace.cli.output import bytes_text, console, local_time, print_json, print_pairs, print_table
 from headrace.clock import SystemClock
 from headrace.config import Project
@@ -51,6 +53,7 @@ def up(
 ) -> None:
     """Run the project here, until Ctrl-C: log, queries, views, API and console."""
     found = open_project(project)
+    keep_private()
     if detach:
         url, ready = start_detached(found, port)
         if as_json:
@@ -157,7 +160,7 @@ def _wait_ready(project: Project, child: subprocess.Popen[bytes], log: Path) -> 
             raise HeadraceError("it did not start; the end of its log:", detail="\n  ".join(tail(log, 25)))
         found = holder(project.data)
         if found is not None:
-            ready = readiness(found.url, project_key(project))
+            ready = readiness(found.url, own_key(project))
             if ready.settled:
                 return found.url, ready
             waiting = ready.waiting_for
@@ -200,7 +203,7 @@ def status(project: ProjectOption = None, as_json: JsonOption = False) -> None:
             print_json({"project": found.name, "running": False})
             raise typer.Exit(3)
         raise NotRunning(f"project `{found.name}` is not running", hint="start it:  headrace up")
-    ready = readiness(running.url, project_key(found))
+    ready = readiness(running.url, own_key(found))
     body: dict[str, Any] = {
         "project": found.name,
         "running": True,

@@ -34,9 +34,10 @@ class CollectorSettings(Settings, frozen=True, kw_only=True):
     enabled: bool = True
     """`false` keeps the file and stops the collector."""
     keys: list[Secret] = []
-    """Write keys that may use it, or `env:NAME` for one in the environment. Without keys anybody who reaches it may."""
+    """Write keys that may use it, or `env:NAME` for one in the environment. Without keys only the user who runs the
+    server may, on the same machine."""
     public: bool = False
-    """Says that it is meant to have no keys, where the project has `[auth] keys`."""
+    """Anybody who reaches it may send to it without a key, pages of any web site included."""
 
     enrich: EnrichSettings = EnrichSettings()
     """What every event is told about its arrival."""

@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
+from headrace.access.secrets import project_secret
 from headrace.clock import Clock
 from headrace.collect.base import Collector, Outcome, RawEvents, Sent
 from headrace.collect.definitions import Definition, load_definitions
 from headrace.collect.files import FOLDER, collector_files
 from headrace.collect.gate import Arrival, Gate
 from headrace.collect.kinds import Where
-from headrace.collect.secrets import project_secret
 from headrace.collect.status import COLLECTORS_STATUS, Board, CollectorStatus, Report
 from headrace.config import Project
 from headrace.errors import ConfigError, HeadraceError, NotFound, Unauthenticated, UsageError

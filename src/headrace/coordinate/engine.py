@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.access.files import keep_private
 from headrace.clock import Clock, GuardedClock
 from headrace.config import Project, load_project
 from headrace.coordinate.catalog import Catalog
@@ -195,6 +196,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="The engine's process; `headrace up` starts it.")
     parser.add_argument("--project", type=Path, required=True)
     options = parser.parse_args()
+    keep_private()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     # Py4J reports every command it sends.
     logging.getLogger("py4j").setLevel(logging.WARNING)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.access.files import make_private_folder
 from headrace.errors import Conflict
 from headrace.structs import ready
 
@@ -43,10 +44,10 @@ class UpLock:
     @classmethod
     def acquire(cls, data: Path) -> UpLock:
         """`Conflict`, with the holder's pid, if somebody else holds it."""
-        data.mkdir(parents=True, exist_ok=True)
+        make_private_folder(data)
         path = data / LOCK_FILE
         # Not inherited (PEP 446), so the children do not keep it when we are killed.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         if not _try_exclusive(descriptor):
             os.close(descriptor)
             raise _held(data)

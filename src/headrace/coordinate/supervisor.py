@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Literal
 
+from headrace.access.owner import own_key
 from headrace.clock import Clock
 from headrace.collect.listening.needed import listeners_needed
 from headrace.config import MOST_WORKERS, Project
@@ -169,7 +170,7 @@ class Supervisor:
         return True
 
     def _check_ready(self) -> None:
-        found = readiness(self.url, _any_key(self._project))
+        found = readiness(self.url, own_key(self._project))
         if found.settled:
             # Statements that failed fail again when they are tried again: what works is served meanwhile.
             self._ready = True
@@ -316,11 +317,6 @@ def readiness(url: str, key: str | None, timeout: float = 2.0) -> Readiness:
 
 def supervised_mark(project: Project) -> str:
     return str(project.data.resolve())
-
-
-def _any_key(project: Project) -> str | None:
-    keys = project.settings.auth.keys
-    return keys[0].key if keys else None
 
 
 def _exit_text(code: int) -> str:

@@ -9,6 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
+from headrace.access.files import make_private_folder
+from headrace.access.owner import make_owner_key
 from headrace.clock import Clock
 from headrace.collect.base import Outcome
 from headrace.collect.decode import EventCollector, then
@@ -80,8 +82,10 @@ def open_own_log(project: Project, clock: Clock) -> Log:
 def open_services(project: Project, clock: Clock) -> Iterator[Services]:
     """Everything the routes need, with this process as the local log's owner."""
     settings = project.settings
-    auth = Auth(settings.auth.keys)
     with ExitStack() as closing:
+        make_private_folder(project.data)
+        auth = Auth(project, make_owner_key(project))
+        closing.callback(auth.close)
         log = open_own_log(project, clock)
         closing.callback(log.close)
         create_internal_topics(log)

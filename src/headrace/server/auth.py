@@ -1,75 +1,146 @@
-"""Who may do what: keys with roles; and without keys, only those who sit at this machine."""
+"""Who may do what: keys with roles; and without keys, the user of this machine who runs the server.
+
+A request without a key is trusted only if nothing speaks against it: its connection was opened on this machine by the
+server's own user, nobody has forwarded it, and no page of another site has sent it.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
 import ipaddress
-from collections.abc import Sequence
-from typing import Literal
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
+from starlette.types import Scope
 
-from headrace.config import Key
-from headrace.errors import ConfigError, Refused, Unauthenticated
+from headrace.access.keys import HeldKey, KeyRing, key_digest, read_keys
+from headrace.access.peers import Peers, own_uid
+from headrace.access.rights import Identity, Role
+from headrace.config import Project
+from headrace.errors import Refused, Unauthenticated, UnsupportedMedia
 
-Role = Literal["read", "write", "admin"]
-RANK: dict[str, int] = {"read": 1, "write": 2, "admin": 3}
+OWNER = Identity("admin", "owner")
+HINT = "send a key as `Authorization: Bearer KEY`; `headrace key owner` prints the owner's"
+_MEMO = "headrace.local"
 
 
 class Auth:
-    def __init__(self, keys: Sequence[Key]) -> None:
-        for key in keys:
-            if key.role not in RANK:
-                raise ConfigError(f"`{key.role}` is not a role", hint="[auth] keys have the role read, write or admin")
-            if not key.key:
-                raise ConfigError("a key of [auth] keys is empty")
-        # Digests all have one length, so comparing them tells nothing about a key's.
-        self._keys = [(_digest(key.key), key) for key in keys]
+    """Checks requests. Safe to use from several threads."""
+
+    def __init__(self, project: Project, owner: str | None = None) -> None:
+        self._ring = read_keys(project.settings.auth.keys, project.folder)
+        self._owner = KeyRing([HeldKey(key_digest(owner), OWNER, owner)] if owner else [])
+        self._peers, self._uid = Peers(), own_uid()
 
     @property
     def keys_set(self) -> bool:
-        return bool(self._keys)
+        return bool(self._ring)
+
+    @property
+    def signing_keys(self) -> list[HeldKey]:
+        """Those that a signature can be checked with."""
+        return [key for key in (*self._ring.keys, *self._owner.keys) if key.text is not None]
 
     def check(self, connection: HTTPConnection, needed: Role | None) -> None:
-        """`Unauthenticated` or `Refused` unless the connection may."""
-        if not self._keys:
-            check_local(connection.headers.get("host", ""), connection.headers.get("origin"))
-            return
+        """`Unauthenticated` or `Refused` unless the connection may. None is for what anybody may."""
         if needed is None:
             return
-        key = self._find(_key_of(connection, needed))
-        if key is None:
+        identity = self.identify(connection, needed)
+        if not identity.may(needed):
+            raise Refused(f"this needs the role `{needed}`, the key has `{identity.role}`")
+
+    def identify(self, connection: HTTPConnection, needed: Role) -> Identity:
+        """Return who asks: by the key that is sent, or else, where no keys are set, as this machine's user."""
+        given = _key_of(connection, needed)
+        found = None if given is None else self._ring.find(given) or self._owner.find(given)
+        if found is not None:
+            return found
+        if self._ring:
             raise Unauthenticated(
-                "this needs a key",
+                "this needs a key" if given is None else "nobody has this key",
                 hint="send it as `Authorization: Bearer KEY`; keys are in headrace.toml, [auth] keys",
             )
-        if RANK[key.role] < RANK[needed]:
-            raise Refused(f"this needs the role `{needed}`, the key has `{key.role}`")
+        return self.identify_local(connection)
+
+    def identify_local(self, connection: HTTPConnection) -> Identity:
+        """Return the server's own user. `Refused` or `Unauthenticated` if it may be somebody else."""
+        scope = connection.scope
+        known: Identity | None = scope.get(_MEMO)
+        if known is None:
+            check_local(scope)
+            known = scope[_MEMO] = self._identify_peer(scope)
+        return known
 
     def caller(self, connection: HTTPConnection, claimed: str) -> str:
         """Who it is, to be written down: by the key, where there are keys; otherwise whoever it claims to be."""
-        key = self._find(_key_of(connection, "admin")) if self._keys else None
-        if key is None:
-            return claimed
-        return key.name or f"somebody with the role {key.role}"
+        given = _key_of(connection, "admin")
+        found = None if given is None else self._ring.find(given)
+        return claimed if found is None else found.title
 
-    def _find(self, key: str | None) -> Key | None:
-        if key is None:
-            return None
-        digest, found = _digest(key), None
-        # All of them, always: how long it takes must not say which one it was.
-        for known, one in self._keys:
-            if hmac.compare_digest(digest, known):
-                found = one
-        return found
+    def close(self) -> None:
+        self._peers.close()
+
+    def _identify_peer(self, scope: Scope) -> Identity:
+        client, server = scope.get("client"), scope.get("server")
+        uid = None
+        if client and server and client[1] and server[1]:
+            uid = self._peers.uid((client[0], int(client[1])), (server[0], int(server[1])))
+        if uid is None:
+            raise Unauthenticated("the system does not tell whose connection this is, so it needs a key", hint=HINT)
+        if uid != self._uid:
+            raise Unauthenticated("another user of this machine needs a key", hint=HINT)
+        return Identity("admin", uid=uid)
 
 
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+def check_local(scope: Scope) -> None:
+    """`Refused` or `Unauthenticated` if the headers say that a request is not its user's own: sent by a page of
+    another site or port (`Origin`, `Sec-Fetch-Site`), to a name that is not this machine's (`Host`), or through a
+    proxy."""
+    host, origin, site = "", None, ""
+    for name, value in scope["headers"]:
+        if name == b"host":
+            host = value.decode("latin-1")
+        elif name == b"origin":
+            origin = value.decode("latin-1")
+        elif name == b"sec-fetch-site":
+            site = value.decode("latin-1")
+        elif name.startswith(b"x-forwarded") or name in (b"forwarded", b"x-real-ip"):
+            raise Unauthenticated("a request that was forwarded needs a key", hint=HINT)
+    if not host:
+        raise Unauthenticated("a request without `Host` needs a key", hint=HINT)
+    if not is_loopback(_hostname(f"//{host}")):
+        raise Refused(f"`{host}` is not this machine", hint="set [auth] keys to be reached under other names")
+    if origin is not None and not is_own_origin(origin, scope["scheme"], host):
+        raise Refused(f"pages of `{origin}` may not use this server", hint="set [auth] keys to allow other sites")
+    if site not in ("", "none", "same-origin"):
+        raise Refused("pages of other sites may not use this server", hint="set [auth] keys to allow other sites")
+
+
+def is_own_origin(origin: str, scheme: str, host: str) -> bool:
+    """Return whether a page comes from the very server that it talks to.
+
+    >>> is_own_origin("http://localhost:8080", "http", "localhost:8080")
+    True
+    >>> is_own_origin("http://localhost:5173", "http", "localhost:8080")
+    False
+    """
+    return origin.lower() == f"{'https' if scheme in ('https', 'wss') else 'http'}://{host}".lower()
+
+
+def require_json(connection: HTTPConnection) -> None:
+    """`UnsupportedMedia` unless the body is JSON and says so: what a page of another site can send without asking
+    first never does."""
+    headers = connection.headers
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
+        return
+    if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+        return
+    raise UnsupportedMedia(
+        f"the body must be `application/json`, not `{kind or 'without a type'}`",
+        hint="with curl:  --json '{…}'  or  -H 'Content-Type: application/json'",
+    )
 
 
 def _key_of(connection: HTTPConnection, needed: Role) -> str | None:
@@ -105,19 +176,9 @@ def _basic(credentials: str) -> tuple[str, str]:
     return user, password
 
 
-def check_local(host: str, origin: str | None) -> None:
-    """Without keys the server trusts this machine, but not the web sites its user visits: a page from elsewhere may
-    neither talk to us (`Origin`) nor pretend that its own name is ours (`Host`)."""
-    name = _hostname(f"//{host}")
-    if name is not None and not is_loopback(name):
-        raise Refused(f"`{host}` is not this machine", hint="set [auth] keys to be reached under other names")
-    if origin is not None and not is_loopback(_hostname(origin) or ""):
-        raise Refused(f"pages of `{origin}` may not use this server", hint="set [auth] keys to allow other sites")
-
-
-def _hostname(url: str) -> str | None:
+def _hostname(url: str) -> str:
     try:
-        return urlsplit(url).hostname
+        return urlsplit(url).hostname or ""
     except ValueError:
         return ""
 

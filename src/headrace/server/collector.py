@@ -27,6 +27,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from headrace.access.files import keep_private
+from headrace.access.owner import make_owner_key
 from headrace.clock import Clock, GuardedClock
 from headrace.collect.decode import EventCollector
 from headrace.collect.gates import Gates, report_statuses
@@ -75,6 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     without_pandas()
     collect_seldom()
     switch_often()
+    keep_private()
     start_logging()
     try:
         project = load_project(options.project)
@@ -119,6 +122,8 @@ def open_intake(project: Project, clock: Clock) -> Iterator[Intake]:
     if settings.log.backend != "local":
         raise ConfigError("collector processes are for the local log", hint="start more servers instead")
     with ExitStack() as closing:
+        auth = Auth(project, make_owner_key(project))
+        closing.callback(auth.close)
         log = _connect(project)
         closing.callback(log.close)
         log.schemas = RegistrySchemas(Registry(log))
@@ -136,7 +141,7 @@ def open_intake(project: Project, clock: Clock) -> Iterator[Intake]:
             log=log,
             collector=collector,
             gates=gates,
-            auth=Auth(settings.auth.keys),
+            auth=auth,
             metrics=Metrics(),
             budget=BodyBudget(max(settings.log.max_pending_bytes, settings.server.max_body_bytes)),
             workers=workers,

@@ -287,6 +287,7 @@ ENDPOINTS = (
         handler=make_plan,
         summary="What the project's files would change, statement by statement. Changes nothing",
         body=PlanRequest,
+        changes=True,
         answers={200: PlanAnswer},
     ),
     Endpoint(

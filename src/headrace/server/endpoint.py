@@ -14,8 +14,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from headrace.access.rights import Role
 from headrace.collect.http.bodies import ClientGone, Incoming
-from headrace.server.auth import Role
+from headrace.server.auth import require_json
 from headrace.server.errors import error_response, http_exception
 from headrace.server.models.base import ErrorAnswer
 from headrace.server.services import Services
@@ -43,6 +44,10 @@ class Endpoint:
     answers: Mapping[int, Any]
     """Status → the model it answers with, or media types, or several of these as a tuple; None for no body."""
     role: Role | None = "read"
+    """What a caller needs; None is for what anybody may."""
+    checks: Literal["route", "handler", "signature", "collector"] = "route"
+    """Who checks it: the route; the handler, whose refusals have a form of their own, by the same keys or by AWS's
+    signature; or the collector, which may have keys of its own."""
     body: Any = None
     """The model of a JSON body, or the media types of another one."""
     parameters: tuple[Parameter, ...] = ()
@@ -55,10 +60,17 @@ class Endpoint:
     """Serves the same path when the request upgrades."""
     operation: str = ""
     """Its name in the description, where one handler serves several paths."""
+    changes: bool = False
+    """Whether it may change definitions although its role does not say so, because what is sent decides."""
 
     @property
     def name(self) -> str:
         return self.operation or self.handler.__name__
+
+    @property
+    def needs_json(self) -> bool:
+        """Whether a body is only read if its type says JSON. Events are not meant: `curl -d` sends those as a form."""
+        return (self.changes or self.role == "admin") and isinstance(self.body, type) and self.checks == "route"
 
 
 def routes_of(endpoint: Endpoint, services: Services) -> list[BaseRoute]:
@@ -70,13 +82,16 @@ def routes_of(endpoint: Endpoint, services: Services) -> list[BaseRoute]:
 
 def _http(endpoint: Endpoint, services: Services) -> Callable[[Request], Awaitable[Response]]:
     observe = services.metrics.requests(endpoint.method, endpoint.path)
+    role = endpoint.role if endpoint.checks == "route" else None
 
     async def serve(request: Request) -> Response:
         started = time.perf_counter()
         incoming = Incoming(request.receive)
         request = Request(request.scope, incoming)
         try:
-            services.auth.check(request, endpoint.role)
+            services.auth.check(request, role)
+            if endpoint.needs_json:
+                require_json(request)
             response = await endpoint.handler(request, services)
         except ClientGone:
             # Nobody reads this; 499 is what others call it in their logs.

@@ -19,11 +19,10 @@ from headrace.collect.kinesis.put import put_record_answer, put_records_answer
 from headrace.collect.kinesis.quota import Quota
 from headrace.collect.kinesis.signature import Signed, verify
 from headrace.collect.kinesis.wire import CBOR, JSON, decode, encode, is_cbor
-from headrace.errors import NotFound
+from headrace.errors import NotFound, Refused
 from headrace.log.base import Topic
 from headrace.server import firehose
 from headrace.server.answers import LargeAnswer
-from headrace.server.auth import RANK
 from headrace.server.endpoint import Endpoint, Handler, Parameter
 from headrace.server.events import INLINE_BYTES
 from headrace.server.kinesis_puts import put, put_bytes
@@ -109,16 +108,24 @@ def _action(target: str) -> tuple[Action, str]:
 
 
 def _authorize(request: Request, services: Intake, action: Action, body: bytes) -> None:
-    """Without keys, only those at this machine get here, and a signature says nothing."""
-    keys = services.project.settings.auth.keys
-    if not keys:
-        return
+    """Check the signature. Without keys the server's own user needs none, whatever a client signs with."""
+    if not services.auth.keys_set:
+        try:
+            services.auth.identify_local(request)
+            return
+        except Refused as error:
+            refusal = error
+    else:
+        refusal = None
     signed = Signed(
         request.method, request.url.path, request.query_params.multi_items(), _signed_headers(request), body
     )
-    key = verify(signed, keys, services.clock.now_ms())
-    if RANK[key.role] < RANK[action.role]:
-        raise ApiError(DENIED, f"this needs the role `{action.role}`, the key has `{key.role}`")
+    try:
+        identity = verify(signed, services.auth.signing_keys, services.clock.now_ms())
+    except ApiError as error:
+        raise error if refusal is None else ApiError(DENIED, refusal.message) from None
+    if not identity.may(action.role):
+        raise ApiError(DENIED, f"this needs the role `{action.role}`, the key has `{identity.role}`")
 
 
 def _signed_headers(request: Request) -> dict[str, str]:
@@ -166,7 +173,9 @@ ENDPOINTS = (
         path="/",
         handler=call_action,
         summary="Kinesis and Firehose, as AWS's clients call them",
-        role=None,
+        # What is asked for decides; a signature says who asks.
+        role="read",
+        checks="signature",
         body=(JSON, CBOR),
         answers={200: (JSON, CBOR)},
         parameters=(

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.access.files import keep_private
 from headrace.clock import Clock, GuardedClock
 from headrace.collect.definitions import Definition, load_definitions
 from headrace.collect.feed import Feed
@@ -226,6 +227,7 @@ def main(arguments: list[str] | None = None) -> int:
     heartbeat = Heartbeat()
     without_pandas()
     collect_seldom()
+    keep_private()
     start_logging()
     try:
         project = load_project(options.project)

@@ -18,6 +18,7 @@ from pathlib import Path
 from granian.server.embed import Server
 from starlette.types import ASGIApp
 
+from headrace.access.files import keep_private
 from headrace.clock import GuardedClock
 from headrace.config import Project, load_project
 from headrace.coordinate.heartbeat import Heartbeat
@@ -51,6 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     without_pandas()
     collect_seldom()
     switch_often()
+    keep_private()
     start_logging()
     try:
         project = load_project(options.project)

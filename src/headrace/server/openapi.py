@@ -24,6 +24,36 @@ STATUS_TEXT = {
 }
 
 
+SCHEMES = {
+    "key": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A key of [auth] keys, or the owner's. Without [auth] keys the user who runs the server needs "
+        "none on the same machine, unless the request was forwarded or comes from a page of another origin.",
+    },
+    "password": {"type": "http", "scheme": "basic", "description": "The key as the password; the user is ignored."},
+    "parameter": {
+        "type": "apiKey",
+        "in": "query",
+        "name": "key",
+        "description": "For EventSource and WebSocket, which cannot set headers: keys that read.",
+    },
+    "signature": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": "AWS Signature Version 4: the access key id is a key's name, the secret is the key.",
+    },
+    "collector": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": "A write key of the collector, sent as its protocol does. None for a collector that is public; "
+        "for one without keys the same holds as for `key`.",
+    },
+}
+
+
 def describe(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     """The OpenAPI 3.1 document of these endpoints."""
     endpoints = list(endpoints)
@@ -42,8 +72,8 @@ def describe(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
-        "components": {"schemas": components, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
-        "security": [{"key": []}, {}],
+        "components": {"schemas": components, "securitySchemes": SCHEMES},
+        "security": [{"key": []}, {"password": []}],
     }
 
 
@@ -81,13 +111,31 @@ def _operation(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
         operation["parameters"] = parameters
     if endpoint.body is not None:
         operation["requestBody"] = {"required": True, "content": _content(endpoint.body, schemas)}
-    if endpoint.role is None:
-        operation["security"] = []
-    else:
-        operation["description"] = f"Needs the role `{endpoint.role}`, where keys are set."
+    operation["security"] = [{scheme: [endpoint.role]} for scheme in _schemes(endpoint)]
+    if endpoint.role is not None:
+        operation["description"] = f"Needs the role `{endpoint.role}`" + (
+            ", or more, by what is asked." if endpoint.changes or endpoint.checks == "signature" else "."
+        )
     if endpoint.websocket is not None:
         operation["description"] += " Also a WebSocket."
     return operation
+
+
+def _schemes(endpoint: Endpoint) -> tuple[str, ...]:
+    """How a caller may say who it is."""
+    match endpoint.checks:
+        case _ if endpoint.role is None:
+            return ()
+        case "signature":
+            return ("signature",)
+        case "collector":
+            return ("collector",)
+        case _:
+            return (
+                ("key", "password", "parameter")
+                if (endpoint.method, endpoint.role) == ("GET", "read")
+                else ("key", "password")
+            )
 
 
 def _answer(status: int, model: Any, schemas: dict[Any, Any], media_type: str) -> dict[str, Any]:

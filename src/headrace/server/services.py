@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
+from headrace.access.secrets import project_secret
 from headrace.clock import Clock
 from headrace.collect.base import Collector
 from headrace.collect.gates import Gates
 from headrace.collect.http.bodies import BodyBudget, BodyLimits
 from headrace.collect.redrive import Redriver
-from headrace.collect.secrets import project_secret
 from headrace.collect.status import Board
 from headrace.collect.tickets.tickets import Tickets
 from headrace.collect.visits import Visits

@@ -19,12 +19,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from headrace.access.rights import Role
 from headrace.deliver.browse import Page, offsets_at, parse_position, position_text, read_after
 from headrace.errors import Conflict, HeadraceError, NotFound, OffsetOutOfRange, Overloaded, UsageError
 from headrace.log.codecs.json_encode import to_json
 from headrace.log.subscription import Wanted, wanted
 from headrace.server import pump
-from headrace.server.auth import Role
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import error_body
 from headrace.server.publishing import publish

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.access.rights import Role
 from headrace.coordinate.definitions import substitute
 from headrace.coordinate.result import StatementResult
 from headrace.errors import HeadraceError, SqlError
-from headrace.server.auth import Role
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import error_body, json_response
 from headrace.server.models.base import ColumnModel
@@ -146,6 +146,7 @@ ENDPOINTS = (
         handler=run_statements,
         summary="Run statements one after the other, up to the first error. INSERT needs `write`, what defines `admin`",
         body=StatementsRequest,
+        changes=True,
         answers={200: StatementsAnswer},
     ),
     Endpoint(

@@ -24,6 +24,9 @@ def token_of(connection: HTTPConnection) -> str:
 
 
 async def show_visit(request: Request, services: Intake) -> Response:
+    if not any(_wants_visits(gate) for gate in services.gates.all()):
+        # Where no collector takes visitors in, there is nobody to be asked by strangers.
+        services.auth.check(request, "read")
     visit = services.visits.call(token_of(request), services.clock.now_ms())
     token = services.visits.token(visit)
     begun = visit.news in ("visitor", "session")
@@ -44,9 +47,13 @@ def tell(request: Request, services: Intake, response: Response, visit: Visit) -
 
 def of_events(request: Request, services: Intake, gate: Gate | None) -> Visit | None:
     """The visit that events belong to, begun with them if need be, where their collector wants to know."""
-    if gate is None or not (gate.settings.enrich.visitor or gate.settings.enrich.session):
+    if gate is None or not _wants_visits(gate):
         return None
     return services.visits.call(token_of(request), services.clock.now_ms())
+
+
+def _wants_visits(gate: Gate) -> bool:
+    return bool(gate.settings.enrich.visitor or gate.settings.enrich.session)
 
 
 def current(connection: HTTPConnection, services: Intake) -> Visit | None:
@@ -69,7 +76,7 @@ ENDPOINTS = (
         path="/v1/visit",
         handler=show_visit,
         summary="Begin or continue a visit: ids of visitor and session, as cookie and token",
-        role=None,
+        checks="collector",
         answers={200: VisitModel},
         parameters=(PARAMETER,),
     ),
@@ -78,7 +85,7 @@ ENDPOINTS = (
         path="/v1/visit",
         handler=begin_visit,
         summary="The same, for what must not be cached or fetched ahead",
-        role=None,
+        checks="collector",
         answers={200: VisitModel},
         parameters=(PARAMETER,),
     ),

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import quote
 
+from headrace.access.keys import HeldKey
+from headrace.access.rights import Identity
 from headrace.collect.kinesis.errors import UNRECOGNIZED, ApiError
-from headrace.config import Key
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 SKEW_S = 15 * 60
@@ -31,8 +32,8 @@ class Signed:
     body: bytes
 
 
-def verify(request: Signed, keys: Sequence[Key], now_ms: int) -> Key:
-    """The key it is signed with."""
+def verify(request: Signed, keys: Sequence[HeldKey], now_ms: int) -> Identity:
+    """Return whose key it is signed with. Keys of which only the hash is known are passed over."""
     header = request.headers.get("authorization", "")
     parts = dict(_PART.findall(header))
     if not header.startswith(ALGORITHM) or len(parts) != 3:
@@ -52,11 +53,14 @@ def verify(request: Signed, keys: Sequence[Key], now_ms: int) -> Key:
     found = None
     # All of them, always: how long it takes must not say which one it was.
     for key in keys:
-        known = hmac.compare_digest(access.encode(), key.name.encode()) & bool(key.name)
-        known |= hmac.compare_digest(access.encode(), key.key.encode())
-        expected = hmac.new(_signing_key(key.key, scope), text.encode(), hashlib.sha256).hexdigest()
+        if key.text is None:
+            continue
+        name = key.identity.name
+        known = hmac.compare_digest(access.encode(), name.encode()) & bool(name)
+        known |= hmac.compare_digest(access.encode(), key.text.encode())
+        expected = hmac.new(_signing_key(key.text, scope), text.encode(), hashlib.sha256).hexdigest()
         if known and hmac.compare_digest(expected.encode(), parts["Signature"].encode()):
-            found = key
+            found = key.identity
     if found is None:
         raise ApiError(UNRECOGNIZED, "the access key id is no key's name, or the signature is not made with that key")
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from headrace.server.auth import Role
+from headrace.access.rights import Role
 from headrace.server.endpoint import Endpoint, Handler
 from headrace.server.ksql import info, inserts, queries, statements, websocket
 from headrace.server.ksql.errors import V1
@@ -20,16 +20,24 @@ def _endpoint(
     *media: str,
     role: Role | None = "read",
     body: Any = None,
+    changes: bool = False,
 ) -> Endpoint:
-    # The role is checked inside, so that a refusal too has the form these clients read.
-    answers = {200: media or (JSON,)}
     return Endpoint(
-        method=method, path=path, handler=guarded(role, handler), summary=summary, answers=answers, role=None, body=body
+        method=method,
+        path=path,
+        handler=guarded(role, handler, changes),
+        summary=summary,
+        answers={200: media or (JSON,)},
+        role=role,
+        # So that a refusal too has the form these clients read.
+        checks="handler",
+        body=body,
+        changes=changes,
     )
 
 
 ENDPOINTS = (
-    _endpoint("POST", "/ksql", statements.run_ksql, "ksqlDB: run statements", V1, body=KsqlRequest),
+    _endpoint("POST", "/ksql", statements.run_ksql, "ksqlDB: run statements", V1, body=KsqlRequest, changes=True),
     _endpoint("POST", "/query", queries.ksql_query, "ksqlDB: a SELECT", V1, DELIMITED, body=KsqlRequest),
     _endpoint(
         "POST",
@@ -52,7 +60,7 @@ ENDPOINTS = (
         role="write",
         body=(DELIMITED, JSON, V1),
     ),
-    _endpoint("GET", "/info", info.info, "ksqlDB: about the server", role=None),
+    _endpoint("GET", "/info", info.info, "ksqlDB: about the server"),
     _endpoint("GET", "/healthcheck", info.healthcheck, "ksqlDB: is it healthy?", role=None),
     _endpoint("GET", "/clusterStatus", info.cluster_status, "ksqlDB: the servers and their queries"),
     _endpoint("GET", "/status", info.all_statuses, "ksqlDB: commands that were run"),

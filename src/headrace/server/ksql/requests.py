@@ -9,7 +9,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.server.auth import Role
+from headrace.access.rights import Role
+from headrace.server.auth import require_json
 from headrace.server.endpoint import Handler
 from headrace.server.ksql.errors import ksql_error
 from headrace.server.services import Services
@@ -50,12 +51,14 @@ def from_beginning(properties: Mapping[str, Any]) -> bool:
     return False
 
 
-def guarded(role: Role | None, handler: Handler) -> Handler:
+def guarded(role: Role | None, handler: Handler, changes: bool) -> Handler:
     """Errors of whatever kind in ksqlDB's form, those of who may do it included."""
 
     async def serve(request: Request, services: Services) -> Response:
         try:
             services.auth.check(request, role)
+            if changes:
+                require_json(request)
             return await handler(request, services)
         except Exception as error:
             return ksql_error(error)

@@ -65,11 +65,32 @@ class Asked:
         """The collector that is meant: by the path, by a key from the body or the headers, or the only one there is."""
         gate = self.services.gates.of(self.kind, key=key or self.key, name=self.collector)
         settings, origin = gate.settings, self.request.headers.get("origin")
+        if not takes_strangers(gate):
+            self._check_sender(gate)
         if origin and isinstance(settings, TrackerSettings) and settings.origins and origin not in settings.origins:
             raise Refused(
                 f"pages of `{origin}` may not use this collector", hint=f"see {gate.definition.where}, origins"
             )
         return gate
+
+    def require_collector(self) -> None:
+        """`NotFound` where no collector speaks this protocol: then nothing of it is answered, questions of clients
+        that bring no key included. Those are answered to whoever may send to one of them."""
+        if self.collector is not None:
+            self.gate()
+            return
+        gates = [gate for gate in self.services.gates.all() if gate.definition.kind.name == self.kind]
+        if not any(map(takes_strangers, gates)):
+            self.gate()
+
+    def _check_sender(self, gate: Gate) -> None:
+        """A collector without keys that does not say that it is public is for the server's own user."""
+        try:
+            self.services.auth.check(self.request, "write")
+        except Refused as error:
+            where = gate.definition.where
+            hint = f"give {where} `keys`, or say that anybody may send to it:  public = true"
+            raise type(error)(error.message, hint=hint) from None
 
     @property
     def key(self) -> str | None:
@@ -172,6 +193,11 @@ def _together(outcomes: list[Outcome]) -> Outcome:
     )
 
 
+def takes_strangers(gate: Gate) -> bool:
+    """Whether others than the server's own user may send to a collector: those with one of its keys, or anybody."""
+    return bool(gate.settings.keys or gate.settings.public or not gate.definition.kind.keyed)
+
+
 def permission(request: Request) -> dict[str, str]:
     """What a browser must read to let a page of another site send events here, with the cookies of this one."""
     origin = request.headers.get("origin")
@@ -184,8 +210,15 @@ def permission(request: Request) -> dict[str, str]:
     }
 
 
-async def preflight(request: Request, services: Intake) -> Response:
-    """A browser's question whether a page may send what it is about to."""
+async def preflight(request: Request, services: Intake, kind: str | None) -> Response:
+    """A browser's question whether a page may send what it is about to. `NotFound` where no collector takes events
+    from strangers: then a page of another site may not even ask."""
+    name = request.path_params.get("collector")
+    gates = [gate for gate in services.gates.all() if gate.name == name or gate.definition.kind.name == kind]
+    if not any(map(takes_strangers, gates)):
+        raise NotFound(
+            "no collector here takes events of other sites", hint="a collector's `keys` or `public` allow it"
+        )
     headers = permission(request) | {
         "access-control-allow-methods": "POST, GET, OPTIONS",
         "access-control-allow-headers": request.headers.get("access-control-request-headers", "content-type")[:1000],

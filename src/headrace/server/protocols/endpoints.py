@@ -44,6 +44,13 @@ def _handler(protocol: Protocol) -> Handler:
     return take
 
 
+def _preflight(kind: str | None) -> Handler:
+    async def ask(request: Request, services: Intake) -> Response:
+        return await preflight(request, services, kind)
+
+    return ask
+
+
 async def take_named(request: Request, services: Intake) -> Response:
     """Whatever the collector of that name speaks; the path behind its name is the protocol's own."""
     name = request.path_params["collector"]
@@ -60,7 +67,8 @@ async def take_named(request: Request, services: Intake) -> Response:
 def _endpoints(protocol: Protocol, summary: str, paths: Iterable[str], *methods: Method) -> Iterator[Endpoint]:
     for path in paths:
         for method in (*methods, *(("OPTIONS",) if protocol.pages else ())):
-            yield _endpoint(method, path, _handler(protocol), summary, protocol.kind)
+            handler = _preflight(protocol.kind) if method == "OPTIONS" else _handler(protocol)
+            yield _endpoint(method, path, handler, summary, protocol.kind)
 
 
 def _endpoint(method: Method, path: str, handler: Handler, summary: str, kind: str) -> Endpoint:
@@ -68,10 +76,10 @@ def _endpoint(method: Method, path: str, handler: Handler, summary: str, kind: s
     return Endpoint(
         method=method,
         path=path,
-        handler=preflight if method == "OPTIONS" else handler,
+        handler=handler,
         summary="May a page send here?" if method == "OPTIONS" else summary,
-        # Who may is a matter of the collector's keys.
-        role=None,
+        role=None if method == "OPTIONS" else "write",
+        checks="collector",
         body=(ANY,) if method == "POST" else None,
         answers={204: None} if method == "OPTIONS" else {200: (ANY,), 204: None, 422: (ANY,)},
         operation=name + ("_" if path.endswith("/") else ""),
@@ -96,7 +104,13 @@ ENDPOINTS = (
     *_endpoints(OTLP, "OpenTelemetry: not taken", ("/v1/traces", "/v1/metrics"), "POST"),
     *_endpoints(PROMETHEUS, "Prometheus: remote write", ("/api/v1/write",), "POST"),
     *(
-        _endpoint(method, path, take_named, "Send to a collector by its name, in its protocol", "collect")
+        _endpoint(
+            method,
+            path,
+            _preflight(None) if method == "OPTIONS" else take_named,
+            "Send to a collector by its name, in its protocol",
+            "collect",
+        )
         for path in (PREFIX + "{collector}", PREFIX + "{collector}/{path:path}")
         for method in ("POST", "GET", "OPTIONS")
     ),

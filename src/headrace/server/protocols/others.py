@@ -28,6 +28,7 @@ def read_otlp(asked: Asked) -> Read:
     json = asked.posted.media_type == otlp.JSON
     signal = asked.posted.path.rpartition("/")[2]
     if signal in ("traces", "metrics"):
+        asked.require_collector()
         raise UnsupportedMedia(
             f"Headrace takes OpenTelemetry's logs, not its {signal}", hint=f"switch the exporter of {signal} off"
         )

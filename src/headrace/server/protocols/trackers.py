@@ -22,6 +22,8 @@ _TEXT_COOKIE = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 def read_segment(asked: Asked) -> Read:
     call = _last(asked)
+    if call in ("settings", "m"):
+        asked.require_collector()
     if call == "settings":
         # analytics.js asks what to load: itself alone.
         return Read(lambda outcome: json_response({"integrations": {"Segment.io": {}}, "plan": {}}))
@@ -68,6 +70,8 @@ def read_snowplow(asked: Asked) -> Read:
 
 def read_posthog(asked: Asked) -> Read:
     call = _last(asked)
+    if call in ("decide", "flags", "config"):
+        asked.require_collector()
     if call in ("decide", "flags"):
         return Read(lambda outcome: json_response(posthog.NO_FLAGS))
     if call == "config":

@@ -25,6 +25,7 @@ import org.apache.hadoop.fs.permission.FsPermission;
 final class SyncedRawFileSystem extends RawLocalFileSystem {
   private static final String ATTRIBUTES = "unix:mode,size,lastModifiedTime,lastAccessTime,isDirectory";
   private static final int PERMISSIONS = 07777;
+  private static final int OWNER_ONLY = 0700;
 
   static void sync(java.nio.file.Path folder) throws IOException {
     try (FileChannel channel = FileChannel.open(folder)) {
@@ -146,7 +147,8 @@ final class SyncedRawFileSystem extends RawLocalFileSystem {
     setMode(pathToFile(path).toPath(), permission);
   }
 
+  /** Hadoop asks for 0777 and leaves the rest to a umask that it does not apply: others get nothing. */
   private static void setMode(java.nio.file.Path file, FsPermission permission) throws IOException {
-    Files.setAttribute(file, "unix:mode", (int) permission.toShort());
+    Files.setAttribute(file, "unix:mode", permission.toShort() & OWNER_ONLY);
   }
 }

@@ -7,22 +7,24 @@ import os
 import secrets
 from pathlib import Path
 
+from headrace.access.files import make_private_folder
 from headrace.config import Project
 from headrace.errors import ConfigError
 
+FOLDER = "secrets"
 SIZE = 32
 
 
 def project_secret(project: Project, name: str) -> bytes:
     """The secret of this name, the same for all processes. Whoever is killed while it is made leaves none, or all of
     it."""
-    file = project.data / "secrets" / name
+    file = project.data / FOLDER / name
     try:
         return _read(file)
     except FileNotFoundError:
         pass
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.parent.chmod(0o700)
+    make_private_folder(project.data)
+    make_private_folder(file.parent)
     draft = file.with_name(f".{name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
@@ -36,6 +38,11 @@ def project_secret(project: Project, name: str) -> bytes:
         draft.unlink(missing_ok=True)
     _sync(file.parent)
     return _read(file)
+
+
+def read_secret(project: Project, name: str) -> bytes:
+    """The same without making one: `OSError` if there is none, or it is not for this user."""
+    return _read(project.data / FOLDER / name)
 
 
 def _read(file: Path) -> bytes:
