@@ -23,7 +23,20 @@ STOREYS = (
     {"functions", "fluent"},
     {"log"},
     {"sql", "client", "access"},
-    {"types", "errors", "config", "clock", "lean", "logs", "nearest", "patterns", "secrecy", "structs", "toml_files"},
+    {
+        "types",
+        "errors",
+        "config",
+        "clock",
+        "lean",
+        "logs",
+        "nearest",
+        "patterns",
+        "secrecy",
+        "structs",
+        "toml_files",
+        "watchdog",
+    },
 )
 HEIGHT = {tier: len(STOREYS) - number for number, storey in enumerate(STOREYS) for tier in storey}
 VOCABULARY = STOREYS[-1]

@@ -121,6 +121,7 @@ MADE_OF_CONSTANTS = {
     "coordinate/firehose/definition.py": "joins a constant list",
     "log/codecs/delimited.py": "one escaped delimiter, possessive quantifiers",
     "log/codecs/times.py": "each part at most once, of at most nine digits",
+    "process/checkpoints.py": "an escaped name, over Spark's own files",
     "sql/functions/json_fields.py": "an escaped text without any operator",
 }
 RUN = {"compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,3 +171,43 @@ def test_rates_rise_and_fall(people: Running) -> None:
     wait_for(risen, 15, "the rate to rise")
     wait_for(lambda: rate() == 0, 15, "the rate to fall")
     assert people.http.get("/v1/topics/pageviews").json()["records"] >= 1000
+
+
+def test_a_query_that_never_ends_is_cancelled_and_the_server_answers_meanwhile(tmp_path: Path) -> None:
+    """One row whose evaluation takes minutes: nothing looks at the clock before it is done."""
+    with running_server(tmp_path, "[server]\nquery_seconds = 0.5\n") as server:
+        server.send("users", [{"id": "u1", "name": "Ann", "age": 41}])
+        wait_for(lambda: server.http.get("/v1/views/users").json()["lag"] == 0, 10, "the view")
+        inner = "REDUCE(GENERATE_SERIES(1, 1000000), 0, (a, x) => a + x)"
+        sql = f"SELECT TRANSFORM(GENERATE_SERIES(1, 1000), y => y + {inner}) FROM users;"
+        answers: list[Any] = []
+        asking = threading.Thread(
+            target=lambda: answers.append(server.http.post("/v1/query", json={"sql": sql}, timeout=120))
+        )
+        asking.start()
+        healthy = 0
+        while asking.is_alive():
+            healthy += server.http.get("/healthz", timeout=60).status_code == 200
+        asking.join()
+        [answer] = answers
+        assert answer.status_code == 408, answer.text
+        assert answer.json()["error"]["code"] == "deadline"
+        assert healthy > 0
+        assert "headrace_queries_cancelled_total 1.0" in server.http.get("/metrics").text
+        assert ask(server, "SELECT id FROM users;")["rows"] == [["u1"]]
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)+$"])
+def test_no_pattern_stops_the_server(people: Running, pattern: str) -> None:
+    text = "a" * 60 + "!"
+    assert ask(people, f"SELECT REGEXP_EXTRACT('{pattern}', '{text}') FROM users LIMIT 1;")["rows"] == [[None]]
+    found = people.http.get(
+        "/v1/topics/users/records", params={"where": f"REGEXP_EXTRACT('{pattern}', '{text}') = 'a'"}
+    )
+    assert found.json()["records"] == []
+
+
+def test_a_pattern_that_re2_does_not_have_is_refused(people: Running) -> None:
+    answer = people.http.post("/v1/query", json={"sql": "SELECT REGEXP_EXTRACT('a(?=b)', name) FROM users;"})
+    assert answer.status_code == 400
+    assert "uses lookaround, which RE2 does not have" in answer.json()["error"]["message"]

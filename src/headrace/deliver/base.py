@@ -17,6 +17,7 @@ from headrace.sql.source import Source
 from headrace.store.base import Position, ViewStore
 from headrace.store.revisions import Revisions
 from headrace.types import Column
+from headrace.watchdog import Watchdog
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,10 @@ class Delivery:
     clock: Clock = field(default_factory=SystemClock)
     rows_at: RowsAtMoment | None = None
     """Who computes rows of a past moment exactly; without, they are as the changelog has them."""
+    watchdog: Watchdog = field(default_factory=Watchdog)
+    """Cancels evaluation that takes too long."""
+    row_seconds: float = 10.0
+    """Deadline for evaluating what a push query read at once."""
     tails: Tails = field(init=False)
     revisions: Revisions = field(init=False)
     crossings: Sharing[Any] = field(init=False, default_factory=Sharing)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -103,7 +104,9 @@ async def _push(
             yield FeedEvent("heartbeat", {})
             continue
         try:
-            pushed = await asyncio.to_thread(read_rows, delivery, source, columns, evaluate, position, now)
+            what = f"push query over {display_name(source.name)}"
+            read = partial(read_rows, delivery, source, columns, evaluate, position, now)
+            pushed = await asyncio.to_thread(delivery.watchdog.call, what, delivery.row_seconds, read)
         except NotFound:
             continue  # gone since we looked; the next look says so
         except OffsetOutOfRange:

@@ -84,7 +84,7 @@ async def answer(question: Question, taken: EventsAnswer) -> Response:
     services = question.services
     included = await _wait(question, taken)
     plan = await question.request.app.state.plans.plan(question.sql, services)
-    rows = None if isinstance(plan, PushQuery) or not included else await pull_plan(services, plan)
+    rows = None if isinstance(plan, PushQuery) or not included else await pull_plan(services, plan, question.sql)
     body = msgspec.structs.replace(taken, view=ViewAnswer(included, rows))
     nothing_taken = taken.rejected and not taken.accepted and not taken.duplicates
     return json_response(body, 422 if nothing_taken else 200)

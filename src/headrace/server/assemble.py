@@ -64,6 +64,7 @@ from headrace.sql.source import Source
 from headrace.store.follow import Followers
 from headrace.store.revisions import Revisions
 from headrace.store.sqlite import SqliteStore
+from headrace.watchdog import Watchdog
 
 WORKERS = 8
 EXPLAINERS = 2
@@ -112,8 +113,17 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         closing.callback(followers.close)
         scratch = project.data / "scratch"
         moments = Moments(log, catalog, Revisions(log))
+        watchdog = closing.enter_context(Watchdog())
         delivery = Delivery(
-            log, followers, lambda source: serves(catalog, source), catalog.history, scratch, clock, moments
+            log,
+            followers,
+            lambda source: serves(catalog, source),
+            catalog.history,
+            scratch,
+            clock,
+            moments,
+            watchdog,
+            settings.server.query_seconds,
         )
         closing.callback(delivery.close)
         requests = Requests(log)

@@ -90,6 +90,7 @@ async def _kafka_is_there(project: Project, port: int, stop: asyncio.Event) -> b
 async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
     """Until `stop`, or until HTTP fails: then 1, and the supervisor starts it anew."""
     host = services.project.settings.server.host
+    services.delivery.watchdog.start(asyncio.get_running_loop())
     server = http_server(create_app(services), services.project, port)
     serving = asyncio.create_task(server.serve())
     rates = asyncio.create_task(services.rates.run())

@@ -112,6 +112,7 @@ class State(Collector):
         yield from self._collectors()
         yield from self._functions()
         yield from self._clock()
+        yield from self._watchdog()
 
     def _clock(self) -> Iterable[Metric]:
         clock = self._services.clock
@@ -122,6 +123,15 @@ class State(Collector):
                 "headrace_clock_offset_seconds", "How far the machine's clock is ahead of the time in use.", offset
             )
             yield CounterMetricFamily("headrace_clock_jumps", "Jumps of the machine's clock.", clock.jumps)
+
+    def _watchdog(self) -> Iterable[Metric]:
+        watchdog = self._services.delivery.watchdog
+        yield CounterMetricFamily(
+            "headrace_queries_cancelled", "Queries that the watchdog cancelled.", value=watchdog.cancelled
+        )
+        yield CounterMetricFamily(
+            "headrace_server_blocked", "How often the server stood still for seconds.", value=watchdog.blocked
+        )
 
     def _functions(self) -> Iterable[Metric]:
         records = CounterMetricFamily(

@@ -81,7 +81,7 @@ async def run_query(request: Request, services: Services) -> Response:
             return await _from_engine(request, services, plan, wanted)
         if ARROW in request.headers.get("accept", ""):
             return await _arrow(services, plan, wanted)
-        return json_response(await pull_plan(services, plan, wanted.limit, wanted.deadline_ms))
+        return json_response(await pull_plan(services, plan, wanted.sql, wanted.limit, wanted.deadline_ms))
     if wanted.limit is not None:
         plan = replace(plan, limit=wanted.limit if plan.limit is None else min(wanted.limit, plan.limit))
     events = request.app.state.push_queries.listen(plan, wanted.sql, from_beginning(wanted.settings))
@@ -89,12 +89,12 @@ async def run_query(request: Request, services: Services) -> Response:
 
 
 async def pull_plan(
-    services: Services, plan: PullQuery | AskQuery, limit: int | None = None, deadline_ms: int | None = None
+    services: Services, plan: PullQuery | AskQuery, sql: str, limit: int | None = None, deadline_ms: int | None = None
 ) -> QueryAnswer:
     server = services.project.settings.server
     seconds = _seconds(services, deadline_ms)
     rows = server.query_rows if limit is None else min(server.query_rows, limit)
-    answer = await services.run_query(pull, services.delivery, plan, seconds, rows, server.query_bytes)
+    answer = await services.run_query(sql, pull, services.delivery, plan, seconds, rows, server.query_bytes)
     return answer_model(answer, services)
 
 
@@ -113,7 +113,7 @@ async def _arrow(services: Services, plan: PullQuery | AskQuery, wanted: QueryRe
         found = pull_rows(services.delivery, plan, seconds, rows, server.query_bytes)
         return stream_bytes(to_table(found.columns, found.rows)), found.truncated
 
-    return _arrow_answer(services, *await services.run_query(answer))
+    return _arrow_answer(services, *await services.run_query(wanted.sql, answer))
 
 
 def _arrow_rows(services: Services, wanted: QueryRequest) -> int:

@@ -22,6 +22,8 @@ from headrace.store.arrivals import position_at_end
 from headrace.store.ranges import clip
 
 LOOK_S = 0.1
+ANSWER_SECONDS = 60.0
+"""Deadline for reading what the engine wrote."""
 
 Gone = Callable[[], Awaitable[bool]]
 
@@ -74,7 +76,8 @@ async def engine_answer(
 async def ask_engine(services: Services, query: AskQuery, sql: str, max_rows: int, gone: Gone) -> Pulled:
     """Answer a question by the engine, as one list of rows."""
     async with engine_answer(services, query, sql, gone) as (rows, reads):
-        found = await services.run_query(pull_rows, services.delivery, rows, 60.0, max_rows)
+        arguments = (services.delivery, rows, ANSWER_SECONDS, max_rows)
+        found = await services.run_query(sql, pull_rows, *arguments, seconds=ANSWER_SECONDS)
     return Pulled(query.columns, found.rows, found.truncated, reads)
 
 

@@ -66,7 +66,11 @@ async def read_records(request: Request, services: Services) -> Response:
         await services.delivery.tails.wait(wanted.topic.name, position, wait)
     if form == "arrow":
         return arrow_answer(await services.run(_read_arrow, services, wanted), services)
-    page = await services.run(_read, services, wanted)
+    if wanted.where is None:
+        page = await services.run(_read, services, wanted)
+    else:
+        what = f"records of {wanted.topic.name}: {request.url.query}"
+        page = await services.run_search(what, _read, services, wanted)
     if form == "ndjson":
         body = b"".join(record + b"\n" for record in page.records)
         return LargeAnswer(body, services.answers, NDJSON, {NEXT: position_text(page.next)})

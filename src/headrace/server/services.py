@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar
 
 from headrace.access.secrets import project_secret
@@ -48,6 +48,7 @@ from headrace.store.follow import Followers
 
 T = TypeVar("T")
 
+SEARCH_SECONDS = 60.0
 MAX_WAITING_QUERIES = 256
 MAX_WAITING_EXPLANATIONS = 32
 
@@ -144,13 +145,24 @@ class Services(Intake):
     def __post_init__(self) -> None:
         self.history = History(self.clock)
 
-    async def run_query(self, function: Callable[..., T], *arguments: object) -> T:
-        """The same for a pull query. `Overloaded` when too many wait already: an answer that comes too late is none."""
+    async def run_query(
+        self, what: str, function: Callable[..., T], *arguments: object, seconds: float | None = None
+    ) -> T:
+        """Run a pull query in a thread; `what` names it in the log. `Overloaded` when too many wait already: an answer
+        that comes too late is none. `DeadlineExceeded` if it does not end."""
+        most = self.project.settings.server.query_seconds if seconds is None else seconds
+        return await self._run_query(partial(self.delivery.watchdog.call, what, most, function, *arguments))
+
+    async def run_search(self, what: str, function: Callable[..., T], *arguments: object) -> T:
+        """Run a search through a topic in a thread, as long as `SEARCH_SECONDS`."""
+        return await self.run(self.delivery.watchdog.call, what, SEARCH_SECONDS, function, *arguments)
+
+    async def _run_query(self, function: Callable[[], T]) -> T:
         if self.waiting_queries >= MAX_WAITING_QUERIES:
             raise Overloaded(f"{MAX_WAITING_QUERIES} queries are waiting already", retry_after=1.0)
         self.waiting_queries += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self.query_workers, function, *arguments)
+            return await asyncio.get_running_loop().run_in_executor(self.query_workers, function)
         finally:
             self.waiting_queries -= 1
 

@@ -69,8 +69,9 @@ async def list_rows(request: Request, services: Services) -> Response:
     view = find_view(request, services)
     source = services.followers.view(view.name).source
     limit = integer(request, "limit", 100, 0, services.project.settings.server.query_rows)
-    plan = await request.app.state.plans.plan(rows_sql(source, _filters(request, services), limit), services)
-    return json_response(await pull_plan(services, plan))
+    sql = rows_sql(source, _filters(request, services), limit)
+    plan = await request.app.state.plans.plan(sql, services)
+    return json_response(await pull_plan(services, plan, sql))
 
 
 def _filters(request: Request, services: Services) -> list[tuple[str, str]]:

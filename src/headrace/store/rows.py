@@ -24,6 +24,9 @@ def over_rows(expression: Expression, names: Sequence[str]) -> Callable[[Row], A
     if placed is not None:
         return compile_expression(placed)  # type: ignore[return-value]
     compute = compile_expression(expression)
+    if not names:
+        # A store that was asked for no column may still give something for each row.
+        return lambda row: compute({})
     return lambda row: compute(dict(zip(names, row, strict=True)))
 
 

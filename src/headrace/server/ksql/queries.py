@@ -126,7 +126,7 @@ async def _answer_of(request: Request, services: Services, plan: PullQuery | Ask
         found = await ask_engine(services, plan, sql, server.query_rows, request.is_disconnected)
         return await services.run(answer_of, found, 0.0)
     answer: Answer = await services.run_query(
-        pull, services.delivery, plan, server.query_seconds, server.query_rows, server.query_bytes
+        sql, pull, services.delivery, plan, server.query_seconds, server.query_rows, server.query_bytes
     )
     return answer
 

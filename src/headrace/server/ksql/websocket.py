@@ -59,7 +59,7 @@ async def _serve(websocket: WebSocket, services: Services) -> None:
     if not isinstance(plan, PushQuery):
         server = services.project.settings.server
         answer = await services.run_query(
-            pull, services.delivery, plan, server.query_seconds, server.query_rows, server.query_bytes
+            text, pull, services.delivery, plan, server.query_seconds, server.query_rows, server.query_bytes
         )
         await websocket.send_text(_schema(answer.columns))
         convert = row_converter(answer.columns)
