@@ -109,11 +109,18 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     folder = tmp_path_factory.mktemp("up")
     subprocess.run([sys.executable, "-m", "headrace.cli.main", "init", "shop"], cwd=folder, check=True)
     shop = Shop(folder / "shop")
-    (shop.folder / "pipelines" / "wrong.sql").write_text(WRONG)
+    wrong = shop.folder / "pipelines" / "wrong.sql"
+    wrong.write_text(WRONG)
     try:
-        started = shop.up()
+        started = shop.run("up", "--detach", "--port", str(shop.port), code=1)
         assert f"http://127.0.0.1:{shop.port}" in started.stdout
         assert "pipelines/wrong.sql:1:73: column `usr` does not exist" in started.stderr
+        assert "waiting for the engine" in started.stderr, "a script sees how far it is"
+        status = shop.run("status", code=1).stdout
+        assert "not ready: 1 statement of the project's files failed" in status
+        assert "pipelines/wrong.sql:1:73" in status
+        wrong.unlink()
+        assert "nothing to do" in shop.run("deploy").stdout
         yield shop
     finally:
         if is_held(shop.project.data):

@@ -55,6 +55,10 @@ def test_a_preview_changes_nothing_and_a_redrive_happens_once(server: Running, t
     assert counts(redrive(server, topic, **mend)) == (0, 0, 0, 0), "it was sent again once already"
     listed = server.http.get(f"/v1/topics/{topic}/dead-letters").json()["dead_letters"]
     assert [(letter.get("redriven", False), letter["attempts"]) for letter in listed] == [(True, 2), (False, 1)]
+    # It is not open any more, and the overview says so.
+    assert (server.services.dead_letters.counts()[topic], server.services.dead_letters.open_counts()[topic]) == (2, 1)
+    [node] = [one for one in server.http.get("/v1/overview").json()["nodes"] if one["id"] == f"topic:{topic}"]
+    assert (node["message"], node["detail"]["dead_letters"]) == ("1 dead letter", 2)
 
 
 def test_what_does_not_fit_again_stays_a_letter(server: Running, topic: str) -> None:

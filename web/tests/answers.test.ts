@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { collectSays, deliverSays, isBehind, logSays, nodeSays, overviewSays, queriesSays, querySays, viewSays, viewsSays } from "../src/lib/answers";
+import { collectSays, deliverSays, isBehind, logSays, makes, nodeSays, overviewSays, queriesSays, querySays, viewSays, viewsSays } from "../src/lib/answers";
 import type { Check, Overview, Query, Topic, TopologyNode, View } from "../src/lib/types";
 
 const query = (more: Partial<Query> = {}): Query => ({
-  id: "CTAS_V_1", statement: "", sink: "v", sources: ["s"], version: 1, wanted: "running", state: "running", batch: 1, rows_per_second: 100,
+  id: "CTAS_V_1", statement: "", sink: "v", sources: ["s"], version: 1, version_state: "serving", wanted: "running", state: "running", batch: 1, rows_per_second: 100,
   rows: 1, counts: "records", changed_rows: 1, lag: 0, stream_time_ms: null, late_rows: 0, batch_ms: 200, state_rows: 0, state_bytes: 0, restarts: 0,
   last_error: null, started_ms: 0, updated_ms: Date.now(), ...more,
 });
@@ -17,7 +17,7 @@ const topic = (more: Partial<Topic> = {}): Topic => ({
 });
 const node = (more: Partial<TopologyNode> = {}): TopologyNode => ({ id: "query:q", kind: "query", name: "q", rate: 1, state: "ok", message: null, ...more });
 const overview = (nodes: TopologyNode[], more: Partial<Overview> = {}): Overview => ({
-  project: "p", version: "1", uptime_s: 1, nodes, edges: [], totals: { events: 1, rate: 5, dead_letters: 0, late_rows: 0, bytes: 1, alerts: 0 },
+  project: "p", version: "1", uptime_s: 1, nodes, edges: [], totals: { events: 1, rate: 5, dead_letters: 0, open_dead_letters: 0, late_rows: 0, bytes: 1, alerts: 0 },
   engine: { state: "running", pid: 1 }, ...more,
 });
 
@@ -47,6 +47,14 @@ describe("queries", () => {
     expect(isBehind(query({ lag: 3000 }))).toBe(true);
     expect(isBehind(query({ lag: 5, rows_per_second: 0 }))).toBe(false);
     expect(isBehind(query({ lag: 5, rows_per_second: 0, updated_ms: Date.now() - 60_000 }))).toBe(true);
+    // It takes half a minute for a batch: what has arrived since is that old.
+    expect(querySays(query({ lag: 2850, rows_per_second: 0, batch_ms: 32_100 }))).toEqual({ tone: "warn", text: "It is 2,850 records behind." });
+    expect(querySays(query({ rows_per_second: 0 })).text).toBe("It keeps up: nothing to read, the last batch took 200 ms.");
+  });
+
+  it("say which version they make, unless it serves", () => {
+    expect(makes(query())).toBe("v");
+    expect(makes(query({ version: 2, version_state: "building" }))).toBe("v (version 2, building)");
   });
 
   it("say how they are", () => {
@@ -59,7 +67,11 @@ describe("queries", () => {
 });
 
 it("views say what is not in them", () => {
-  expect(viewSays(view(), query(), null, 3).text).toBe("Yes: every change up to arrival 1,233 is in it. 3 rows came too late and are not in it.");
+  expect(viewSays(view({ rows: 0, through: { arrival: 0, offsets: {}, id: "1-0" } }), query(), null, 0)).toEqual({
+    tone: "idle",
+    text: "It is empty: no change has been written to it yet.",
+  });
+  expect(viewSays(view(), query(), null, 3).text).toBe("Yes: every change up to arrival 1,233 is in it. 3 rows came too late; below is which, and which were repaired.");
   expect(viewSays(view(), query({ state: "failed" }), null, 0).tone).toBe("bad");
   const check: Check = { view: "v", version: 1, rounds: 1, rows: 9, drifted: 2, skipped: 0, passes: 0, last_ms: 1, drift: [] };
   expect(viewSays(view(), query(), check, 0)).toEqual({ tone: "bad", text: "No: 2 rows are not what the log says." });

@@ -88,7 +88,7 @@ describe("the overview", () => {
       uptime_s: 1,
       nodes: [{ id: "topic:a", kind: "topic", name: "a", rate, state: "ok", message: null }],
       edges: [],
-      totals: { events: 1, rate: rate * 2, dead_letters: 0, late_rows: 0, bytes: 0, alerts: 0 },
+      totals: { events: 1, rate: rate * 2, dead_letters: 0, open_dead_letters: 0, late_rows: 0, bytes: 0, alerts: 0 },
       engine: { state: "running", pid: 1 },
     });
     live.take(overview(1), 1000);

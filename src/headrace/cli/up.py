@@ -242,7 +242,7 @@ def _print_status(body: dict[str, Any]) -> None:
             ("up since", f"{local_time(body['started_ms'])}  (pid {body['pid']})"),
             ("engine", f"{engine.get('state', '?')}  (pid {engine.get('pid') or '-'})"),
             ("events", f"{totals.get('events', 0):,}  ({totals.get('rate', 0):,.0f}/s)"),
-            ("dead letters", totals.get("dead_letters", 0)),
+            ("dead letters", dead_letters_text(totals.get("dead_letters", 0), totals.get("open_dead_letters", 0))),
             ("on disk", bytes_text(totals.get("bytes", 0))),
         ]
     )
@@ -261,6 +261,17 @@ def _print_status(body: dict[str, Any]) -> None:
                 for q in queries
             ],
         )
+
+
+def dead_letters_text(total: int, open_: int) -> str:
+    """
+    >>> dead_letters_text(3, 1), dead_letters_text(2, 2), dead_letters_text(1, 0)
+    ('1  (2 more were sent again)', '2', '0  (1 was sent again)')
+    """
+    again = total - open_
+    if not again:
+        return f"{open_:,}"
+    return f"{open_:,}  ({again:,}{' more' * bool(open_)} {'was' if again == 1 else 'were'} sent again)"
 
 
 LOG_NAMES = ("server", "engine", "supervisor")

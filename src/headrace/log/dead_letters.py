@@ -184,12 +184,17 @@ class Redriven:
     sent: set[int] = field(default_factory=set)
     tried: Counter[int] = field(default_factory=Counter)
     """How often each was sent again, with success or without."""
+    by_topic: Counter[str] = field(default_factory=Counter)
+    """How many letters of each topic were sent again with success."""
     _read: int = 0
 
     def catch_up(self, log: Log, now: Snapshot) -> None:
         marks, self._read = read_marks(log, self._read, now)
         self.tried.update(mark.letter for mark in marks)
-        self.sent.update(mark.letter for mark in marks if not mark.refused)
+        for mark in marks:
+            if not mark.refused and mark.letter not in self.sent:
+                self.sent.add(mark.letter)
+                self.by_topic[mark.topic] += 1
 
     def attempts(self, letter: int, before: int | None) -> int:
         """In all. `before`: until it became a letter; None if an older version wrote it."""

@@ -34,6 +34,12 @@ class DeadLetterIndex:
             self._catch_up()
             return Counter(self._counts)
 
+    def open_counts(self) -> Counter[str]:
+        """Topic → how many there are that were not sent again with success."""
+        with self._lock:
+            self._catch_up()
+            return self._counts - self._redriven.by_topic
+
     def newest(self, topic: str, limit: int) -> list[dict[str, Any]]:
         """The newest letters as rows, newest first, with their `offset`, how often they were tried (`attempts`), and
         whether they were `redriven`."""

@@ -99,12 +99,14 @@ def query_fields(query: QueryDefinition, services: Services) -> dict[str, Any]:
     """What the catalog wants and what the engine says."""
     status = services.engine.status(query.id) or QueryStatus(query.id, _unknown_state(query, services))
     error = status.last_error
+    made = services.catalog.version_of(query)
     return {
         "id": query.id,
         "statement": query.statement,
         "sink": display_name(query.sink),
         "sources": [display_name(name) for name in query.sources],
-        "version": query.version,
+        "version": made.number if made is not None else query.version,
+        "version_state": made.state if made is not None else "serving",
         "wanted": query.wanted,
         "state": status.state,
         "batch": status.batch,

@@ -42,6 +42,7 @@ class _Drawing:
         self._statuses = {status.id: status for status in services.engine.all()}
         self._engine = services.engine.state()
         self._letters = services.dead_letters.counts()
+        self._open_letters = services.dead_letters.open_counts()
         # The changelog of a table is drawn as the table, not as a topic beside it.
         changelogs = {view.topic for view in self._views.values() if view.query_id is not None}
         changelogs |= {source.topic for source in beside if source.query is not None}
@@ -79,6 +80,7 @@ class _Drawing:
             events=sum(sum(ends.end for ends in self._stats[topic.name].partitions) for topic in events),
             rate=round(sum(self._services.rates.topic(topic.name) for topic in events), 1),
             dead_letters=sum(self._letters.values()),
+            open_dead_letters=sum(self._open_letters.values()),
             late_rows=sum(status.late_rows for status in self._statuses.values()),
             bytes=sum(stats.bytes for stats in self._stats.values()),
             alerts=sum(status.state == "firing" for status in self._services.alerts.statuses()),
@@ -116,14 +118,14 @@ class _Drawing:
 
     def _topic(self, topic: Topic) -> Node:
         rate, stats = self._services.rates.topic(topic.name), self._stats[topic.name]
-        letters = self._letters[topic.name]
+        letters = self._open_letters[topic.name]
         detail: dict[str, Any] = {
             "records": stats.records,
             "counts": counts(self._services.log),
             "bytes": stats.bytes,
             "partitions": topic.spec.partitions,
             "role": topic.spec.role,
-            "dead_letters": letters,
+            "dead_letters": self._letters[topic.name],
         }
         message = None if not letters else f"{letters:,} dead letter{'s' * (letters != 1)}"
         return Node(f"topic:{topic.name}", "topic", topic.name, rate, "ok" if rate else "idle", message, detail)

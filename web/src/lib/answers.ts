@@ -72,9 +72,16 @@ export function queriesSays(queries: Query[]): Said {
   return said("ok", `Yes: ${plural(running.length, "query runs", "queries run")} without lag${stopped > 0 ? `, ${count(stopped)} stopped` : ""}.`);
 }
 
+/** What a query writes, with the version unless that is the one that serves. */
+export function makes(query: Query): string {
+  return query.version_state === "serving" ? query.sink : `${query.sink} (version ${query.version}, ${query.version_state})`;
+}
+
 /** Behind means that working off the lag takes a while, not that a batch is under way. */
 export function isBehind(query: Query): boolean {
   if (query.lag <= 0) return false;
+  // What arrives while a long batch is computed waits for the next one.
+  if (query.batch_ms !== null && query.batch_ms > TOLERABLE_LAG_MS) return true;
   if (query.rows_per_second <= 0) return query.updated_ms !== null && Date.now() - query.updated_ms > TOLERABLE_LAG_MS;
   return (query.lag / query.rows_per_second) * 1000 > TOLERABLE_LAG_MS;
 }
@@ -92,7 +99,7 @@ export function querySays(query: Query, now = Date.now()): Said {
       return said("idle", "It is stopped. Events wait in the log; starting it continues where it was.");
     case "running":
       if (isBehind(query)) return said("warn", `It is ${plural(query.lag, "record")} behind${catchUp(query)}.`);
-      return said("ok", `It keeps up: ${rate(query.rows_per_second)}, the last batch took ${duration(query.batch_ms)}${
+      return said("ok", `It keeps up: ${query.rows_per_second > 0 ? rate(query.rows_per_second) : "nothing to read"}, the last batch took ${duration(query.batch_ms)}${
         query.updated_ms !== null && now - query.updated_ms > 10_000 ? `, ${ago(query.updated_ms, now)}` : ""
       }.`);
   }
@@ -111,7 +118,7 @@ export function viewsSays(views: View[], queries: Query[], checks: Check[] = [])
   const late = queries.reduce((sum, query) => sum + query.late_rows, 0);
   const behind = views.filter((view) => view.lag > 1000);
   if (behind.length > 0) return said("warn", `${list(behind.map((view) => view.name))} ${behind.length === 1 ? "has" : "have"} not applied all changes yet.`);
-  const left = late > 0 ? ` ${plural(late, "late row is", "late rows are")} not counted, and listed.` : " No row came too late.";
+  const left = late > 0 ? ` ${plural(late, "row")} came too late: each view says which, and which were repaired.` : " No row came too late.";
   return said("ok", `Yes: ${plural(views.length, "view includes", "views include")} everything computed so far.${left}`);
 }
 
@@ -154,6 +161,8 @@ export function viewSays(view: View, query: Query | null, check: Check | null, l
   if (query?.state === "failed") return said("bad", `It stands still: its query has failed. ${query.last_error?.message ?? ""}`);
   if (query?.wanted === "stopped") return said("idle", "It stands still: its query is stopped. The rows are right as of then.");
   if (view.lag > 1000) return said("warn", `It has ${plural(view.lag, "change")} still to apply.`);
-  const left = late > 0 ? ` ${plural(late, "row")} came too late and ${late === 1 ? "is" : "are"} not in it.` : "";
-  return said("ok", `Yes: every change ${view.through ? `up to arrival ${count(lastIncluded(view.through))} ` : ""}is in it.${left}`);
+  const left = late > 0 ? ` ${plural(late, "row")} came too late; below is which, and which were repaired.` : "";
+  const last = view.through ? lastIncluded(view.through) : null;
+  if (last !== null && last < 0) return said("idle", "It is empty: no change has been written to it yet.");
+  return said("ok", `Yes: every change ${last === null ? "" : `up to arrival ${count(last)} `}is in it.${left}`);
 }

@@ -6,11 +6,13 @@ export interface Keys {
 
 const SECOND_KEY_MS = 1200;
 
-export function listen(keys: Keys, target: EventTarget = window, now: () => number = Date.now): () => void {
+export function listen(keys: Keys, target: EventTarget = window, now: () => number = Date.now, dialogOpen = dialogIsOpen): () => void {
   let prefix = { key: "", at: 0 };
   const pressed = (event: Event): void => {
     const { key, ctrlKey, metaKey, altKey, target: where } = event as KeyboardEvent;
     if (event.defaultPrevented || ctrlKey || metaKey || altKey) return;
+    // An open dialog closes itself: the browser does not tell it to if the key counts as used.
+    if (key === "Escape" && dialogOpen()) return;
     if (key !== "Escape" && isTyping(where)) return;
     const pending = now() - prefix.at < SECOND_KEY_MS ? prefix.key : "";
     prefix = { key: "", at: 0 };
@@ -24,6 +26,10 @@ export function listen(keys: Keys, target: EventTarget = window, now: () => numb
   };
   target.addEventListener("keydown", pressed);
   return () => target.removeEventListener("keydown", pressed);
+}
+
+function dialogIsOpen(): boolean {
+  return document.querySelector("dialog[open]") !== null;
 }
 
 function isTyping(target: EventTarget | null): boolean {

@@ -96,6 +96,8 @@ export interface Query {
   sink: string;
   sources: string[];
   version: number;
+  /** Of the version that it writes: "serving", or being built, or kept. */
+  version_state: string;
   wanted: "running" | "stopped";
   state: QueryState;
   batch: number | null;
@@ -306,7 +308,7 @@ export interface Overview {
   uptime_s: number;
   nodes: TopologyNode[];
   edges: TopologyEdge[];
-  totals: { events: number; rate: number; dead_letters: number; late_rows: number; bytes: number; alerts: number };
+  totals: { events: number; rate: number; dead_letters: number; open_dead_letters: number; late_rows: number; bytes: number; alerts: number };
   engine: { state: string; pid: number | null };
 }
 

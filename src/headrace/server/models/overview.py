@@ -29,6 +29,9 @@ class Totals(Model, frozen=True):
     events: Count
     rate: float
     dead_letters: Count
+    """How many there ever were."""
+    open_dead_letters: Count
+    """Those that were not sent again with success."""
     late_rows: Count
     bytes: Count
     alerts: Count

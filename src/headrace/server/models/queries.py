@@ -42,6 +42,9 @@ class QueryModel(Model, frozen=True, kw_only=True):
     sink: str
     sources: list[str]
     version: int
+    """Of the stream or table that it writes."""
+    version_state: str
+    """`serving`, or what that version is instead: being built, or kept for a rollback."""
     wanted: Literal["running", "stopped"]
     state: Literal["starting", "running", "restarting", "stopped", "failed"]
     batch: int
