@@ -33,12 +33,16 @@ def test_one_event_is_accepted_and_can_be_read(server: Running, topic: str) -> N
     answer = server.send(topic, {"userid": "you", "pageid": "/hello"})
     assert answer.status_code == 200
     place = answer.json()["position"]
+    epochs = server.services.log.epochs()
+    assert epochs is not None
+    epoch = epochs.current.id
     assert answer.json() == {
         "accepted": 1,
         "duplicates": 0,
         "rejected": [],
         "position": place,
         "positions": [[place["partition"], place["offset"], place["offset"]]],
+        "token": f"{topic}@{place['partition']}:{place['offset']}.{epoch}",
     }
     [event] = server.events(topic)
     assert (event["partition"], event["offset"]) == (place["partition"], place["offset"])

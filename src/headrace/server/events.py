@@ -22,6 +22,7 @@ from headrace.log.codecs.json_codec import MAX_ID_BYTES
 from headrace.server import asking, tickets, visits
 from headrace.server.endpoint import NDJSON, Endpoint, Parameter
 from headrace.server.errors import json_response
+from headrace.server.included import token_of
 from headrace.server.models.events import EventsAnswer, NewRecords, Place, Rejected
 from headrace.server.models.tickets import TicketGiven
 from headrace.server.parameters import integer
@@ -69,10 +70,11 @@ async def _send(request: Request, services: Intake, name: str, form: Form) -> Re
         take = services.collector.collect if gate is None else partial(gate.collect, arrived=arrived)
         outcome = await _collect(services, raw, body, encoding, take)
     services.metrics.collected(name, outcome)
+    token = token_of(services.log, name, outcome)
     if question is not None:
-        response = await asking.answer(question, events_answer(outcome))
+        response = await asking.answer(question, events_answer(outcome, token))
     else:
-        response = answer_of(outcome, raw.acks)
+        response = answer_of(outcome, raw.acks, token)
     if visit is not None and visit.news:
         visits.tell(request, services, response, visit)
     return response
@@ -122,15 +124,15 @@ def _idempotency_key(request: HTTPConnection) -> str | None:
     return key
 
 
-def answer_of(outcome: Outcome, acks: Acks = "all") -> Response:
+def answer_of(outcome: Outcome, acks: Acks = "all", token: str | None = None) -> Response:
     if acks == "0":
         return Response(status_code=204)
     all_rejected = outcome.rejected and not outcome.accepted and not outcome.duplicates
     status = 422 if all_rejected else 202 if outcome.buffered else STATUS[acks]
-    return json_response(events_answer(outcome), status)
+    return json_response(events_answer(outcome, token), status)
 
 
-def events_answer(outcome: Outcome) -> EventsAnswer:
+def events_answer(outcome: Outcome, token: str | None = None) -> EventsAnswer:
     place = outcome.positions[-1] if outcome.positions else None
     return EventsAnswer(
         accepted=outcome.accepted,
@@ -140,6 +142,7 @@ def events_answer(outcome: Outcome) -> EventsAnswer:
         positions=list(outcome.positions),
         shed=outcome.shed or UNSET,
         buffered=outcome.buffered or UNSET,
+        token=token,
     )
 
 

@@ -15,6 +15,7 @@ from headrace.server.answer_models import answer_model
 from headrace.server.answers import LargeAnswer
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint
 from headrace.server.errors import json_response
+from headrace.server.included import wait_until_included
 from headrace.server.ksql.requests import from_beginning
 from headrace.server.models.sql import QueryAnswer, QueryRequest
 from headrace.server.parameters import body_of
@@ -74,7 +75,12 @@ def plan_one(sql: str, catalog: Catalog) -> SelectPlan:
 async def run_query(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, QueryRequest)
     plan = await request.app.state.plans.plan(wanted.sql, services)
+    after = [wanted.after] if isinstance(wanted.after, str) else wanted.after
+    if after and isinstance(plan, PushQuery):
+        raise UsageError("a push query cannot wait for what was written", hint="leave out `after`, or EMIT CHANGES")
     if not isinstance(plan, PushQuery):
+        if after:
+            await wait_until_included(services, plan, after, _seconds_to_wait(services, wanted.wait_ms))
         if wanted.stream:
             return await stream_answer(request, services, plan, wanted)
         if isinstance(plan, AskQuery) and await is_for_engine(services, plan):
@@ -96,6 +102,10 @@ async def pull_plan(
     rows = server.query_rows if limit is None else min(server.query_rows, limit)
     answer = await services.run_query(sql, pull, services.delivery, plan, seconds, rows, server.query_bytes)
     return answer_model(answer, services)
+
+
+def _seconds_to_wait(services: Services, wait_ms: int | None) -> float:
+    return services.project.settings.server.query_seconds if wait_ms is None else wait_ms / 1000
 
 
 def _seconds(services: Services, deadline_ms: int | None) -> float:

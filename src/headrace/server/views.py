@@ -18,10 +18,11 @@ from headrace.server import websocket as websockets
 from headrace.server.answer_models import through_model
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint, Parameter
 from headrace.server.errors import error_response, json_response
+from headrace.server.included import MAX_WAIT_S, wait_until_included
 from headrace.server.models.queries import ViewModel, Views
 from headrace.server.models.sql import QueryAnswer
 from headrace.server.names import resolve
-from headrace.server.parameters import flag, integer
+from headrace.server.parameters import flag, integer, number
 from headrace.server.queries import window_model
 from headrace.server.query import pull_plan
 from headrace.server.services import Services
@@ -69,14 +70,21 @@ async def list_rows(request: Request, services: Services) -> Response:
     view = find_view(request, services)
     source = services.followers.view(view.name).source
     limit = integer(request, "limit", 100, 0, services.project.settings.server.query_rows)
-    sql = rows_sql(source, _filters(request, services), limit)
+    filters = _filters(request, services, source)
+    sql = rows_sql(source, filters, limit)
     plan = await request.app.state.plans.plan(sql, services)
+    given = [value for name, value in request.query_params.multi_items() if name == "after"]
+    if given and "AFTER" not in {column.name for column in source.all_columns}:
+        seconds = number(request, "wait", services.project.settings.server.query_seconds, 0.001, MAX_WAIT_S)
+        await wait_until_included(services, plan, given, seconds)
     return json_response(await pull_plan(services, plan, sql))
 
 
-def _filters(request: Request, services: Services) -> list[tuple[str, str]]:
-    """All parameters but those that are ours: `limit`, and `key` where it opens the door."""
+def _filters(request: Request, services: Services, source: Source) -> list[tuple[str, str]]:
+    """All parameters but those that are ours: `limit`, `after` and `wait` unless the view has such columns, and `key`
+    where it opens the door."""
     ours = {"limit", "key"} if services.auth.keys_set else {"limit"}
+    ours |= {"after", "wait"} - {column.name.lower() for column in source.all_columns}
     return [(name, value) for name, value in request.query_params.multi_items() if name not in ours]
 
 
@@ -165,6 +173,8 @@ ENDPOINTS = (
         parameters=(
             Parameter("limit", "how many at most", {"type": "integer", "default": 100}),
             Parameter("order", "a column to order by; descending with a leading -"),
+            Parameter("after", "what the rows have to include: the token of a write, an event id, or `now`"),
+            Parameter("wait", "seconds to wait for that", {"type": "number", "default": 10, "maximum": MAX_WAIT_S}),
         ),
     ),
     Endpoint(

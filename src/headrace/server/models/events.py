@@ -31,6 +31,8 @@ class EventsAnswer(Model, frozen=True):
     """How many the collector left out, by its `[shed]`."""
     buffered: bool | msgspec.UnsetType = msgspec.UNSET
     """The log is away: they are durable where they were sent to, and will be in it."""
+    token: str | None = None
+    """What a read takes as `after`, to include these events. None if they are not in the log yet."""
     view: ViewAnswer | msgspec.UnsetType = msgspec.UNSET
     """What the view that was asked says."""
 

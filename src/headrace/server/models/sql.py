@@ -46,6 +46,10 @@ class QueryRequest(Model, frozen=True):
     settings: dict[str, str] = {}
     stream: bool = False
     """Send the rows of a pull query while they are read, as many as there are: lines of JSON, or an Arrow stream."""
+    after: list[str] | str = []
+    """What the answer has to include: `token`s of writes, event ids of feeds (VIEW/ID), or `now`."""
+    wait_ms: Annotated[int, msgspec.Meta(gt=0, le=600_000)] | None = None
+    """How long to wait for that; by default as long as a query may take."""
 
 
 class Through(Model, frozen=True):
