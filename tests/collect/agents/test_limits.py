@@ -132,3 +132,23 @@ def test_avro_takes_so_many_bytes_at_once_and_gives_them_free_again(monkeypatch:
             client.append_batch([Event(b"y" * 60_000)])
         client.close()
         wait_for(lambda: len(shelf.events) == 5, 20, "the events")
+
+
+def test_who_is_not_allowed_is_not_listened_to() -> None:
+    _, ports = shelf_ports()
+    with running(flow(f"{HTTP}\nallow = 10.0.0.0/8"), ports) as agent:
+        with connect(agent) as stranger:
+            assert stranger.recv(1) == b""
+        assert agent.counters["source", "r1"].read()["ConnectionRefusedCount"] == 1
+
+
+@pytest.mark.parametrize("header", ["Origin: https://evil.example", "Sec-Fetch-Site: cross-site"])
+def test_a_web_page_may_not_post(header: str) -> None:
+    shelf, ports = shelf_ports()
+    body = b'[{"body": "forged"}]'
+    with running(flow(HTTP), ports) as agent:
+        with connect(agent) as page:
+            page.sendall(f"POST / HTTP/1.1\r\n{header}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+            assert page.recv(1000).startswith(b"HTTP/1.1 403 ")
+        assert post(source_port(agent), [{"body": "an agent's"}]) == 200
+        wait_for(lambda: texts(shelf) == ["an agent's"], 20, "the event")

@@ -129,6 +129,7 @@ a.channels = c
 a.sinks = k
 a.sources.r.type = avro
 a.sources.r.bind = 0.0.0.0
+a.sources.r.allow = 10.0.0.0/8
 a.sources.r.port = 4141
 a.sources.r.channels = c
 a.channels.c.type = memory
@@ -203,3 +204,32 @@ def test_a_replacement_that_could_only_fail_is_said_before(wrong: str, said: str
     text = f"a1.sources.r1.interceptors = i\n{interceptor}.type = search_replace\n{interceptor}.searchPattern = (x)\n"
     [problem] = problems(GOOD + text + f"{interceptor}.{wrong}\n")
     assert said in problem.message
+
+
+LISTENING = """a.sources = r
+a.channels = c
+a.sinks = k
+a.sources.r.type = {type}
+a.sources.r.port = 4141
+a.sources.r.channels = c
+a.channels.c.type = memory
+a.sinks.k.type = null
+a.sinks.k.channel = c
+{more}"""
+
+
+@pytest.mark.parametrize("type_", ["http", "syslogtcp", "syslogudp", "avro", "netcat"])
+def test_a_source_that_anybody_could_reach_says_who_may_send(type_: str) -> None:
+    """Flume listens on all addresses where it is not told."""
+    bind = "host" if type_.startswith("syslog") else "bind"
+
+    def said(more: str) -> list[str]:
+        return [problem.message for problem in problems(LISTENING.format(type=type_, more=more))]
+
+    if type_ in ("http", "syslogtcp", "syslogudp"):
+        assert said("") == []
+    assert said(f"a.sources.r.{bind} = 127.0.0.1") == []
+    message = "source `r`: refusing to listen on `0.0.0.0`: anybody who reaches it could send"
+    assert said(f"a.sources.r.{bind} = 0.0.0.0") == [message]
+    assert said(f"a.sources.r.{bind} = 0.0.0.0\na.sources.r.allow = 10.0.0.0/8 192.168.0.0/16") == []
+    assert "`allow`" in said(f"a.sources.r.{bind} = 0.0.0.0\na.sources.r.allow = everybody")[0]

@@ -54,16 +54,18 @@ def read_addresses(texts: Sequence[str], transports: tuple[str, ...], allow: lis
     addresses = [_address(text, transports) for text in texts]
     networks(allow)
     for address in addresses:
-        if not allow and not _is_loopback(address.host):
-            raise ConfigError(
-                f"refusing to listen on `{address}`: anybody who reaches it could send",
-                hint='say who may:  allow = ["10.0.0.0/8"], or everybody:  allow = ["0.0.0.0/0", "::/0"]',
-                path=("listen",),
-            )
+        if not allow and not is_loopback(address.host):
+            hint = 'say who may:  allow = ["10.0.0.0/8"], or everybody:  allow = ["0.0.0.0/0", "::/0"]'
+            raise ConfigError(open_to_all(str(address)), hint=hint, path=("listen",))
     return addresses
 
 
-def networks(allow: list[str]) -> list[Network]:
+def open_to_all(address: str) -> str:
+    """Return why an address is refused that is not this machine's alone."""
+    return f"refusing to listen on `{address}`: anybody who reaches it could send"
+
+
+def networks(allow: Sequence[str]) -> list[Network]:
     try:
         return [ipaddress.ip_network(one, strict=False) for one in allow]
     except ValueError as error:
@@ -75,7 +77,7 @@ class Admission:
 
     MOST = 10_000
 
-    def __init__(self, allow: list[str]) -> None:
+    def __init__(self, allow: Sequence[str]) -> None:
         self._networks = networks(allow)
         self._known: dict[str, bool] = {}
 
@@ -125,7 +127,7 @@ def _address(text: str, transports: tuple[str, ...]) -> Address:
     return Address(parts.scheme, host, port)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

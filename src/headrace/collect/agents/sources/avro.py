@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 
 from headrace.collect.agents.avro_event import Reader, pack_lists
 from headrace.collect.agents.avro_rpc import (
@@ -19,15 +20,17 @@ from headrace.collect.agents.avro_rpc import (
 from headrace.collect.agents.base import AgentError, Counters, Put
 from headrace.collect.agents.options import ComponentKind, Context, Option
 from headrace.collect.agents.sources.limits import IN_FLIGHT, MESSAGE_S, Budget, Patience
-from headrace.collect.agents.sources.listening import IDLE_S, TcpSource
+from headrace.collect.agents.sources.listening import ALLOW, IDLE_S, TcpSource, check_listening
 from headrace.errors import UsageError
 
 
 class AvroSource(TcpSource):
     """A batch is answered with OK when the channels have it."""
 
-    def __init__(self, host: str, port: int, counters: Counters, compress: bool = False) -> None:
-        super().__init__(host, port, counters)
+    def __init__(
+        self, host: str, port: int, counters: Counters, compress: bool = False, allow: Sequence[str] = ()
+    ) -> None:
+        super().__init__(host, port, counters, allow)
         self._compress, self._budget = compress, Budget(IN_FLIGHT)
 
     def _serve(self, connection: socket.socket, put: Put) -> None:
@@ -71,7 +74,11 @@ class AvroSource(TcpSource):
 def _make(context: Context) -> AvroSource:
     options = context.options
     return AvroSource(
-        options.text("bind"), options.integer("port"), context.counters, options.text("compression-type") == "deflate"
+        options.text("bind"),
+        options.integer("port"),
+        context.counters,
+        options.text("compression-type") == "deflate",
+        options.words("allow"),
     )
 
 
@@ -83,7 +90,9 @@ KIND = ComponentKind(
     (
         Option("bind", "text", None, "Address to listen on.", required=True),
         Option("port", "integer", None, "Port to listen on.", required=True, least=0),
+        ALLOW,
         Option("threads", "integer", 0, "Accepted; each connection has a thread."),
         Option("compression-type", "text", "none", "As the sink's.", choices=("none", "deflate")),
     ),
+    check_listening,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import io
 import socket
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -13,7 +14,7 @@ import msgspec
 from headrace.collect.agents.base import AgentError, Counters, Event, Put
 from headrace.collect.agents.options import ComponentKind, Context, Option
 from headrace.collect.agents.sources.limits import IN_FLIGHT, MESSAGE_S, Budget, Patience, PatientReads
-from headrace.collect.agents.sources.listening import TcpSource
+from headrace.collect.agents.sources.listening import ALLOW, HERE, TcpSource, check_listening
 from headrace.structs import ready
 
 MAX_BODY = 64 * 1024 * 1024
@@ -35,8 +36,8 @@ _decoder = msgspec.json.Decoder(ready(list[JsonEvent]))
 class HttpSource(TcpSource):
     """200 when the channels have them, 503 while they are full, or too much comes at once: send again."""
 
-    def __init__(self, host: str, port: int, counters: Counters, blob: bool = False) -> None:
-        super().__init__(host, port, counters)
+    def __init__(self, host: str, port: int, counters: Counters, blob: bool = False, allow: Sequence[str] = ()) -> None:
+        super().__init__(host, port, counters, allow)
         self._blob, self._budget = blob, Budget(IN_FLIGHT)
 
     def _serve(self, connection: socket.socket, put: Put) -> None:
@@ -65,6 +66,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self._counters.add("AppendBatchReceivedCount")
+        if self.headers.get("Origin") or self.headers.get("Sec-Fetch-Site", "none") != "none":
+            # Agents are no browsers: a page, of whatever site, has no business here.
+            self._counters.add("RequestRefusedCount")
+            self.close_connection = True
+            self._answer(HTTPStatus.FORBIDDEN, "web pages may not send here")
+            return
         try:
             status, text = self._take()
         finally:
@@ -144,8 +151,9 @@ KIND = ComponentKind(
     "Events posted over HTTP as JSON.",
     lambda context: _make(context),
     (
-        Option("bind", "text", "0.0.0.0", "Address to listen on.", also=("host",)),
+        Option("bind", "text", HERE, "Address to listen on.", also=("host",)),
         Option("port", "integer", None, "Port to listen on.", required=True, least=0),
+        ALLOW,
         Option(
             "handler",
             "text",
@@ -155,10 +163,11 @@ KIND = ComponentKind(
         ),
         Option("handler.*", "text", None, "Accepted."),
     ),
+    check_listening,
 )
 
 
 def _make(context: Context) -> HttpSource:
     options = context.options
     blob = options.text("handler").lower() in {name.lower() for name in BLOB_HANDLERS}
-    return HttpSource(options.text("bind"), options.integer("port"), context.counters, blob)
+    return HttpSource(options.text("bind"), options.integer("port"), context.counters, blob, options.words("allow"))

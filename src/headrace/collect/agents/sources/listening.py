@@ -7,9 +7,12 @@ import logging
 import socket
 import threading
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from headrace.collect.agents.base import AgentError, Counters, ListeningSource, Put
+from headrace.collect.agents.options import Option, Options
+from headrace.collect.listening.settings import Admission, is_loopback, networks, open_to_all
+from headrace.errors import ConfigError
 
 logger = logging.getLogger("headrace.agent")
 
@@ -17,6 +20,26 @@ MAX_CONNECTIONS = 500
 _PAUSE_S = 0.1
 IDLE_S = 600.0
 """A connection on which nothing comes for so long is closed: half-open ones must not gather."""
+HERE = "127.0.0.1"
+"""Where a source listens that is not told: Flume's own default would let in whoever reaches the machine."""
+ALLOW = Option(
+    "allow",
+    "words",
+    (),
+    "Networks that may send, such as `10.0.0.0/8`; needed where it listens beyond this machine. Others are counted.",
+)
+
+
+def check_listening(options: Options) -> Iterator[tuple[str, str, str | None]]:
+    """Find an address that anybody could reach, and networks that are none."""
+    name = "bind" if "bind" in options else "host"
+    try:
+        networks(options.words(ALLOW.name))
+    except ConfigError as error:
+        yield ALLOW.name, error.message, error.hint
+    if not options.words(ALLOW.name) and not is_loopback(options.text(name)):
+        hint = "say who may:  allow = 10.0.0.0/8, or everybody:  allow = 0.0.0.0/0 ::/0"
+        yield name, open_to_all(options.text(name)), hint
 
 
 def listen(host: str, port: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
@@ -37,8 +60,15 @@ def listen(host: str, port: int, kind: socket.SocketKind = socket.SOCK_STREAM) -
 class TcpServer:
     """`handle` works on one connection until it returns; errors of the connection end it and nothing else."""
 
-    def __init__(self, host: str, port: int, handle: Callable[[socket.socket], None], counters: Counters) -> None:
-        self._handle, self._counters = handle, counters
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        handle: Callable[[socket.socket], None],
+        counters: Counters,
+        allow: Sequence[str] = (),
+    ) -> None:
+        self._handle, self._counters, self._admits = handle, counters, Admission(allow)
         self._listening = listen(host, port)
         self.port: int = self._listening.getsockname()[1]
         self._connections: dict[socket.socket, threading.Thread] = {}
@@ -51,12 +81,16 @@ class TcpServer:
     def _accept(self) -> None:
         while not self._stopping:
             try:
-                connection, _ = self._listening.accept()
+                connection, address = self._listening.accept()
             except OSError as error:
                 # Whoever gave up while waiting, or no file left to open: the next may have more luck.
                 if not self._stopping:
                     self._counters.failed("ConnectionFailedCount", error)
                     self._pause.wait(_PAUSE_S)
+                continue
+            if not self._admits(address[0]):
+                self._counters.add("ConnectionRefusedCount")
+                connection.close()
                 continue
             with self._lock:
                 full = len(self._connections) >= MAX_CONNECTIONS or self._stopping
@@ -113,8 +147,8 @@ class TcpServer:
 class TcpSource(ListeningSource):
     """Says what is done with a connection; the rest is the same for all."""
 
-    def __init__(self, host: str, port: int, counters: Counters) -> None:
-        self._host, self._port, self._counters = host, port, counters
+    def __init__(self, host: str, port: int, counters: Counters, allow: Sequence[str] = ()) -> None:
+        self._host, self._port, self._counters, self._allow = host, port, counters, allow
         self._server: TcpServer | None = None
 
     @property
@@ -123,7 +157,11 @@ class TcpSource(ListeningSource):
 
     def start(self, put: Put) -> None:
         self._server = TcpServer(
-            self._host, self._port, lambda connection: self._serve(connection, put), self._counters
+            self._host,
+            self._port,
+            lambda connection: self._serve(connection, put),
+            self._counters,
+            self._allow,
         )
 
     @abstractmethod

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 
 from headrace.collect.agents.base import AgentError, Counters, Event, Put
 from headrace.collect.agents.options import ComponentKind, Context, Option
-from headrace.collect.agents.sources.listening import LineReader, TcpSource
+from headrace.collect.agents.sources.listening import ALLOW, LineReader, TcpSource, check_listening
 
 LONGEST_PUT = 100
 """Lines that are put, and answered, together."""
 
 
 class NetcatSource(TcpSource):
-    def __init__(self, host: str, port: int, counters: Counters, longest: int = 512, answer: bool = True) -> None:
-        super().__init__(host, port, counters)
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        counters: Counters,
+        longest: int = 512,
+        answer: bool = True,
+        allow: Sequence[str] = (),
+    ) -> None:
+        super().__init__(host, port, counters, allow)
         self._longest, self._answer = longest, answer
 
     def _serve(self, connection: socket.socket, put: Put) -> None:
@@ -42,6 +51,7 @@ def _make(context: Context) -> NetcatSource:
         context.counters,
         options.integer("max-line-length"),
         options.flag("ack-every-event"),
+        options.words("allow"),
     )
 
 
@@ -53,8 +63,10 @@ KIND = ComponentKind(
     (
         Option("bind", "text", None, "Address to listen on.", required=True),
         Option("port", "integer", None, "Port to listen on.", required=True, least=0),
+        ALLOW,
         Option("max-line-length", "integer", 512, "Longest line; what is longer is cut and counted.", least=1),
         Option("ack-every-event", "flag", True, "Answer each line with OK."),
         Option("encoding", "text", "utf-8", "Accepted; bytes are taken as they are."),
     ),
+    check_listening,
 )

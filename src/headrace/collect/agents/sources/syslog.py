@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from headrace.clock import Clock
 from headrace.collect.agents.base import AgentError, Counters, Event, Headers, ListeningSource, Put, left_over
 from headrace.collect.agents.options import ComponentKind, Context, Option
-from headrace.collect.agents.sources.listening import LineReader, TcpSource, listen
+from headrace.collect.agents.sources.listening import ALLOW, HERE, LineReader, TcpSource, check_listening, listen
+from headrace.collect.listening.settings import Admission
 from headrace.collect.syslog.times import BsdTimes
 
 _PRIORITY = re.compile(rb"<(\d{1,3})>")
@@ -55,8 +56,17 @@ def _iso(text: bytes) -> int | None:
 
 
 class SyslogTcpSource(TcpSource):
-    def __init__(self, host: str, port: int, counters: Counters, clock: Clock, longest: int, keep: bool) -> None:
-        super().__init__(host, port, counters)
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        counters: Counters,
+        clock: Clock,
+        longest: int,
+        keep: bool,
+        allow: Sequence[str] = (),
+    ) -> None:
+        super().__init__(host, port, counters, allow)
         self._clock, self._longest, self._keep = clock, longest, keep
         self._stopping = threading.Event()
 
@@ -78,7 +88,10 @@ class SyslogTcpSource(TcpSource):
 class SyslogUdpSource(ListeningSource):
     """A datagram a line. While the channels are full the kernel keeps some, and drops the rest: that is UDP."""
 
-    def __init__(self, host: str, port: int, counters: Counters, clock: Clock, keep: bool) -> None:
+    def __init__(
+        self, host: str, port: int, counters: Counters, clock: Clock, keep: bool, allow: Sequence[str] = ()
+    ) -> None:
+        self._admits = Admission(allow)
         self._host, self._port, self._counters, self._clock, self._keep = host, port, counters, clock, keep
         self._socket: socket.socket | None = None
         self._thread: threading.Thread | None = None
@@ -97,11 +110,14 @@ class SyslogUdpSource(ListeningSource):
     def _serve(self, receiving: socket.socket, put: Put) -> None:
         while not self._stopping.is_set():
             try:
-                line = receiving.recv(MAX_DATAGRAM)
+                line, address = receiving.recvfrom(MAX_DATAGRAM)
             except TimeoutError:
                 continue
             except OSError:
                 return
+            if not self._admits(address[0]):
+                self._counters.add("EventsRefusedCount")
+                continue
             try:
                 times = BsdTimes(None, self._clock.now_ms())
                 put_patiently(put, [parse_syslog(line.rstrip(b"\r\n\0"), times, self._keep)], self._stopping)
@@ -134,8 +150,9 @@ def _keeps(context: Context) -> bool:
 
 
 _OPTIONS = (
-    Option("host", "text", "0.0.0.0", "Address to listen on.", also=("bind",)),
+    Option("host", "text", HERE, "Address to listen on.", also=("bind",)),
     Option("port", "integer", None, "Port to listen on.", required=True, least=0),
+    ALLOW,
     Option("keepFields", "text", "none", "`all` leaves the line whole in the body.", also=("keepFields.all",)),
     Option("eventSize", "integer", 65_536, "Longest line; what is longer is cut and counted.", least=1),
 )
@@ -151,8 +168,10 @@ TCP = ComponentKind(
         context.ports.clock,
         context.options.integer("eventSize"),
         _keeps(context),
+        context.options.words("allow"),
     ),
     _OPTIONS,
+    check_listening,
 )
 UDP = ComponentKind(
     "source",
@@ -164,6 +183,8 @@ UDP = ComponentKind(
         context.counters,
         context.ports.clock,
         _keeps(context),
+        context.options.words("allow"),
     ),
-    _OPTIONS[:3],
+    _OPTIONS[:4],
+    check_listening,
 )
