@@ -136,6 +136,9 @@ class SparkSettings(Settings, frozen=True):
     """Least time between the starts of two micro-batches; 0 is as soon as there is data."""
     restart_backoff_s: float = 1.0
     """First wait before a failed query is started again; doubles up to a minute."""
+    stall_seconds: float = 120.0
+    """A query with input to read that commits nothing, finishes no task and reads no row for this long is stalled: it
+    is restarted and, if that does not help, the engine is; 0 is never. A long batch that gets on is not stalled."""
     conf: dict[str, str] = {}
     """Further Spark settings, as they are."""
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,6 +21,7 @@ from headrace.config import SparkSettings
 from headrace.errors import Conflict, NotFound
 from headrace.process.base import QueryStatus
 from headrace.process.runner import SparkQueryRunner
+from headrace.process.stalls import work_of
 from tests.process.pipeline import Pipeline
 from tests.support import wait_for
 
@@ -26,11 +31,13 @@ STREAM = """
 CREATE STREAM views (userid VARCHAR KEY, pageid VARCHAR) WITH (KAFKA_TOPIC='views', VALUE_FORMAT='JSON', PARTITIONS=2);
 """
 SECONDS = 60.0
+QUICK = SparkSettings(restart_backoff_s=0.1)
 
 
 @contextmanager
-def running(spark: SparkSession, pipeline: Pipeline, *sinks: str) -> Iterator[SparkQueryRunner]:
-    settings = SparkSettings(restart_backoff_s=0.1)
+def running(
+    spark: SparkSession, pipeline: Pipeline, *sinks: str, settings: SparkSettings = QUICK
+) -> Iterator[SparkQueryRunner]:
     runner = SparkQueryRunner(spark, pipeline.log_folder, settings, SystemClock(), pipeline.log)
     try:
         for sink in sinks:
@@ -100,6 +107,44 @@ def test_a_query_stops_and_goes_on_where_it_was(spark: SparkSession, tmp_path: P
             wait_for(lambda: status(runner, pipeline, "t").rows == 45, SECONDS, "the progress")
             second = status(runner, pipeline, "t")
             assert (second.late_rows, second.batch, second.lag) == (5, first.batch + 1, 0)
+
+
+def test_a_query_that_stands_still_is_stalled_until_it_gets_on(spark: SparkSession, tmp_path: Path) -> None:
+    """Both cores are taken by a job that does nothing, as if its tasks hung."""
+    gate = str(tmp_path / "gate")
+
+    def hang(number: int) -> int:
+        while not os.path.exists(gate):
+            time.sleep(0.05)
+        return number
+
+    def occupy() -> None:
+        spark.sparkContext.parallelize([1, 2], 2).map(hang).count()
+
+    with Pipeline(tmp_path, STREAM + count_table("t")) as pipeline:
+        put(pipeline, 3)
+        settings = SparkSettings(restart_backoff_s=0.1, stall_seconds=6.0)
+        with running(spark, pipeline, "t", settings=settings) as runner:
+            wait_for(lambda: views(pipeline, "T") == 3, SECONDS, "the first three")
+            occupying = threading.Thread(target=occupy)
+            occupying.start()
+            try:
+                wait_for(lambda: len(cast(tuple[object, ...], work_of(spark, "nobody's"))) == 0, SECONDS, "Spark")
+                put(pipeline, 4)
+                wait_for(lambda: status(runner, pipeline, "t").state == "stalled", SECONDS, "the stall to be noticed")
+                stalled = status(runner, pipeline, "t")
+                assert stalled.last_error is not None
+                assert stalled.last_error.message.startswith("it is stalled: input waits, but for 6 s it read no row")
+                assert (stalled.lag, stalled.last_error.recovered_ms) == (4, None)
+            finally:
+                (tmp_path / "gate").touch()
+                occupying.join()
+            wait_for(lambda: views(pipeline, "T") == 7, SECONDS, "the others")
+            wait_for(lambda: status(runner, pipeline, "t").state == "running", SECONDS, "it to have recovered")
+            recovered = status(runner, pipeline, "t")
+            assert recovered.restarts >= 1
+            assert recovered.last_error is not None
+            assert recovered.last_error.recovered_ms is not None
 
 
 def test_a_second_start_is_nothing_and_strangers_are_refused(spark: SparkSession, tmp_path: Path) -> None:

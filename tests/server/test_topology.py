@@ -12,6 +12,8 @@ import pytest
 
 from headrace.coordinate.status import EngineReport
 from headrace.coordinate.supervisor import readiness
+from headrace.coordinate.watching import Watching
+from headrace.log.base import BatchIdentity
 from headrace.process.base import QueryError, QueryStatus
 from tests.server.running import PAGEVIEWS, Running, running_server
 
@@ -39,6 +41,12 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def report(server: Running, *statuses: QueryStatus, state: str = "running") -> None:
     server.services.engine.receive(msgspec.to_builtins(EngineReport(state, os.getpid(), list(statuses))))
+
+
+def watching(server: Running) -> Watching:
+    """What alerts look at."""
+    by = server.services
+    return Watching(by.log, by.catalog, by.clock, by.engine, by.care, by.jobs, by.dead_letters.counts)
 
 
 def nodes(server: Running) -> dict[str, dict[str, Any]]:
@@ -142,6 +150,42 @@ def test_what_the_engine_counts_is_shown(pipeline: Running) -> None:
     metrics = pipeline.http.get("/metrics").text
     assert f'headrace_query_lag_records{{query="{BY_PAGE}"}} 3.0' in metrics
     assert f'headrace_query_late_rows_total{{query="{BY_PAGE}"}} 2.0' in metrics
+
+
+def test_the_lag_is_known_without_the_engine(tmp_path: Path) -> None:
+    """What has been read is in the log, and so is what there is to read: a silent engine must not look idle."""
+    with running_server(tmp_path, sql=SQL) as server:
+        log = server.services.log
+        sent = [{"userid": "ann", "pageid": f"/{number}", "viewtime": number} for number in range(5)]
+        server.http.post("/v1/topics/pageviews/events", json=sent).raise_for_status()
+        # It has read these five, and not what comes next; that its own report still says 0 is no matter.
+        read = [end.end for end in log.snapshot().ends["pageviews"]]
+        server.http.post("/v1/topics/pageviews/events", json=sent[:3]).raise_for_status()
+        report(server, QueryStatus(BY_PAGE, "running", lag=0, read={"pageviews": read}))
+        assert server.http.get(f"/v1/queries/{BY_PAGE}").json()["lag"] == 3
+        # The engine is gone: by what it has committed it has read nothing of eight.
+        server.services.engine.receive(msgspec.to_builtins(EngineReport("running", 2**22 + 1)))
+        queries = {query["id"]: query for query in server.http.get("/v1/queries").json()["queries"]}
+        assert {query["lag"] for query in queries.values()} == {8}
+        metrics = server.http.get("/metrics").text
+        for query in (BY_PAGE, PAID):
+            assert f'headrace_query_lag_records{{query="{query}"}} 8.0' in metrics
+            assert nodes(server)[f"query:{query}"]["detail"]["lag"] == 8
+        assert {one.value for one in watching(server).lag().values()} == {8}
+        log.commit("by hand", [], BatchIdentity(PAID, 1, "by hand", 0, f'{{"arrival": {log.snapshot().arrival}}}'))
+        assert f'headrace_query_lag_records{{query="{PAID}"}} 0.0' in server.http.get("/metrics").text
+
+
+def test_a_stalled_query_is_not_ready_and_sets_off_alerts(pipeline: Running) -> None:
+    error = QueryError("it is stalled: input waits", 1)
+    report(pipeline, QueryStatus(BY_PAGE, "stalled", last_error=error), QueryStatus(PAID, "running"))
+    ready = pipeline.http.get("/readyz")
+    assert (ready.status_code, ready.json()["waiting_for"]) == (503, [f"query `{BY_PAGE}` (stalled)"])
+    assert nodes(pipeline)[f"query:{BY_PAGE}"]["state"] == "failed"
+    assert pipeline.http.get(f"/v1/queries/{BY_PAGE}").json()["state"] == "stalled"
+    assert f'headrace_query_stalled{{query="{BY_PAGE}"}} 1.0' in pipeline.http.get("/metrics").text
+    [reading] = [one for name, one in watching(pipeline).failed().items() if name == "by_page"]
+    assert (reading.value, reading.detail) == (1, "it is stalled: input waits")
 
 
 def test_push_queries_with_state_are_shared_and_dropped(pipeline: Running) -> None:

@@ -61,6 +61,7 @@ describe("queries", () => {
     expect(queriesSays([query(), query({ state: "stopped", wanted: "stopped" })]).text).toBe("Yes: 1 query runs without lag, 1 stopped.");
     expect(queriesSays([query({ lag: 9000 })])).toEqual({ tone: "warn", text: "Not quite: v is 9,000 records behind." });
     expect(queriesSays([query({ state: "failed" })]).tone).toBe("bad");
+    expect(querySays(query({ state: "stalled", last_error: { message: "no row was read", time_ms: 1 } })).text).toBe("It stands still: no row was read");
     expect(querySays(query({ state: "restarting", restarts: 2, last_error: { message: "boom", time_ms: 1 } })).text).toContain("2 times so far): boom");
     expect(querySays(query({ lag: 9000 })).text).toBe("It is 9,000 records behind, about 1 min 30 s of work.");
   });

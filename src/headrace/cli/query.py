@@ -101,8 +101,13 @@ def _rows(query: dict[str, Any]) -> str:
 
 def state_of(query: dict[str, Any]) -> str:
     error = query.get("last_error")
-    trouble = error and query["state"] in ("failed", "restarting")
+    trouble = error and query["state"] in ("failed", "restarting", "stalled")
     return f"{query['state']}: {error['message']}" if error and trouble else str(query["state"])
+
+
+def _error_text(error: dict[str, Any]) -> str:
+    recovered = f"; recovered {local_time(error['recovered_ms'])}" if error.get("recovered_ms") else ""
+    return f"{error['message']}  ({local_time(error['time_ms'])}{recovered})"
 
 
 def _print_query(query: dict[str, Any], spark_plan: bool) -> None:
@@ -119,7 +124,7 @@ def _print_query(query: dict[str, Any], spark_plan: bool) -> None:
             ("stream time", local_time(query["stream_time_ms"])),
             ("late rows", query["late_rows"]),
             ("state kept", f"{query['state_rows']:,} rows, {bytes_text(query['state_bytes'])}"),
-            ("last error", f"{error['message']}  ({local_time(error['time_ms'])})" if error else "none"),
+            ("last error", _error_text(error) if error else "none"),
         ]
     )
     print(f"\n{query['statement']}")

@@ -257,7 +257,7 @@ def _print_status(body: dict[str, Any]) -> None:
         print_table(
             ["query", "state", "lag", "rows/s", "last error"],
             [
-                [q["id"], q["state"], q["lag"], round(q["rows_per_second"]), (q["last_error"] or {}).get("message")]
+                [q["id"], q["state"], q["lag"], round(q["rows_per_second"]), _present_error(q["last_error"])]
                 for q in queries
             ],
         )
@@ -272,6 +272,11 @@ def dead_letters_text(total: int, open_: int) -> str:
     if not again:
         return f"{open_:,}"
     return f"{open_:,}  ({again:,}{' more' * bool(open_)} {'was' if again == 1 else 'were'} sent again)"
+
+
+def _present_error(error: dict[str, Any] | None) -> str | None:
+    """One that the query has recovered from is past; `headrace query show` still has it."""
+    return None if error is None or error.get("recovered_ms") else error["message"]
 
 
 LOG_NAMES = ("server", "engine", "supervisor")

@@ -23,6 +23,12 @@ STEADY_AFTER_S = 60.0
 MARK = "HEADRACE_SUPERVISED"
 """Environment variable, inherited by whatever a child starts (the JVM too), that says which project it belongs to."""
 
+STALLS = "HEADRACE_STALLS"
+"""Environment variable that tells a child how often it was restarted in a row because something in it was stalled."""
+EXIT_STALLED = 75
+"""What the engine exits with when a query is stalled and only a new process may help. (EX_TEMPFAIL of sysexits.h.)"""
+FORGET_STALLS_S = 3600.0
+
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -43,6 +49,7 @@ class Child:
         self._backoff = FIRST_BACKOFF_S
         self._start_after = 0.0
         self._silence: Silence | None = None
+        self._stalls = 0
         self.restarts = -1
         """How often it was started after the first time."""
 
@@ -78,7 +85,13 @@ class Child:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    env=os.environ | {MARK: self._mark, "PYTHONUNBUFFERED": "1", HEARTBEAT: str(silence.writing)},
+                    env=os.environ
+                    | {
+                        MARK: self._mark,
+                        "PYTHONUNBUFFERED": "1",
+                        HEARTBEAT: str(silence.writing),
+                        STALLS: str(self._stalls),
+                    },
                     pass_fds=(silence.writing,),
                     # Ctrl-C reaches only the supervisor, which stops its children in order.
                     process_group=0,
@@ -105,6 +118,9 @@ class Child:
         if self._process is None or (code := self._process.poll()) is None:
             return None
         self.kill()
+        if code != EXIT_STALLED or self._clock.monotonic() - self._started > FORGET_STALLS_S:
+            self._stalls = 0
+        self._stalls += code == EXIT_STALLED
         self._plan_start()
         # Killed from outside says nothing about what it would have done.
         self.failures += code >= 0

@@ -26,7 +26,7 @@ from headrace.clock import Clock, GuardedClock
 from headrace.config import Project, load_project
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.catalog_file import FILE, CatalogFile
-from headrace.coordinate.child import MARK
+from headrace.coordinate.child import EXIT_STALLED, MARK, STALLS
 from headrace.coordinate.heartbeat import Heartbeat
 from headrace.coordinate.links import Link, link_to
 from headrace.coordinate.reconcile import Reconciler, sweep_checkpoints
@@ -37,8 +37,11 @@ from headrace.functions.compiled import Limits
 from headrace.functions.direct import DirectRuntime
 from headrace.log.base import Log
 from headrace.process.base import QueryStatus
+from headrace.process.stalls import Stalled
 
 LOOK_S, REPORT_S = 0.1, 0.5
+MOST_DOUBLED = 4
+"""Each engine that was restarted for a stalled query lets the next one be twice as patient, so often at the most."""
 STOP_S = 15.0
 """A batch that takes longer is cut off: it will be run again."""
 
@@ -113,6 +116,8 @@ class Engine:
         self._stopping = threading.Event()
         self._parent = os.getppid() if MARK in os.environ else None
         self._reconciler: Reconciler | None = None
+        self._exit_code = 1
+        """Of an engine that has to be cut off."""
 
     def stop(self, number: int = 0, frame: FrameType | None = None) -> None:
         self._stopping.set()
@@ -145,7 +150,8 @@ class Engine:
         from headrace.process.runner import SparkQueryRunner
 
         settings = self._project.settings.spark
-        runner = SparkQueryRunner(spark, where, settings, self._clock, log)
+        restarts = int(os.environ.get(STALLS, "0"))
+        runner = SparkQueryRunner(spark, where, settings, self._clock, log, patience=2 ** min(restarts, MOST_DOUBLED))
         limits = self._project.settings.functions
         runtime = DirectRuntime(Limits(limits.seconds, limits.memory_mb * 1024 * 1024))
         catalog = Catalog(log, runtime, CatalogFile(self._project.data / FILE))
@@ -159,6 +165,9 @@ class Engine:
                 if runner.spark_lost.is_set():
                     # The supervisor starts us again, with a new one.
                     raise QueryFailed("Spark's Java process is gone", hint="logs/engine.log may say why")
+                if runner.stalls.hopeless is not None:
+                    self._exit_code = EXIT_STALLED
+                    raise Stalled(runner.stalls.hopeless, hint="the engine is restarted")
                 changed = self._refresh(catalog)
                 if (changed or self._reconciler.unfinished) and self._reconciler.reconcile():
                     reporter.changed()
@@ -187,7 +196,7 @@ class Engine:
 
     def _cut_off_later(self) -> None:
         """A batch that hangs must not keep the project from stopping; what it did not commit is done again."""
-        timer = threading.Timer(STOP_S, lambda: os._exit(1))
+        timer = threading.Timer(STOP_S, lambda: os._exit(self._exit_code))
         timer.daemon = True
         timer.start()
 
@@ -206,6 +215,9 @@ def main() -> int:
         signal.signal(signal.SIGTERM, engine.stop)
         signal.signal(signal.SIGINT, engine.stop)
         engine.run()
+    except Stalled as error:
+        logger.error("%s", error)
+        return EXIT_STALLED
     except (ConfigError, NotFound) as error:
         print(error, file=sys.stderr)
         return EXIT_HOPELESS

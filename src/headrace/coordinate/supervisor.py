@@ -19,7 +19,7 @@ from headrace.access.owner import own_key
 from headrace.clock import Clock
 from headrace.collect.listening.needed import listeners_needed
 from headrace.config import MOST_WORKERS, Project
-from headrace.coordinate.child import Child, sweep
+from headrace.coordinate.child import EXIT_STALLED, Child, sweep
 from headrace.coordinate.local import Holder, UpLock
 from headrace.coordinate.ports import choose_port, port_holder
 from headrace.coordinate.reports import CHILDREN_FILE, ChildEnd, ChildReport, write_report
@@ -320,6 +320,8 @@ def supervised_mark(project: Project) -> str:
 
 
 def _exit_text(code: int) -> str:
+    if code == EXIT_STALLED:
+        return "a query was stalled, also after it was restarted"
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
     return f"exit code {code}"

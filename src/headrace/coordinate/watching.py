@@ -9,6 +9,7 @@ from headrace.coordinate.base import QueryDefinition, late_topic
 from headrace.coordinate.care import ViewCare
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.job_runner import JobRunner
+from headrace.coordinate.query_status import status_of
 from headrace.coordinate.status import EngineStatus
 from headrace.deliver.alerts.alerts import Measure
 from headrace.deliver.alerts.state import Reading
@@ -71,14 +72,15 @@ class Watching:
         return {topic: Reading(counts.get(topic, 0)) for topic in topics}
 
     def lag(self) -> dict[str, Reading]:
-        return self._of_queries(lambda status: Reading(status.lag), Reading(None))
+        return self._of_queries(lambda query, status: Reading(status_of(query, self._engine, self._log).lag))
 
     def failed(self) -> dict[str, Reading]:
         now = self._clock.monotonic()
         if self._engine.state()["state"] != "gone":
             self._heard = now
         silent = now - self._heard >= SILENCE_S
-        return self._of_queries(failure, Reading(1, "the engine does not answer") if silent else Reading(None))
+        unknown = Reading(1, "the engine does not answer") if silent else Reading(None)
+        return self._of_queries(lambda query, status: unknown if status is None else failure(status))
 
     def jobs(self) -> dict[str, Reading]:
         found = {}
@@ -89,13 +91,12 @@ class Watching:
             found[job.name] = Reading(int(failed), last.message if failed and last is not None else "")
         return found
 
-    def _of_queries(self, measure: Callable[[QueryStatus], Reading], unknown: Reading) -> dict[str, Reading]:
+    def _of_queries(self, measure: Callable[[QueryDefinition, QueryStatus | None], Reading]) -> dict[str, Reading]:
         """Of those that make what is served; by what they write, whichever version does. Of several the worst."""
         statuses = {status.id: status for status in self._engine.all()}
         found: dict[str, Reading] = {}
         for query in self._wanted():
-            status = statuses.get(query.id)
-            reading = unknown if status is None else measure(status)
+            reading = measure(query, statuses.get(query.id))
             name = display_name(query.sink)
             if name not in found or (reading.value or 0) > (found[name].value or 0):
                 found[name] = reading
@@ -111,7 +112,7 @@ class Watching:
 def failure(status: QueryStatus) -> Reading:
     if status.state == "starting":
         return Reading(None)
-    if status.state in ("failed", "restarting"):
+    if status.state in ("failed", "restarting", "stalled"):
         return Reading(1, status.last_error.message if status.last_error else status.state)
     return Reading(0)
 

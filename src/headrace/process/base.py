@@ -33,7 +33,9 @@ LATE_COLUMNS = (
     Column("ROW", VARCHAR),
 )
 
-QueryState = Literal["starting", "running", "restarting", "stopped", "failed"]
+QueryState = Literal["starting", "running", "stalled", "restarting", "stopped", "failed"]
+"""`stalled`: it runs, input waits, and for `[spark] stall_seconds` nothing was read, finished or committed. It is
+restarted, and stays stalled until it gets on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,8 @@ class QueryError(msgspec.Struct, frozen=True):
     message: str
     time_ms: int
     detail: str | None = None
+    recovered_ms: int | None = None
+    """When the query first got further than where it failed; None while it has not."""
 
 
 class QueryStatus(msgspec.Struct, frozen=True):
@@ -127,6 +131,8 @@ class QueryStatus(msgspec.Struct, frozen=True):
     started_ms: int = 0
     updated_ms: int = 0
     spark_plan: str | None = None
+    read: dict[str, list[int]] = {}
+    """By topic: the next offset of each partition."""
 
 
 class QueryRunner(ABC):

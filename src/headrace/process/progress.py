@@ -97,6 +97,14 @@ def lag(snapshot: Snapshot, topic: str, read: Offsets) -> int:
     return sum(max(0, ends.end - max(read.get(number, 0), ends.start)) for number, ends in partitions)
 
 
+def listed(read: Offsets) -> list[int]:
+    """
+    >>> listed({2: 5, 0: 7})
+    [7, 0, 5]
+    """
+    return [read.get(number, 0) for number in range(max(read, default=-1) + 1)]
+
+
 def stream_time(log: Log, snapshot: Snapshot, topic: str, read: Offsets) -> int | None:
     """The largest event time among the records read: each carries the largest before it, so the last one of each
     partition knows. Asks the log only if the query is behind."""

@@ -26,9 +26,12 @@ from headrace.process.base import QueryRunner, QuerySpec, QueryStatus
 from headrace.process.checkpoints import check_checkpoint
 from headrace.process.limits import check_limits
 from headrace.process.moved import with_known_results
-from headrace.process.progress import Offsets, Progress, lag, parse_offsets, stream_time, topic_end
+from headrace.process.pace import pause_ms
+from headrace.process.progress import Offsets, Progress, lag, listed, parse_offsets, stream_time, topic_end
 from headrace.process.running import RunningQuery
 from headrace.process.session import query_session
+from headrace.process.stall_watcher import LOOK_S, Position, StallWatcher
+from headrace.process.stalls import work_of
 from headrace.process.streaming import bound_query, start_query
 from headrace.store.cuts import Cut, offsets_at, parse_cut
 
@@ -45,9 +48,16 @@ class SparkQueryRunner(QueryRunner):
     """Queries start in a small pool; one thread watches them all. `log` says what topics are and how far they go."""
 
     def __init__(
-        self, spark: SparkSession, where: Path | KafkaPlace, settings: SparkSettings, clock: Clock, log: Log
+        self,
+        spark: SparkSession,
+        where: Path | KafkaPlace,
+        settings: SparkSettings,
+        clock: Clock,
+        log: Log,
+        patience: int = 1,
     ) -> None:
-        """`where`: the local log's folder, or Kafka."""
+        """`where`: the local log's folder, or Kafka. `patience`: how often a stalled query is restarted before `stalls`
+        asks for another engine."""
         self._spark = query_session(spark)
         self._spark.conf.set("spark.sql.shuffle.partitions", settings.shuffle_partitions)
         self._where = where
@@ -62,6 +72,9 @@ class SparkQueryRunner(QueryRunner):
         self._java: subprocess.Popen[bytes] | None = getattr(self._spark.sparkContext._gateway, "proc", None)
         """None if somebody else has started it."""
         self._pool = ThreadPoolExecutor(STARTERS, thread_name_prefix="headrace-start")
+        self.stalls = StallWatcher(self._position, lambda query: work_of(self._spark, query.spec.id), clock, patience)
+        self._stall_thread = threading.Thread(target=self._watch_stalls, name="headrace-stalls", daemon=True)
+        self._stall_thread.start()
         self._watcher = threading.Thread(target=self._watch, name="headrace-watch", daemon=True)
         self._watcher.start()
 
@@ -171,6 +184,36 @@ class SparkQueryRunner(QueryRunner):
                 # Nobody who runs may have noticed: one that waits to be started again would for ever.
                 self.spark_lost.set()
 
+    def _watch_stalls(self) -> None:
+        """In a thread of its own: it asks the log, which may not answer."""
+        looked = self._clock.monotonic()
+        while not self._closing.wait(LOOK_S):
+            now = self._clock.monotonic()
+            elapsed, looked = now - looked, now
+            with self._lock:
+                queries = list(self._queries.values())
+            try:
+                self.stalls.look(queries, elapsed)
+            except Exception:
+                # Nobody would begin it again.
+                logger.exception("stalled queries could not be looked for")
+
+    def _position(self, query: RunningQuery) -> Position:
+        spec, progress, snapshot = query.spec, query.progress(), self._log.snapshot()
+        read = self._read(spec, snapshot, progress)
+        waiting = any(self._has_more(snapshot, spec, topic, offsets) for topic, offsets in read.items())
+        limit = self._settings.stall_seconds
+        # Between two batches of a slow query nothing happens.
+        seconds = limit + 2 * pause_ms(self._settings, spec) / 1000 if limit > 0 else 0.0
+        return Position(waiting, (progress.batch, str(progress.ends)), seconds)
+
+    def _has_more(self, snapshot: Snapshot, spec: QuerySpec, topic: str, read: Offsets) -> bool:
+        if lag(snapshot, topic, read) == 0:
+            return False
+        bounds = {} if spec.until is None else offsets_at(self._log, snapshot, topic, spec.until)
+        ends = enumerate(snapshot.ends[topic])
+        return any(bounds.get(number, end.end) > max(read.get(number, 0), end.start) for number, end in ends)
+
     def _watch_one(self, query: RunningQuery) -> None:
         try:
             if query.watch():
@@ -192,7 +235,7 @@ class SparkQueryRunner(QueryRunner):
         rows = sum(_passed(offsets, spec.starts.get(topic, {})) for topic, offsets in read.items())
         return QueryStatus(
             id=spec.id,
-            state=query.state,
+            state="stalled" if query.stalls and query.state in ("running", "restarting") else query.state,
             batch=progress.batch,
             rows_per_second=query.rate.update(self._clock.monotonic(), rows),
             rows=rows,
@@ -208,6 +251,7 @@ class SparkQueryRunner(QueryRunner):
             started_ms=query.started_ms,
             updated_ms=self._clock.now_ms(),
             spark_plan=query.spark_plan(),
+            read={topic: listed(offsets) for topic, offsets in read.items()},
         )
 
     def _read(self, spec: QuerySpec, snapshot: Snapshot, progress: Progress) -> dict[str, Offsets]:

@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 
+from msgspec import structs
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.clock import Clock
@@ -14,6 +15,7 @@ from headrace.process.backoff import Backoff
 from headrace.process.base import QueryError, QuerySpec, QueryState
 from headrace.process.failures import describe_failure, is_permanent
 from headrace.process.progress import Progress, Rate, parse_progress
+from headrace.process.stalls import Stalled
 
 PLAN_SECONDS = 30.0
 
@@ -36,6 +38,8 @@ class RunningQuery:
         self.started_ms = clock.now_ms()
         self.rate = Rate()
         self.retry_at: float | None = None
+        self.stalls = 0
+        """How often it was found stalled since it last got on."""
         self._launch = launch
         self._check = check
         self._clock = clock
@@ -87,6 +91,30 @@ class RunningQuery:
             return True
         return False
 
+    def give_up_batch(self, error: Stalled) -> StreamingQuery | None:
+        """Let go of a run that is stalled. Whoever calls has to stop it, which may take long or for ever, and then call
+        `retry`: two runs must not share a checkpoint."""
+        described = describe_failure(error, self.spec, self._clock.now_ms())
+        with self._lock:
+            streaming, self._streaming = self._streaming, None
+            if streaming is not None:
+                self.state, self.last_error = "restarting", described
+                self.stalls += 1
+        return streaming
+
+    def retry(self) -> None:
+        """Launch it again after its back-off."""
+        with self._lock:
+            if not self._unwanted.is_set():
+                self.retry_at = self._clock.monotonic() + self._backoff.next()
+
+    def got_on(self) -> None:
+        """It has committed something: what was wrong is past."""
+        with self._lock:
+            self.stalls = 0
+            if self.last_error is not None and self.last_error.recovered_ms is None:
+                self.last_error = structs.replace(self.last_error, recovered_ms=self._clock.now_ms())
+
     def change(self, change: Callable[[QuerySpec], QuerySpec]) -> None:
         """What it is from now on; a launch that is under way comes first."""
         with self._busy:
@@ -130,6 +158,7 @@ class RunningQuery:
         if progress.batch > self._progress.batch:
             # It got further than last time: what made it fail is behind it.
             self._backoff.reset()
+            self.got_on()
         if progress.ends:
             self._progress = progress
 

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from headrace.clock import GuardedClock
 from headrace.collect.base import Outcome
 from headrace.collect.gates import all_statuses
+from headrace.coordinate.query_status import status_of
 from headrace.errors import NotFound
 from headrace.log.missing import of_each
 
@@ -177,14 +178,23 @@ class State(Collector):
         late = CounterMetricFamily("headrace_query_late_rows", "Rows that came too late.", labels=["query"])
         restarts = CounterMetricFamily("headrace_query_restarts", "How often a query was restarted.", labels=["query"])
         state = GaugeMetricFamily("headrace_query_state_rows", "Rows in a query's state.", labels=["query"])
-        for status in self._services.engine.all():
-            running.add_metric([status.id], status.state == "running")
-            lag.add_metric([status.id], status.lag)
+        stalled = GaugeMetricFamily(
+            "headrace_query_stalled", "1 while input waits and a query does nothing.", labels=["query"]
+        )
+        services = self._services
+        # Also while the engine says nothing: whoever watches the lag must see it grow.
+        for query in services.catalog.queries():
+            if not query.transient:
+                status = status_of(query, services.engine, services.log)
+                running.add_metric([query.id], status.state == "running")
+                stalled.add_metric([query.id], status.state == "stalled")
+                lag.add_metric([query.id], status.lag)
+        for status in services.engine.all():
             rows.add_metric([status.id], status.rows)
             late.add_metric([status.id], status.late_rows)
             restarts.add_metric([status.id], status.restarts)
             state.add_metric([status.id], status.state_rows)
-        yield from (running, lag, rows, late, restarts, state)
+        yield from (running, stalled, lag, rows, late, restarts, state)
 
     def _views(self) -> Iterable[Metric]:
         lag = GaugeMetricFamily("headrace_view_lag_records", "Changes a view has not applied yet.", labels=["view"])

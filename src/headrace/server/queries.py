@@ -11,9 +11,9 @@ from starlette.responses import Response
 from headrace.coordinate.base import QueryDefinition, is_question, late_topic
 from headrace.coordinate.describe import counts
 from headrace.coordinate.planning import plan_definition
+from headrace.coordinate.query_status import status_of
 from headrace.errors import HeadraceError, NotFound
 from headrace.log.base import TIME, Log
-from headrace.process.base import QueryState, QueryStatus
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import json_response
 from headrace.server.models.queries import (
@@ -65,8 +65,12 @@ def window_model(window: Window | None) -> WindowModel | None:
 
 
 async def list_queries(request: Request, services: Services) -> Response:
+    return json_response(await services.run(_queries, services))
+
+
+def _queries(services: Services) -> Queries:
     found = [query for query in services.catalog.queries() if not query.transient or is_question(query.id)]
-    return json_response(Queries([QueryModel(**query_fields(query, services)) for query in found]))
+    return Queries([QueryModel(**query_fields(query, services)) for query in found])
 
 
 async def show_query(request: Request, services: Services) -> Response:
@@ -97,7 +101,7 @@ def plan_text(query: QueryDefinition, services: Services) -> str:
 
 def query_fields(query: QueryDefinition, services: Services) -> dict[str, Any]:
     """What the catalog wants and what the engine says."""
-    status = services.engine.status(query.id) or QueryStatus(query.id, _unknown_state(query, services))
+    status = status_of(query, services.engine, services.log)
     error = status.last_error
     made = services.catalog.version_of(query)
     return {
@@ -121,15 +125,10 @@ def query_fields(query: QueryDefinition, services: Services) -> dict[str, Any]:
         "state_rows": status.state_rows,
         "state_bytes": status.state_bytes,
         "restarts": status.restarts,
-        "last_error": LastError(error.message, error.time_ms, error.detail) if error else None,
+        "last_error": LastError(error.message, error.time_ms, error.detail, error.recovered_ms) if error else None,
         "started_ms": status.started_ms,
         "updated_ms": status.updated_ms,
     }
-
-
-def _unknown_state(query: QueryDefinition, services: Services) -> QueryState:
-    """The engine has not said anything about it yet."""
-    return "starting" if query.wanted == "running" else "stopped"
 
 
 async def start_query(request: Request, services: Services) -> Response:

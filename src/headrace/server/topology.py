@@ -9,6 +9,7 @@ from headrace.collect.definitions import Definition
 from headrace.collect.gates import all_statuses
 from headrace.coordinate.base import QueryDefinition, ViewDefinition
 from headrace.coordinate.describe import counts
+from headrace.coordinate.query_status import status_of
 from headrace.errors import NotFound
 from headrace.log.base import Topic
 from headrace.log.missing import of_each
@@ -40,6 +41,7 @@ class _Drawing:
         self._queries = [query for query in catalog.queries() if not query.transient and query.id not in hidden]
         self._views = {view.name: view for view in catalog.views()}
         self._statuses = {status.id: status for status in services.engine.all()}
+        self._lags = {query.id: status_of(query, services.engine, services.log).lag for query in self._queries}
         self._engine = services.engine.state()
         self._letters = services.dead_letters.counts()
         self._open_letters = services.dead_letters.open_counts()
@@ -134,9 +136,9 @@ class _Drawing:
         status = self._statuses.get(query.id)
         state, message = self._query_state(query, status)
         detail: dict[str, Any] = {"sink": display_name(query.sink), "wanted": query.wanted}
+        detail["lag"] = self._lags[query.id]
         if status is not None:
             detail |= {
-                "lag": status.lag,
                 "late_rows": status.late_rows,
                 "batch_ms": status.batch_ms,
                 "restarts": status.restarts,
@@ -153,14 +155,17 @@ class _Drawing:
         match status.state:
             case "failed":
                 return "failed", error
+            case "stalled":
+                return "failed", error
             case "restarting":
                 return "failed", f"starting again after: {error}"
             case "starting":
                 return "starting", "starting"
             case "stopped":
                 return "starting", "waiting to be started"
-        if status.lag > max(LAGGING_RECORDS, LAGGING_SECONDS * status.rows_per_second):
-            return "lagging", f"{status.lag:,} records behind"
+        lag = self._lags[query.id]
+        if lag > max(LAGGING_RECORDS, LAGGING_SECONDS * status.rows_per_second):
+            return "lagging", f"{lag:,} records behind"
         return ("ok" if status.rows_per_second else "idle"), None
 
     def _without_engine(self) -> tuple[NodeState, str | None]:

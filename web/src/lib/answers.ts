@@ -59,6 +59,8 @@ export function queriesSays(queries: Query[]): Said {
   if (failed.length > 0) return said("bad", `No: ${list(failed.map((query) => query.sink))} ${failed.length === 1 ? "has" : "have"} failed.`);
   const restarting = queries.filter((query) => query.state === "restarting");
   if (restarting.length > 0) return said("bad", `${list(restarting.map((query) => query.sink))} failed and ${restarting.length === 1 ? "is" : "are"} being restarted.`);
+  const stalled = queries.filter((query) => query.state === "stalled");
+  if (stalled.length > 0) return said("bad", `No: ${list(stalled.map((query) => query.sink))} ${stalled.length === 1 ? "is" : "are"} stalled.`);
   const running = queries.filter((query) => query.state === "running");
   const behind = running.filter(isBehind);
   if (behind.length > 0) {
@@ -91,6 +93,8 @@ export function querySays(query: Query, now = Date.now()): Said {
   switch (query.state) {
     case "failed":
       return said("bad", `It has failed${why}`);
+    case "stalled":
+      return said("bad", `It stands still${why}`);
     case "restarting":
       return said("bad", `It failed and is being restarted (${plural(query.restarts, "time")} so far)${why}`);
     case "starting":

@@ -88,7 +88,7 @@ export interface SendResult {
   position?: { partition: number; offset: number } | null;
 }
 
-export type QueryState = "starting" | "running" | "restarting" | "stopped" | "failed";
+export type QueryState = "starting" | "running" | "stalled" | "restarting" | "stopped" | "failed";
 
 export interface Query {
   id: string;
@@ -113,7 +113,7 @@ export interface Query {
   state_rows: number;
   state_bytes: number;
   restarts: number;
-  last_error: { message: string; time_ms: number; detail?: string } | null;
+  last_error: { message: string; time_ms: number; detail?: string; recovered_ms?: number | null } | null;
   started_ms: number | null;
   updated_ms: number | null;
   plan?: string | null;

@@ -34,6 +34,7 @@ class LastError(Model, frozen=True):
     message: str
     time_ms: int
     detail: str | None = None
+    recovered_ms: int | None = None
 
 
 class QueryModel(Model, frozen=True, kw_only=True):
@@ -46,7 +47,7 @@ class QueryModel(Model, frozen=True, kw_only=True):
     version_state: str
     """`serving`, or what that version is instead: being built, or kept for a rollback."""
     wanted: Literal["running", "stopped"]
-    state: Literal["starting", "running", "restarting", "stopped", "failed"]
+    state: Literal["starting", "running", "stalled", "restarting", "stopped", "failed"]
     batch: int
     rows_per_second: float
     rows: Count
