@@ -112,6 +112,13 @@ class Watched:
         self.watcher = StallWatcher(lambda query: Position(True, self.committed, SECONDS), lambda query: "stuck", clock)
         self.query.launch()
 
+    def recovered_ms(self) -> int | None:
+        assert self.query.last_error is not None
+        return self.query.last_error.recovered_ms
+
+    def hopeless(self) -> str | None:
+        return self.watcher.hopeless
+
     def launch(self, spec: QuerySpec) -> StreamingQuery:
         self.launched += 1
         return cast(StreamingQuery, Hanging(self.may_stop))
@@ -137,31 +144,30 @@ def test_a_stalled_query_is_restarted_and_then_the_engine(spec: QuerySpec, clock
     watched = Watched(spec, clock)
     watched.may_stop.set()
     watched.stall()
-    assert (watched.query.stalls, watched.query.restarts, watched.watcher.hopeless) == (1, 1, None)
+    assert (watched.query.stalls, watched.query.restarts, watched.hopeless()) == (1, 1, None)
     assert watched.query.last_error is not None
     assert watched.query.last_error.message.startswith("it is stalled: input waits, but for 120 s it read no row")
     watched.stall()
-    assert watched.watcher.hopeless == f"query `{spec.id}` is stalled, also after 1 restarts"
+    assert watched.hopeless() == f"query `{spec.id}` is stalled, also after 1 restarts"
 
 
 def test_a_query_that_gets_on_has_recovered(spec: QuerySpec, clock: ManualClock) -> None:
     watched = Watched(spec, clock)
     watched.may_stop.set()
     watched.stall()
-    assert watched.query.last_error is not None
-    assert watched.query.last_error.recovered_ms is None
+    assert watched.recovered_ms() is None
     watched.query.got_on()
     assert watched.query.stalls == 0
-    assert watched.query.last_error.recovered_ms == clock.now_ms()
+    assert watched.recovered_ms() == clock.now_ms()
     watched.stall()
-    assert watched.watcher.hopeless is None, "it is the first time again"
+    assert watched.hopeless() is None, "it is the first time again"
 
 
 def test_a_run_that_cannot_be_stopped_needs_a_new_engine(spec: QuerySpec, clock: ManualClock) -> None:
     watched = Watched(spec, clock)
     watched.look(SECONDS + LOOK_S)
     assert watched.query.retry_at is None, "two runs must not share a checkpoint"
-    assert watched.watcher.hopeless is None
+    assert watched.hopeless() is None
     watched.look(STOP_S + LOOK_S)
-    assert watched.watcher.hopeless == f"the stalled run of query `{spec.id}` cannot be stopped"
+    assert watched.hopeless() == f"the stalled run of query `{spec.id}` cannot be stopped"
     watched.may_stop.set()

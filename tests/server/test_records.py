@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import socket
 import threading
 from typing import Any
@@ -11,6 +12,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from headrace.log.local.segment import MappedSegment
 from tests.server.running import Running
 from tests.support import wait_for
 
@@ -222,3 +224,32 @@ def test_too_many_large_answers_are_refused(server: Running) -> None:
     finally:
         budget.give_back(taken)
     assert (refused.status_code, "retry-after" in refused.headers) == (429, True)
+
+
+def test_a_page_ends_before_damage_and_names_it(server: Running) -> None:
+    """And so does `/readyz`, until it is set aside."""
+    make(server, "harmed", columns="id VARCHAR KEY, n BIGINT", partitions=2)
+    for number in range(3):
+        send(server, "harmed", {"key": "k", "value": {"n": number}, "partition": 0})
+    send(server, "harmed", {"key": "k", "value": {"n": 9}, "partition": 1})
+    folder = server.services.project.log_folder / "topics" / "harmed" / "0"
+    [segment] = folder.glob("*.seg")
+    frames = [position for position, _ in MappedSegment(folder, 0).frames(0, 3)]
+    with segment.open("r+b") as file:
+        file.seek(frames[2] + 200)
+        [byte] = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 4]))
+    page = read(server, "harmed")
+    assert [record["value"]["n"] for record in page["records"]] == [0, 1, 9]
+    assert (page["next"], page["damage"]["code"]) == ("0:2,1:1", "corrupt_frame")
+    assert page["damage"]["message"] == "damaged bytes in topic `harmed`, partition 0, offsets 2 to 2"
+    lines = server.http.get("/v1/topics/harmed/records", params={"format": "ndjson"})
+    assert (len(lines.text.splitlines()), lines.headers["headrace-damage"]) == (3, f'"{page["damage"]["message"]}"')
+    assert [record["value"]["n"] for record in read(server, "harmed", before="latest")["records"]] == [9]
+    refused = server.http.get("/v1/topics/harmed/records", params={"at": page["next"]})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (500, "corrupt_frame")
+    assert [one for one in server.http.get("/readyz").json()["problems"] if page["damage"]["message"] in one]
+    server.services.log.quarantine("harmed", 0, 2)
+    assert not [one for one in server.http.get("/readyz").json()["problems"] if "harmed" in one]
+    assert "damage" not in read(server, "harmed")

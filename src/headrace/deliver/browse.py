@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from headrace.deliver.filtering import Where
-from headrace.errors import OffsetOutOfRange, UsageError
+from headrace.errors import CorruptFrame, OffsetOutOfRange, UsageError
 from headrace.log.base import ARRIVAL, TIME, Log, PartitionEnds, Records, Topic
 from headrace.log.codecs.event_json import event_maker
 from headrace.log.codecs.json_encode import to_json
@@ -54,6 +54,8 @@ class Page:
     ends: tuple[PartitionEnds, ...]
     cut: bool
     """Whether the limits ended it, and not the log."""
+    damage: CorruptFrame | None = None
+    """What cannot be read at the end of one of its partitions. The page has what comes before it."""
 
 
 def read_after(
@@ -61,19 +63,25 @@ def read_after(
 ) -> Page:
     """Records from `at` on, oldest first. `OffsetOutOfRange` if the log no longer holds the first of them."""
     topic, ends = log.topic(name), topic_ends(log.snapshot(), name)
+    damaged: dict[int, CorruptFrame] = {}
     rows = heapq.merge(
         *(
-            _forward(log, topic, number, offset, check_offset(ends, number, offset, name), where)
+            _until_damage(
+                _forward(log, topic, number, offset, check_offset(ends, number, offset, name), where), number, damaged
+            )
             for number, offset in at.items()
         ),
         key=_order(log),
     )
     taken = _take(rows, topic, limit, max_bytes)
-    if taken.cut:
-        reached = {number: taken.seen.get(number, offset - 1) + 1 for number, offset in at.items()}
-    else:
-        reached = {number: max(offset, ends[number].end) for number, offset in at.items()}
-    return Page(taken.texts, dict(at), reached, ends, taken.cut)
+    _refuse_empty(taken, damaged)
+    reached = {
+        number: taken.seen.get(number, offset - 1) + 1
+        if taken.cut or number in damaged
+        else max(offset, ends[number].end)
+        for number, offset in at.items()
+    }
+    return Page(taken.texts, dict(at), reached, ends, taken.cut, next(iter(damaged.values()), None))
 
 
 def read_before(
@@ -82,17 +90,36 @@ def read_before(
     """The last records before `before`, oldest first."""
     topic, ends = log.topic(name), topic_ends(log.snapshot(), name)
     limits = {number: min(offset, _ends(ends, number).end) for number, offset in before.items()}
+    damaged: dict[int, CorruptFrame] = {}
     rows = heapq.merge(
-        *(_backward(log, topic, number, ends[number].start, offset, where) for number, offset in limits.items()),
+        *(
+            _until_damage(_backward(log, topic, number, ends[number].start, offset, where), number, damaged)
+            for number, offset in limits.items()
+        ),
         key=_order(log),
         reverse=True,
     )
     taken = _take(rows, topic, limit, max_bytes)
-    if taken.cut:
-        first = {number: taken.seen.get(number, offset) for number, offset in limits.items()}
-    else:
-        first = {number: min(offset, ends[number].start) for number, offset in limits.items()}
-    return Page(taken.texts[::-1], first, limits, ends, taken.cut)
+    _refuse_empty(taken, damaged)
+    first = {
+        number: taken.seen.get(number, offset) if taken.cut or number in damaged else min(offset, ends[number].start)
+        for number, offset in limits.items()
+    }
+    return Page(taken.texts[::-1], first, limits, ends, taken.cut, next(iter(damaged.values()), None))
+
+
+def _until_damage(rows: Iterator[Row], number: int, damaged: dict[int, CorruptFrame]) -> Iterator[Row]:
+    """Yield the rows of a partition, and end at damage instead of failing; `damaged` then has it."""
+    try:
+        yield from rows
+    except CorruptFrame as error:
+        damaged[number] = error
+
+
+def _refuse_empty(taken: _Taken, damaged: dict[int, CorruptFrame]) -> None:
+    """A page that begins at damage, and has nothing else to show, is the error."""
+    if damaged and not taken.seen:
+        raise next(iter(damaged.values()))
 
 
 def offsets_at(
@@ -284,5 +311,6 @@ def page_json(page: Page) -> bytes:
             "ends": position_text({number: ends.end for number, ends in enumerate(page.ends)}),
             "cut": page.cut,
         }
+        | ({"damage": page.damage.to_json()} if page.damage else {})
     )
     return b'{"records":[' + b",".join(page.records) + b"]," + tail[1:]

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import pyarrow as pa
 
-from headrace.errors import UsageError
+from headrace.errors import CorruptFrame, UsageError
 from headrace.log.epochs import Epochs
 from headrace.log.values import (
     ARRIVAL,
@@ -288,6 +288,11 @@ class Log(ABC):
     @abstractmethod
     def abort(self, transaction: str) -> None:
         """Forget what was staged. Unknown transactions are fine."""
+
+    def known_damage(self) -> list[CorruptFrame]:
+        """What readers in this process have found damaged and nobody has set aside yet. Logs whose files others own
+        know of none."""
+        return []
 
     @abstractmethod
     def last_identity(self, query: str, version: int) -> BatchIdentity | None: ...

@@ -23,8 +23,17 @@ async def readyz(request: Request, services: Services) -> Response:
     waiting = ([] if alive else [f"Kafka at {kafka}"]) + waiting_for(services)
     failed = failed_statements(services)
     changed = [str(problem) for problem in services.problems if problem.kind == "changed"]
-    problems = [*failed, *changed, *map(str, services.gates.problems), *clock_problems(services.clock)]
+    damage = await services.run(damage_texts, services)
+    problems = [*failed, *changed, *map(str, services.gates.problems), *clock_problems(services.clock), *damage]
     return json_response(Ready(waiting, problems, failed), 503 if waiting or failed else 200)
+
+
+def damage_texts(services: Services) -> list[str]:
+    """Say which records cannot be read, and what to do."""
+    return [
+        f"{damage.message}: they cannot be read; `headrace log repair` sets them aside, so that everything else goes on"
+        for damage in services.log.known_damage()
+    ]
 
 
 def failed_statements(services: Services) -> list[str]:

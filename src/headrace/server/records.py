@@ -3,6 +3,7 @@ headers, times and partitions of their own."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -36,6 +37,8 @@ MAX_WAIT_S = 60.0
 ARROW = "application/vnd.apache.arrow.stream"
 NEXT = "headrace-next"
 """The header that says where the next page begins, for the formats whose body cannot."""
+DAMAGE = "headrace-damage"
+"""The header that says, as JSON text, what cannot be read behind the records of a page."""
 
 WAIT = Parameter("wait", "seconds to wait for the first record (long poll)", {"type": "number", "maximum": MAX_WAIT_S})
 MAX_BYTES = Parameter(
@@ -73,7 +76,8 @@ async def read_records(request: Request, services: Services) -> Response:
         page = await services.run_search(what, _read, services, wanted)
     if form == "ndjson":
         body = b"".join(record + b"\n" for record in page.records)
-        return LargeAnswer(body, services.answers, NDJSON, {NEXT: position_text(page.next)})
+        damage = {DAMAGE: json.dumps(page.damage.message)} if page.damage else {}
+        return LargeAnswer(body, services.answers, NDJSON, {NEXT: position_text(page.next)} | damage)
     return LargeAnswer(page_json(page), services.answers)
 
 

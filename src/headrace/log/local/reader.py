@@ -43,6 +43,10 @@ _MOST_FILES = 500
 """Partitions whose files stay mapped, each some of its segments."""
 
 
+_MOST_DAMAGE = 100
+"""Places that are remembered; `headrace log verify` finds all."""
+
+
 class ReadingLog(Log):
     """The reading half of `Log`. Whoever inherits says what may be read (`snapshot`) and what topics there are."""
 
@@ -56,6 +60,8 @@ class ReadingLog(Log):
         self.folder = folder
         self._files: OrderedDict[tuple[int, int], PartitionFiles] = OrderedDict()
         self._files_lock = threading.Lock()
+        self._damage: dict[tuple[str, int, int], CorruptFrame] = {}
+        """By topic, partition and offset: what readers came upon."""
 
     @abstractmethod
     def _ends(self, topic: Topic, partition: int) -> PartitionEnds:
@@ -111,10 +117,25 @@ class ReadingLog(Log):
                 if records.batch.num_rows:
                     yield records
                 offset = place.header.next_offset
-        except LogError:
+        except LogError as error:
             # Retention may have overtaken this reader; that is not damage.
             check_start(topic, partition, offset, self._ends(topic, partition))
+            if isinstance(error, CorruptFrame) and len(self._damage) < _MOST_DAMAGE:
+                self._damage[topic.name, partition, error.data["first_offset"]] = error
             raise
+
+    def known_damage(self) -> list[CorruptFrame]:
+        return [error for place, error in sorted(self._damage.items()) if self._is_damaged(*place, error)]
+
+    def _is_damaged(self, name: str, partition: int, first: int, error: CorruptFrame) -> bool:
+        """Whether the damage is still there: neither set aside nor deleted."""
+        try:
+            topic = self.topic(name)
+            aside = self.partition_files(topic, partition).quarantined()
+            start = self._ends(topic, partition).start
+        except (NotFound, LogError):
+            return False
+        return error.data["next_offset"] > start and not any(begin <= first < end for begin, end in aside)
 
     # Producers and consumers
 

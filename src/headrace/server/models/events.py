@@ -83,3 +83,5 @@ class RecordsPage(Model, frozen=True):
     starts: str
     ends: str
     cut: bool
+    damage: dict[str, Any] | None = None
+    """What cannot be read behind the records of this page, as the error `corrupt_frame`."""
