@@ -16,7 +16,7 @@ from headrace.coordinate.including import Inclusion
 from headrace.coordinate.subjects import source_subject, view_subject
 from headrace.errors import UsageError
 from headrace.log.base import Append
-from headrace.server.why import why_model
+from headrace.server.trust_models import why_model
 from headrace.views.drift import Drift
 from headrace.views.subject import reading_of
 from headrace.views.why import Why, why

@@ -11,7 +11,7 @@ import pytest
 from headrace.cli.trust import print_why
 from headrace.coordinate.subjects import source_subject, view_subject
 from headrace.errors import NotFound
-from headrace.server.why import why_model
+from headrace.server.trust_models import why_model
 from headrace.views.why import Why, why
 from tests.coordinate.by_hand import PATIENCE, ByHand, by_hand
 from tests.support import wait_for

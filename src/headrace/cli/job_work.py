@@ -21,6 +21,7 @@ import msgspec
 from headrace.access.owner import own_key
 from headrace.cli.api import Api
 from headrace.cli.backend import ServerBackend
+from headrace.cli.care_jobs import check_outcome, follow_job
 from headrace.cli.deployment import POLL_S, RUNNING, progress_line
 from headrace.cli.export_files import export_query, export_topic
 from headrace.cli.history_files import Reading
@@ -62,13 +63,18 @@ def import_files(work: Workplace, job: Job) -> str:
 
 
 def repair(work: Workplace, job: Job) -> str:
-    done = work.api.post(f"{view_path(job.view)}/repair", {})
+    run = follow_job(work.api, work.api.post(f"{view_path(job.view)}/repair", {"job": True}), work.say)
+    check_outcome(run)
+    done = run["repair"]
     missing = f"; records of {', '.join(done['missing'])} are gone" if done["missing"] else ""
     return f"{done['revised']:,} rows revised, {done['late']:,} late records{missing}"
 
 
 def check(work: Workplace, job: Job) -> str:
-    body = work.api.post(f"{view_path(job.view)}/check", rows=CHECKED_ROWS)
+    run = work.api.post(f"{view_path(job.view)}/check", None, rows=CHECKED_ROWS, job="true")
+    run = follow_job(work.api, run, work.say)
+    check_outcome(run)
+    body = run["check"]
     if body["drifted"]:
         raise HeadraceError(f"{body['drifted']} rows of `{job.view}` are not what the log says")
     if nothing_checked(body):

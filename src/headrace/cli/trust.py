@@ -8,14 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.care_jobs import check_outcome, follow_job, say_cancelled
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, columns_given, open_api, view_path
 from headrace.cli.output import data_text, local_time, place_text, print_json
 from headrace.errors import UsageError
 
-PATIENCE_S = 24 * 3600.0
-"""What was late for years takes as long as it takes."""
-
 ViewArgument = Annotated[str, typer.Argument(metavar="VIEW", help="A table's name, in any case.")]
+CancelOption = Annotated[bool, typer.Option("--cancel", help="Stop the one that is under way; what was done stays.")]
 WindowArgument = Annotated[
     str | None,
     typer.Argument(metavar="[WINDOW]", help="When the window begins, or a moment in it; the newest by default."),
@@ -44,8 +43,9 @@ def why(
     """The records that made a row, and the row computed again from them. Exits with 1 if both differ."""
     with open_api(project, url, api_key, timeout=120.0) as api:
         columns = [column["name"] for column in api.get(view_path(view))["columns"] if column["key"]]
-        body = api.get_exactly(
+        job = api.post_exactly(
             f"{view_path(view)}/why",
+            None,
             window=None if window is None else parse_moment(window),
             version=version,
             limit=records,
@@ -53,6 +53,9 @@ def why(
             order=order,
             **columns_given(key_columns(columns, key), "window", "version", "limit", "skip", "order"),
         )
+        job = follow_job(api, job)
+        check_outcome(job)
+        body = job["why"]
     if as_json:
         print_json(body)
     else:
@@ -67,19 +70,32 @@ def repair(
     start: Annotated[str | None, typer.Option("--from", help="Only windows that end at or after this.")] = None,
     end: Annotated[str | None, typer.Option("--to", help="Only windows that begin at or before this.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    cancel: CancelOption = False,
     project: ProjectOption = None,
     url: UrlOption = None,
     api_key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute closed windows again with what came too late for them."""
+    """Compute closed windows again with what came too late for them. It runs in the server, also when Ctrl-C ends this
+    command: the same command then follows it again."""
     body = {
         "start": _moment_text(start or window),
         "end": _moment_text(end or window),
         "dry_run": dry_run,
+        "job": True,
     }
-    with open_api(project, url, api_key, timeout=PATIENCE_S) as api:
-        done = api.post_exactly(f"{view_path(view)}/repair", body)
+    with open_api(project, url, api_key) as api:
+        if cancel:
+            say_cancelled(api, view, "repair")
+            return
+        job = follow_job(api, api.post_exactly(f"{view_path(view)}/repair", body))
+    done = job.get("repair")
+    if done is not None:
+        _print_repaired(done, dry_run, as_json)
+    check_outcome(job)
+
+
+def _print_repaired(done: dict[str, Any], dry_run: bool, as_json: bool) -> None:
     if as_json:
         print_json(done)
         return
@@ -97,15 +113,22 @@ def repair(
 
 def check(
     view: ViewArgument,
-    rows: Annotated[int, typer.Option(help="How many rows to compute again.", min=1, max=10_000)] = 50,
+    rows: Annotated[int, typer.Option(help="How many rows to compute again.", min=1, max=1_000_000)] = 50,
+    cancel: CancelOption = False,
     project: ProjectOption = None,
     url: UrlOption = None,
     api_key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute some rows again from the log and compare. Exits with 1 if a row differs, or none could be computed."""
+    """Compute some rows again from the log and compare. Exits with 1 if a row differs, or none could be computed. It
+    runs in the server, also when Ctrl-C ends this command: the same command then follows it again."""
     with open_api(project, url, api_key) as api:
-        body = api.post_exactly(f"{view_path(view)}/check", rows=rows)
+        if cancel:
+            say_cancelled(api, view, "check")
+            return
+        job = follow_job(api, api.post_exactly(f"{view_path(view)}/check", None, rows=rows, job="true"))
+    check_outcome(job)
+    body = job["check"]
     if as_json:
         print_json(body)
     else:

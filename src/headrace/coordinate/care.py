@@ -27,6 +27,8 @@ from headrace.views.traced import Bounds
 logger = logging.getLogger("headrace.views")
 
 LOOK_S = 0.5
+ROUND_ROWS, ROUND_SECONDS = 200, 60.0
+"""Of one round of a check that was asked for."""
 MOST_EFFORT = 3
 """One row, and eight times as long."""
 
@@ -56,8 +58,16 @@ class ViewCare:
         self._thread = threading.Thread(target=self._run, name="headrace-care", daemon=True)
         self._thread.start()
 
-    def repair(self, view: ViewDefinition, only: Bounds | None = None, dry_run: bool = False) -> Repaired:
-        """One repair at a time: two at once would write the same rows twice."""
+    def repair(
+        self,
+        view: ViewDefinition,
+        only: Bounds | None = None,
+        dry_run: bool = False,
+        progress: Callable[[int, int], bool] = lambda done, all_: True,
+        found: Repaired | None = None,
+    ) -> Repaired:
+        """Repair a view. One repair at a time: two at once would write the same rows twice. See `views.repair.repair`
+        for `progress` and `found`."""
         subject = view_subject(self._catalog, view)
         if is_layered(self._catalog, subject.source):
             raise UsageError(
@@ -75,10 +85,24 @@ class ViewCare:
                 only,
                 dry_run,
                 self._repaired.get(at, 0),
-                lambda done, all_: not self._stop.is_set(),
+                lambda done, all_: progress(done, all_) and not self._stop.is_set(),
+                found,
             )
             self._repaired[at] = done.through
             return done
+
+    def check_many(self, view: ViewDefinition, rows: int, progress: Callable[[int, int], bool]) -> None:
+        """Check so many rows, in rounds, or all if there are fewer. `progress` is told how many, and says whether to
+        go on."""
+        known = self.checked.setdefault((view.name, view.version), Checked())
+        begun, passes, given_up = known.rows, known.passes, known.skipped
+        while progress(min(rows, known.rows - begun), rows) and not self._stop.is_set():
+            before = known.rows
+            self.check(view, min(ROUND_ROWS, rows - (known.rows - begun)), ROUND_SECONDS)
+            nothing = known.rows == before
+            if known.rows - begun >= rows or known.passes > passes or (nothing and known.skipped > given_up + 2):
+                break
+        progress(min(rows, known.rows - begun), rows)
 
     def check(self, view: ViewDefinition, rows: int | None = None, seconds: float | None = None) -> list[Drift]:
         """One round over a view. Returns what is new."""

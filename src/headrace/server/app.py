@@ -16,6 +16,7 @@ from headrace.coordinate.describe import check_unused
 from headrace.log.codecs.json_encode import to_json
 from headrace.server import (
     alerts,
+    care_jobs,
     collectors,
     console,
     deliveries,
@@ -87,6 +88,7 @@ API: tuple[Endpoint, ...] = (
     *differences.ENDPOINTS,
     *why.ENDPOINTS,
     *trust.ENDPOINTS,
+    *care_jobs.ENDPOINTS,
     *jobs.ENDPOINTS,
     *alerts.ENDPOINTS,
     *deliveries.ENDPOINTS,

@@ -25,6 +25,7 @@ from headrace.config import Project
 from headrace.coordinate.again import Reruns
 from headrace.coordinate.attached import AttachedFunctions
 from headrace.coordinate.care import ViewCare
+from headrace.coordinate.care_jobs import CareJobs
 from headrace.coordinate.catalog import Catalog, create_internal_topics
 from headrace.coordinate.catalog_file import FILE, CatalogFile
 from headrace.coordinate.deployer import Deployer, Surroundings
@@ -53,6 +54,7 @@ from headrace.log.queues import Queues, Requests
 from headrace.log.registry.registry import Registry
 from headrace.log.registry.schemas import RegistrySchemas
 from headrace.server.auth import Auth
+from headrace.server.care_jobs import work_of
 from headrace.server.consumers import Members
 from headrace.server.counts import COUNTS_FILE, Counts
 from headrace.server.dead_letters import DeadLetterIndex
@@ -153,6 +155,10 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         catalog.on_change(follow_views)
         care = ViewCare(log, catalog, followers.version, clock, settings.views)
         closing.callback(care.close)
+        care_workers = ThreadPoolExecutor(EXPLAINERS, "headrace-care-job")
+        closing.callback(care_workers.shutdown)
+        care_jobs = CareJobs(project.data, clock, care_workers.submit, partial(work_of, care, catalog))
+        closing.callback(care_jobs.close)
         attached = AttachedFunctions(log, clock, lambda: catalog.state.function_files, limits)
         closing.callback(attached.close)
         catalog.on_change(attached.wake)
@@ -204,6 +210,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             followers=followers,
             delivery=delivery,
             care=care,
+            care_jobs=care_jobs,
             jobs=jobs,
             alerts=alerts,
             attached=attached,

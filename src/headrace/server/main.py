@@ -108,6 +108,7 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
         logger.info("listening on http://%s:%d", f"[{host}]" if ":" in host else host, port)
         await services.run(apply_pipelines, services)
         services.attached.start()
+        await services.run(services.care_jobs.resume)
         await services.run(services.deliveries.start)
         await services.run(services.jobs.start, JobProcess(services.project, own_address(host, port)))
         services.alerts.start()

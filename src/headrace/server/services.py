@@ -22,6 +22,7 @@ from headrace.collect.visits import Visits
 from headrace.config import Project
 from headrace.coordinate.attached import AttachedFunctions
 from headrace.coordinate.care import ViewCare
+from headrace.coordinate.care_jobs import CareJobs
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.deployments import Deployments
 from headrace.coordinate.differences import Differences
@@ -100,6 +101,8 @@ class Services(Intake):
     delivery: Delivery
     care: ViewCare
     """Repairs views and checks that they are right."""
+    care_jobs: CareJobs
+    """The same as jobs, for what takes long."""
     jobs: JobRunner
     alerts: Alerts
     attached: AttachedFunctions

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.coordinate.base import ViewDefinition, late_topic
-from headrace.errors import UsageError
+from headrace.coordinate.base import late_topic
+from headrace.coordinate.care_jobs import Wish
+from headrace.errors import NotRunning, UsageError
+from headrace.server.care_jobs import answer_with_job, raise_failure, repair_model, wait_for_job
 from headrace.server.endpoint import Endpoint, Parameter
 from headrace.server.errors import json_response
 from headrace.server.history import Cared
 from headrace.server.models.trust import (
     CareHistory,
+    CareJobModel,
     CheckAnswer,
     ChecksAnswer,
-    DriftModel,
     RepairAnswer,
     RepairRequest,
     Revisions,
 )
-from headrace.server.parameters import body_of, integer, moment
+from headrace.server.parameters import body_of, flag, integer, moment
 from headrace.server.services import Services
+from headrace.server.trust_models import check_model, revision_model
 from headrace.server.views import find_view
-from headrace.server.why import bounds_model, revision_model
-from headrace.store.revisions import parse_row
-from headrace.types import display_name
 from headrace.views.check import Checked
-from headrace.views.drift import Drift
 from headrace.views.ledger import ledger_end
 from headrace.views.traced import Bounds
 
 MOST = 1000
+MOST_CHECKED = 1_000_000
 
 
 async def list_revisions(request: Request, services: Services) -> Response:
@@ -46,19 +43,14 @@ async def list_revisions(request: Request, services: Services) -> Response:
 async def repair_view(request: Request, services: Services) -> Response:
     view = find_view(request, services)
     wanted = await body_of(request, services, RepairRequest)
-    done = await services.run_explanation(partial(services.care.repair, view, _between(wanted), wanted.dry_run))
-    return json_response(
-        RepairAnswer(
-            display_name(view.name),
-            done.windows,
-            done.late,
-            len(done.revised),
-            [revision_model(one) for one in done.revised[:MOST]],
-            done.waiting,
-            sorted(done.missing),
-            wanted.dry_run,
-        )
-    )
+    job = services.care_jobs.start(Wish("repair", view.name, _between(wanted), wanted.dry_run))
+    if wanted.job:
+        return await answer_with_job(job, services)
+    # Who waits is answered with the end of it; who leaves does not end it.
+    if not await wait_for_job(job, None, services):
+        raise NotRunning("the server stops", hint="the repair goes on with the next one")
+    raise_failure(job)
+    return json_response(repair_model(job, job.result))
 
 
 def _between(wanted: RepairRequest) -> Bounds | None:
@@ -73,7 +65,9 @@ def _between(wanted: RepairRequest) -> Bounds | None:
 
 async def check_view(request: Request, services: Services) -> Response:
     view = find_view(request, services)
-    rows = integer(request, "rows", services.project.settings.views.check_rows, 1, 10_000)
+    rows = integer(request, "rows", services.project.settings.views.check_rows, 1, MOST_CHECKED)
+    if flag(request, "job"):
+        return await answer_with_job(services.care_jobs.start(Wish("check", view.name, rows=rows)), services)
     await services.run_explanation(services.care.check, view, rows, 10.0)
     return json_response(check_model(view, services))
 
@@ -85,29 +79,6 @@ async def show_check(request: Request, services: Services) -> Response:
 async def list_checks(request: Request, services: Services) -> Response:
     views = [view for view in services.catalog.views() if view.query_id is not None]
     return json_response(ChecksAnswer([check_model(view, services) for view in views]))
-
-
-def check_model(view: ViewDefinition, services: Services) -> CheckAnswer:
-    known = services.care.checked.get((view.name, view.version), Checked())
-    drift = sorted(known.drift.values(), key=lambda one: one.time_ms, reverse=True)
-    return CheckAnswer(
-        display_name(view.name),
-        view.version,
-        known.rounds,
-        known.rows,
-        known.skipped,
-        known.passes,
-        known.last_ms,
-        len(drift),
-        [drift_model(one) for one in drift[:MOST]],
-    )
-
-
-def drift_model(drift: Drift) -> DriftModel:
-    served: Any = parse_row(drift.served)
-    return DriftModel(
-        parse_row(drift.key), bounds_model(drift.window), served, parse_row(drift.recomputed), drift.time_ms
-    )
 
 
 async def show_care_history(request: Request, services: Services) -> Response:
@@ -149,7 +120,7 @@ ENDPOINTS = (
         summary="Compute closed windows again with what came too late for them",
         role="admin",
         body=RepairRequest,
-        answers={200: RepairAnswer},
+        answers={200: RepairAnswer, 202: CareJobModel},
     ),
     Endpoint(
         method="GET",
@@ -164,8 +135,11 @@ ENDPOINTS = (
         handler=check_view,
         summary="Compute some rows of a view again, now, and compare",
         role="admin",
-        answers={200: CheckAnswer},
-        parameters=(Parameter("rows", "how many", {"type": "integer"}),),
+        answers={200: CheckAnswer, 202: CareJobModel},
+        parameters=(
+            Parameter("rows", "how many", {"type": "integer"}),
+            Parameter("job", "answer with the job, and do not wait for its end", {"type": "boolean"}),
+        ),
     ),
     Endpoint(
         method="GET",

@@ -2,53 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.coordinate.care_jobs import CareJob, Wish
 from headrace.coordinate.subjects import source_subject, view_subject
 from headrace.errors import UsageError
 from headrace.functions.arrow_values import to_values
 from headrace.log.codecs.formats import make_codec
 from headrace.log.codecs.json_encode import from_json, to_json
+from headrace.server.care_jobs import answer_with_job
 from headrace.server.endpoint import Endpoint, Parameter
 from headrace.server.errors import json_response
-from headrace.server.models.trust import (
-    BelowModel,
-    BoundsModel,
-    DeadModel,
-    IncludedModel,
-    KeylessModel,
-    LateModel,
-    RecordModel,
-    RevisionModel,
-    WhyAnswer,
-)
+from headrace.server.models.trust import CareJobModel, WhyAnswer
 from headrace.server.names import resolve
 from headrace.server.parameters import choice, integer, moment
 from headrace.server.services import Services
+from headrace.server.trust_models import MOST_SHOWN, why_model
 from headrace.server.views import find_view
 from headrace.sql.casting import caster
 from headrace.sql.coerce import castable
 from headrace.sql.source import Source
-from headrace.store.cuts import Cut, place_texts
-from headrace.store.json_rows import to_json_rows
-from headrace.store.revisions import Revision, parse_row
 from headrace.types import VARCHAR, Column, Varchar, display_name
-from headrace.views.keyless import Keyless, is_null
-from headrace.views.ledger import LateEntry
-from headrace.views.origins import Below
-from headrace.views.stamping import FIRST_MADE
-from headrace.views.traced import Bounds, Origin, Values
+from headrace.views.keyless import is_null
+from headrace.views.reading import Reader
 from headrace.views.why import Page, Why, why
 
-MOST_SHOWN = 1000
-MOST_LEFT_OUT = 20
+LONGEST_S = 24 * 3600.0
+"""Of an explanation that runs as a job."""
 OURS = ("limit", "skip", "order", "window", "version")
 
 
@@ -60,20 +47,44 @@ async def explain_row(request: Request, services: Services) -> Response:
     window = request.query_params.get("window")
     order = choice(request, "order", "newest", "newest", "oldest", "largest")
     page = Page(integer(request, "limit", 20, 0, MOST_SHOWN), integer(request, "skip", 0), order)  # type: ignore[arg-type]
-    found = await services.run_explanation(
-        partial(
-            why,
-            services.log,
-            subject,
-            services.followers.version(view.name, subject.version),
-            key,
-            None if window is None else moment(window, "window"),
-            page,
-            partial(source_subject, services.catalog),
-            services.care.revisions,
-        )
+    explain = partial(
+        why,
+        services.log,
+        subject,
+        services.followers.version(view.name, subject.version),
+        key,
+        None if window is None else moment(window, "window"),
+        page,
+        partial(source_subject, services.catalog),
+        services.care.revisions,
     )
-    return json_response(why_model(found, services))
+    if request.method == "POST":
+        wish = Wish("why", view.name, text=str(request.query_params))
+        return await answer_with_job(services.care_jobs.start(wish, partial(_explain_long, explain)), services)
+    return json_response(why_model(await services.run_explanation(explain), services))
+
+
+def _explain_long(explain: Callable[..., Why], job: CareJob) -> Why:
+    """Explain without a deadline, but for who cancels."""
+    job.unit = "records looked at"
+    done = threading.Event()
+    readers: list[Reader] = []
+
+    def watch() -> None:
+        while not done.wait(0.2):
+            for reader in readers[-1:]:
+                if not job.progress(reader.looked_at, None):
+                    reader.deadline = 0.0
+
+    watching = threading.Thread(target=watch, name="headrace-why", daemon=True)
+    watching.start()
+    try:
+        found = explain(seconds=LONGEST_S, watch=readers.append)
+    finally:
+        done.set()
+        watching.join()
+    job.progress(found.looked_at, None)
+    return found
 
 
 def _key(request: Request, source: Source, services: Services) -> dict[str, Any]:
@@ -111,106 +122,13 @@ def _from_json(column: Column, text: str) -> Any:
     return None if decoded.errors else to_values(decoded.batch.column(0), column.type)[0]
 
 
-def why_model(found: Why, services: Services) -> WhyAnswer:
-    source = found.subject.source
-    sources = services.catalog.source_at
-    return WhyAnswer(
-        view=display_name(source.name),
-        version=found.subject.version,
-        query_id=found.subject.query_id,
-        key=row_json(source.key, found.key),
-        window=bounds_model(found.window),
-        row=None if found.row is None else row_json(source.value, found.row),
-        recomputed=None if found.again is None else row_json(source.value, found.again),
-        verdict=found.verdict,
-        differs=[display_name(name) for name in found.differs],
-        records=found.records,
-        first=None if found.first is None else record_model(found.first, sources),
-        last=None if found.last is None else record_model(found.last, sources),
-        page=[record_model(one, sources, found.below) for one in found.page],
-        late=[late_model(entry) for entry in found.late[:MOST_SHOWN]],
-        late_total=len(found.late),
-        dead=[DeadModel(d.offset, d.time_ms, d.topic, d.reason, d.text[:2000]) for d in found.dead[-MOST_SHOWN:]],
-        dead_total=len(found.dead),
-        through=IncludedModel(_number(found.cut), place_texts(found.inputs), _offsets(found.position.offsets)),
-        looked_at=found.looked_at,
-        missing=sorted(found.missing),
-        took_ms=round(found.took_ms, 1),
-        revision=None if found.revision is None else revision_model(found.revision),
-        left_out=[record_model(one, sources) for one in found.left_out[:MOST_LEFT_OUT]],
-        left_out_total=len(found.left_out),
-        condition=found.condition,
-        expired=found.expired,
-        keyless=None if found.keyless is None else _keyless_model(found.keyless, sources),
-        unread=dict(found.unread),
-    )
-
-
-def _keyless_model(found: Keyless, sources: Any) -> KeylessModel:
-    newest = None if found.newest is None else record_model(found.newest, sources)
-    return KeylessModel(list(found.columns), found.grouped, found.count, newest)
-
-
-def _number(cut: Cut) -> int | None:
-    return cut if isinstance(cut, int) else None
-
-
-def _offsets(offsets: Mapping[int, int]) -> dict[str, int]:
-    return {str(partition): offset for partition, offset in offsets.items()}
-
-
-def bounds_model(window: Bounds | None) -> BoundsModel | None:
-    return None if window is None else BoundsModel(*window)
-
-
-def row_json(columns: tuple[Column, ...], values: Values) -> dict[str, Any]:
-    """By the names people see."""
-    [row] = to_json_rows(columns, [[values.get(column.name) for column in columns]])
-    return dict(zip((display_name(column.name) for column in columns), row, strict=True))
-
-
-def record_model(origin: Origin, sources: Any, below: Mapping[Origin, Below] | None = None) -> RecordModel:
-    source = sources(origin.source, origin.topic)
-    columns = source.key + source.value if source is not None else ()
-    under = (below or {}).get(origin)
-    return RecordModel(
-        source=display_name(origin.source),
-        topic=origin.topic,
-        partition=origin.partition,
-        offset=origin.offset,
-        arrival=origin.arrival if origin.arrival < FIRST_MADE else None,
-        time_ms=origin.time_ms,
-        value=row_json(columns, origin.values),
-        below=None
-        if under is None
-        else BelowModel(
-            under.query_id,
-            under.records,
-            [record_model(one, sources, under.below) for one in under.newest],
-            under.same,
-        ),
-    )
-
-
-def late_model(entry: LateEntry) -> LateModel:
-    row = msgspec.json.decode(entry.row)
-    return LateModel(
-        entry.topic, entry.partition, entry.offset, entry.time_ms, entry.stream_time, entry.late_by_ms, row
-    )
-
-
-def revision_model(revision: Revision) -> RevisionModel:
-    window = bounds_model((revision.window_start, revision.window_end))
-    assert window is not None
-    return RevisionModel(
-        parse_row(revision.key),
-        window,
-        parse_row(revision.old),
-        parse_row(revision.new),
-        revision.late,
-        revision.time_ms,
-    )
-
+PARAMETERS = (
+    Parameter("window", "a moment: the window that begins then, or contains it; the newest by default"),
+    Parameter("version", "of the view; the one that serves by default", {"type": "integer"}),
+    Parameter("limit", "how many records to show", {"type": "integer", "default": 20}),
+    Parameter("skip", "how many to leave out before those", {"type": "integer", "default": 0}),
+    Parameter("order", "which come first", {"enum": ["newest", "oldest", "largest"]}),
+)
 
 ENDPOINTS = (
     Endpoint(
@@ -219,12 +137,16 @@ ENDPOINTS = (
         handler=explain_row,
         summary="The records that made a row, and the row computed again; the key's columns are parameters",
         answers={200: WhyAnswer},
-        parameters=(
-            Parameter("window", "a moment: the window that begins then, or contains it; the newest by default"),
-            Parameter("version", "of the view; the one that serves by default", {"type": "integer"}),
-            Parameter("limit", "how many records to show", {"type": "integer", "default": 20}),
-            Parameter("skip", "how many to leave out before those", {"type": "integer", "default": 0}),
-            Parameter("order", "which come first", {"enum": ["newest", "oldest", "largest"]}),
-        ),
+        parameters=PARAMETERS,
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/views/{view}/why",
+        handler=explain_row,
+        summary="The same as a job, for rows that are made of much: see /v1/care",
+        role="read",
+        answers={202: CareJobModel},
+        operation="start_explanation",
+        parameters=PARAMETERS,
     ),
 )

@@ -41,6 +41,10 @@ from headrace.views.subject import Served, Subject, row_predicate, served_rows
 from headrace.views.traced import Bounds, Traced, plain
 
 MOST_LOOKED_UP = 500
+SCAN_S = 600.0
+"""A repair is no question that somebody waits for: reading a window's rows may take longer than a pull query."""
+PATIENCE_S = 60.0
+"""How long a view that changes all the time is waited for."""
 
 Key = tuple[Any, ...]
 Place = tuple[str, int, int]
@@ -83,11 +87,14 @@ def repair(
     dry_run: bool = False,
     since: int = 0,
     progress: Callable[[int, int], bool] = lambda done, all_: True,
+    found: Repaired | None = None,
 ) -> Repaired:
     """Repair all windows that something came too late for; with `only`, those that touch that time. What the ledger has
-    before `since` is known to be counted. `progress` is told how many windows are done, and says whether to go on."""
+    before `since` is known to be counted. `progress` is told how many windows are done, and says whether to go on.
+    `found` is filled in while windows are repaired: after an error it says what was done before."""
     window = check_repairable(subject)
-    found = Repaired(through=since)
+    found = Repaired() if found is None else found
+    found.through = since
     end = ledger_end(log, subject.late_topic)
     by_window = _late_windows(log, subject, window, since, only)
     if not dry_run and by_window:
@@ -96,6 +103,7 @@ def repair(
         if not progress(done, len(by_window)):
             return found
         _Repair(log, subject, store, clock, revisions, window, found).run(bounds, entries, dry_run)
+    progress(len(by_window), len(by_window))
     if only is None and not dry_run and not found.waiting and not found.missing:
         found.through = end
     return found
@@ -202,7 +210,7 @@ class _Repair:
     def _served(self, keys: frozenset[Key], bounds: Bounds | None) -> Served:
         """The rows of these keys, at one moment."""
         predicate = row_predicate(self.subject.source, {}, bounds) if bounds is not None else self._with_keys(keys)
-        served = served_rows(self.log, self.subject, self.store, predicate)
+        served = served_rows(self.log, self.subject, self.store, predicate, patience_s=PATIENCE_S, scan_s=SCAN_S)
         rows = [row for row in served.rows if self._key(row) in keys]
         return Served(rows, served.position, served.cut)
 
@@ -262,7 +270,7 @@ class _Repair:
         It has been written if its row is there, or one of a window that ended no earlier."""
         if session or not changes:
             return [change for change in changes if change.old is not None or session]
-        newest, _ = self.store.select(["WINDOWEND"], None, (("WINDOWEND", True),), 1)
+        newest, _ = self.store.select(["WINDOWEND"], None, (("WINDOWEND", True),), 1, SCAN_S)
         passed = bool(newest.rows) and newest.rows[0][0] >= bounds[1]
         written = [change for change in changes if change.old is not None or passed]
         self.found.waiting += len(changes) - len(written)

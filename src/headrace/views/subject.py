@@ -75,6 +75,7 @@ def served_rows(
     order: tuple[tuple[str, bool], ...] = (),
     limit: int | None = None,
     patience_s: float = PATIENCE_S,
+    scan_s: float = 10.0,
 ) -> Served:
     """The rows of one moment at which the view has all that its query has written, so that both can be named."""
     check_order(log, subject)
@@ -89,7 +90,7 @@ def served_rows(
     while True:
         cut = committed_cut(log, subject, reading)
         if not behind(log.snapshot(), topic, store.position()):
-            found, residual = store.select(names, predicate, order, limit)
+            found, residual = store.select(names, predicate, order, limit, scan_s)
             unmoved = log.at_rest(written) and not behind(log.snapshot(), topic, found.position)
             if residual is None and unmoved and committed_cut(log, subject, reading) == cut:
                 rows = [dict(zip(names, row, strict=True)) for row in found.rows]

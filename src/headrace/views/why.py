@@ -4,7 +4,7 @@ counted, and the row computed again from the log, which must be equal."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -107,8 +107,10 @@ def why(
     subject_of: SubjectOf = lambda name, topic: None,
     revisions: Revisions | None = None,
     seconds: float = 30.0,
+    watch: Callable[[Reader], None] = lambda reader: None,
 ) -> Why:
-    """Explain the row with that key: in the window that begins at or contains `at`, or in the newest."""
+    """Explain the row with that key: in the window that begins at or contains `at`, or in the newest. `watch` is handed
+    what reads the records: it knows how many were looked at, and ends when its deadline is moved."""
     started = time.monotonic()
     page = page or Page()
     window = _chosen_window(log, subject, store, key, at, started + seconds, subject_of)
@@ -119,6 +121,7 @@ def why(
     counted_late = admitted_late(log, subject, window, [revision])
     for margin in margins(log, subject):
         reader = row_reader(log, subject, served.cut, window, counted_late, started + seconds, margin)
+        watch(reader)
         evaluation = Evaluation(reader, left_out=[])
         found = answer(evaluation, Question(subject.query, asked, window))
         again = found[-1] if found else None

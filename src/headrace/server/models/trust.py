@@ -80,6 +80,8 @@ class RepairRequest(Model, frozen=True):
     start: str | None = None
     end: str | None = None
     dry_run: bool = False
+    job: bool = False
+    """Answer with the job (202), and do not wait for its end."""
 
 
 class RepairAnswer(Model, frozen=True):
@@ -167,3 +169,29 @@ class WhyAnswer(Model, frozen=True, kw_only=True):
     """Of who asks for a key that is NULL: the records that have none."""
     unread: dict[str, Count]
     """By topic: records that have yet to be read, and may change the row."""
+
+
+class CareJobModel(Optional, frozen=True, kw_only=True):
+    """A repair, a check or an explanation that takes long. What it found so far is there also if it ended early."""
+
+    id: Count
+    kind: Literal["repair", "check", "why"]
+    view: str
+    state: Literal["waiting", "running", "done", "failed", "cancelled"]
+    done: Count
+    all: int | None
+    """Of so many; null if that is not known."""
+    unit: str
+    """What `done` and `all` count."""
+    message: str
+    """What was done, in words."""
+    started_ms: int
+    ended_ms: int | None
+    error: dict[str, Any] | None = None
+    repair: RepairAnswer | None = None
+    check: CheckAnswer | None = None
+    why: WhyAnswer | None = None
+
+
+class CareJobs(Model, frozen=True):
+    jobs: list[CareJobModel]
