@@ -42,7 +42,15 @@ from headrace.server.models.registry import (
 from headrace.server.models.sql import Completions, QueryAnswer, StatementsAnswer, ValidateAnswer
 from headrace.server.models.tickets import TicketGiven
 from headrace.server.models.topics import Reshaped, TopicModel, Topics
-from headrace.server.models.trust import CareHistory, CheckAnswer, ChecksAnswer, Revisions, WhyAnswer
+from headrace.server.models.trust import (
+    CareHistory,
+    CareJobModel,
+    CareJobs,
+    CheckAnswer,
+    ChecksAnswer,
+    Revisions,
+    WhyAnswer,
+)
 from tests.server.running import Running
 
 
@@ -135,6 +143,11 @@ ANSWERS: list[tuple[str, str, Any, int, Any]] = [
     ("GET", "/v1/views/users/revisions", None, 200, Revisions),
     ("GET", "/v1/views/users/check", None, 200, CheckAnswer),
     ("POST", "/v1/views/users/check", None, 200, CheckAnswer),
+    ("POST", "/v1/views/users/check?job=true", None, 202, CareJobModel),
+    ("POST", "/v1/views/users/why?id=a", None, 202, CareJobModel),
+    ("GET", "/v1/care", None, 200, CareJobs),
+    ("GET", "/v1/care/1", None, 200, CareJobModel),
+    ("POST", "/v1/care/1/cancel", None, 200, CareJobModel),
     ("GET", "/v1/views/users/check/history", None, 200, CareHistory),
     ("GET", "/v1/checks", None, 200, ChecksAnswer),
     ("GET", "/v1/collectors", None, 200, Collectors),
