@@ -122,6 +122,7 @@ COLLECTING = [
     "snowplow",
     "statsd",
     "syslog",
+    "top-n",
     "udp",
     "web-logs",
     "webhooks",

@@ -29,7 +29,7 @@ def list_queries(
         [
             [
                 q["id"],
-                q["sink"],
+                sink_of(q),
                 ", ".join(q["sources"]),
                 state_of(q),
                 q["lag"],
@@ -99,6 +99,17 @@ def _rows(query: dict[str, Any]) -> str:
     return "offsets" if query["counts"] == "offsets" else "rows"
 
 
+def sink_of(query: dict[str, Any]) -> str:
+    """
+    >>> sink_of({"sink": "a", "version": 2, "version_state": "building"})
+    'a (version 2, building)'
+    >>> sink_of({"sink": "a", "version": 2, "version_state": "serving"})
+    'a'
+    """
+    serves = query["version_state"] == "serving"
+    return str(query["sink"]) if serves else f"{query['sink']} (version {query['version']}, {query['version_state']})"
+
+
 def state_of(query: dict[str, Any]) -> str:
     error = query.get("last_error")
     trouble = error and query["state"] in ("failed", "restarting", "stalled")
@@ -115,7 +126,7 @@ def _print_query(query: dict[str, Any], spark_plan: bool) -> None:
     print_pairs(
         [
             ("id", query["id"]),
-            ("writes", query["sink"]),
+            ("writes", f"{query['sink']}, version {query['version']}, {query['version_state']}"),
             ("reads", ", ".join(query["sources"])),
             ("state", f"{query['state']} (wanted: {query['wanted']}, {query['restarts']} restarts)"),
             ("batch", f"{query['batch']:,}  ({query['batch_ms']:,} ms)"),

@@ -54,7 +54,10 @@ def kafka_jars() -> list[Path]:
 
 def connector_conf() -> dict[str, str]:
     """The settings under which `format("headrace")` works and micro-batches are quick. They must be there when the JVM
-    starts: give them to `SparkSession.builder`."""
+    starts: give them to `SparkSession.builder`. Python workers are started with this interpreter, unless
+    `PYSPARK_PYTHON` says otherwise: the first `python3` on the path may know nothing of Headrace."""
+    # Spark takes it from the environment of whoever makes the session, rather than from its settings.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return {
         # On the class path from the start: the file system below is asked for before `spark.jars` would be added.
         "spark.driver.extraClassPath": os.pathsep.join(map(str, [connector_jar(), *kafka_jars()])),
@@ -93,8 +96,6 @@ def connector_conf() -> dict[str, str]:
 def spark_session(settings: SparkSettings, app_name: str) -> SparkSession:
     """The session of a Headrace process. Settings the user gave win. `NotFound` if there is no Java."""
     use_java(Path.home() / ".cache" / "headrace" / "java")
-    # Workers are started by the JVM, which takes this from the environment rather than from its settings.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = connector_conf() | {
         "spark.driver.memory": settings.memory,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +23,8 @@ from headrace.testing.stage import Stage
 from headrace.testing.ways import other_order, run_batches, run_pieces, run_stream, seed_of
 
 SIDE_BY_SIDE = 4
+SPARK_LOG = "tests.log"
+"""Where Spark, and the Python functions that it calls, write while tests run."""
 MOST_PARTITIONS = 3
 
 
@@ -62,7 +67,8 @@ def run_project_tests(
     if spark is None:
         from headrace.process.jvm import spark_session
 
-        spark = spark_session(project.settings.spark, f"tests of {project.name}")
+        with stderr_in(project.logs_folder / SPARK_LOG):
+            spark = spark_session(project.settings.spark, f"tests of {project.name}")
     run = inheritable_thread_target(spark)(_run)
     results: list[TestResult] = []
     with ThreadPoolExecutor(min(SIDE_BY_SIDE, len(cases))) as pool:
@@ -70,6 +76,27 @@ def run_project_tests(
             report(result)
             results.append(result)
     return results
+
+
+@contextmanager
+def stderr_in(file: Path) -> Iterator[None]:
+    """Let processes that are started meanwhile write their errors and warnings to a file, for as long as they live: a
+    JVM has much to say that is none of a test's business. If it cannot be started, all that it said is printed."""
+    for folder in (file.parent.parent, file.parent):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with file.open("wb") as output:
+        os.dup2(output.fileno(), 2)
+    try:
+        yield
+    except BaseException:
+        os.write(kept, file.read_bytes())
+        raise
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _run(project: Project, file: Path, case: Case, spark: SparkSession, seed: int, quick: bool) -> TestResult:
