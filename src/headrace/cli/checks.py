@@ -58,6 +58,8 @@ def project_checks(folder: Path) -> list[Check]:
         _binding,
         _port,
     )
+    if project.settings.log.backend == "local":
+        checks += (_checkpoints,)
     if project.settings.log.backend == "kafka":
         checks += (_kafka_client, _kafka_jars, _brokers)
     return [check(project) for check in checks]
@@ -232,6 +234,50 @@ def _port(project: Project) -> Check:
     except HeadraceError as error:
         return Check("port", "wrong", error.message, error.hint)
     return Check("port", "ok", f"{server.port} is free")
+
+
+def _checkpoints(project: Project) -> Check:
+    """Whether every query can go on from its checkpoint."""
+    name = "checkpoints"
+    if not (project.log_folder / "journal").exists():
+        return Check(name, "ok", "no query has run yet")
+    try:
+        problems = _failed_queries(project) if holder(project.data) else _lost_checkpoints(project)
+    except HeadraceError as error:
+        return Check(name, "warning", f"not looked at: {error.message}", error.hint)
+    if not problems:
+        return Check(name, "ok", "fit the log")
+    return Check(name, "wrong", "; ".join(problems), "compute again from the log:  headrace view rebuild")
+
+
+def _failed_queries(project: Project) -> list[str]:
+    from headrace.cli.options import open_api
+
+    with open_api(project.folder, None, None) as api:
+        queries = api.get("/v1/queries")["queries"]
+    failed = [query for query in queries if query["state"] == "failed"]
+    return [f"{query['id']}: {(query['last_error'] or {}).get('message', 'failed')}" for query in failed]
+
+
+def _lost_checkpoints(project: Project) -> list[str]:
+    from headrace.clock import SystemClock
+    from headrace.coordinate.catalog import Catalog
+    from headrace.coordinate.planning import checkpoint_name
+    from headrace.log.open import open_log
+    from headrace.process.checkpoints import find_problem, read_checkpoint
+
+    log = open_log(project, SystemClock())
+    try:
+        catalog, found = Catalog(log), []
+        catalog.refresh()
+        for query in catalog.queries():
+            if query.wanted == "running" and query.layer != "batch" and not query.transient:
+                checkpoint = read_checkpoint(project.checkpoints_folder / checkpoint_name(query))
+                if problem := find_problem(checkpoint, log.last_identity(query.id, query.version)):
+                    found.append(f"{query.id}: {problem}")
+        return found
+    finally:
+        log.close()
 
 
 def _existing(folder: Path) -> Path:

@@ -32,6 +32,7 @@ TELL_ROWS = 100_000
 """Rows between two words of progress."""
 FILE_ROWS = 500_000
 """Records of one file of a topic: what has to be done again after a kill."""
+OTHER_LOG = "its files have records that are not in the log any more: export to another folder, or move them away"
 ENDINGS = {"parquet": "parquet", "csv": "csv", "json": "ndjson"}
 
 
@@ -138,7 +139,9 @@ def export_topic(project: Project, topic: str, folder: Path, form: str, say: Cal
         known = log.topic(topic)
         rows = files = gone = 0
         for partition, ends in enumerate(log.snapshot().ends[known.name]):
-            reached = _reached(folder, known.name, partition, form)
+            reached, epoch = _reached(folder, known.name, partition, form)
+            what = f"the export to `{folder}`"
+            log.check_offsets(known.name, {partition: reached}, epoch, what, OTHER_LOG)
             start = max(reached, ends.start)
             gone += start - reached if reached else 0
             while start < ends.end:
@@ -147,7 +150,7 @@ def export_topic(project: Project, topic: str, folder: Path, form: str, say: Cal
                 with whole_file(folder / name) as new:
                     rows += write_records(log, known, partition, (start, until), new, form)
                 with whole_file(_mark(folder, known.name, partition, form)) as new:
-                    new.write_text(str(until))
+                    new.write_text(f"{until} {log.current_epoch() or ''}".strip())
                 start, files = until, files + 1
                 say(_counted(rows, "record", files, "file"))
     finally:
@@ -164,14 +167,15 @@ def _mark(folder: Path, topic: str, partition: int, form: str) -> Path:
     return folder / f".{topic}-{partition}.{ENDINGS[form]}.next"
 
 
-def _reached(folder: Path, topic: str, partition: int, form: str) -> int:
-    """The offset after the last record that was exported. A file may be there before the mark says so."""
+def _reached(folder: Path, topic: str, partition: int, form: str) -> tuple[int, str | None]:
+    """The offset after the last record that was exported, and the epoch of the log then. A file may be there before the
+    mark says so."""
     pattern = re.compile(rf"{re.escape(topic)}-{partition}-\d{{20}}-(\d{{20}})\.{ENDINGS[form]}")
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     ends = [int(found[1]) for name in names if (found := pattern.fullmatch(name))]
     mark = _mark(folder, topic, partition, form)
-    text = mark.read_text().strip() if mark.is_file() else ""
-    return max([*ends, int(text) if text.isdecimal() else 0])
+    text, _, epoch = (mark.read_text().strip() if mark.is_file() else "").partition(" ")
+    return max([*ends, int(text) if text.isdecimal() else 0]), epoch or None
 
 
 def write_records(log: Log, topic: Topic, partition: int, between: tuple[int, int], file: Path, form: str) -> int:

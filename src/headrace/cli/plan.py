@@ -49,14 +49,19 @@ def plan(
     with open_api(project, url, key) as api:
         body = api.post("/v1/plan", {"files": files_of(project, url), "in_place": in_place, "strategy": strategy})
         newest = api.get("/v1/deployments", limit=1)["deployments"]
+        failed = [query for query in api.get("/v1/queries")["queries"] if query["state"] == "failed"]
     if as_json:
-        print_json(body)
+        print_json(body | {"failed_queries": [{"id": one["id"], "error": one["last_error"]} for one in failed]})
     else:
         asked = [" --strategy lambda"] * (strategy == "lambda") + [" --in-place"] * in_place
         print_plan(body, whole, "headrace deploy" + "".join(asked))
         print_from_scratch(body.get("from_scratch", ()))
         if body["pending"] and newest and newest[0]["stage"] in (*RUNNING, "waiting"):
             print(_in_the_way(newest[0]))
+        for query in failed:
+            print(f"query {query['id']} has failed: {(query['last_error'] or {}).get('message', 'no reason given')}")
+        if failed:
+            print("compute again from the log what cannot go on:  headrace view rebuild")
     changes = body["pending"] or body["functions"]
     raise typer.Exit(1 if body["refused"] else EXIT_CHANGES if changes else 0)
 

@@ -148,6 +148,7 @@ def layer_spec(query: QueryDefinition, catalog: Catalog, log: Log, checkpoints: 
     ends = {topic: cut_offsets(log, topic, query.cut) for topic in query.reads.values()}
     version = catalog.version_of(query)
     layers = version.layers if version is not None else None
+    epochs = log.epochs()
     return LayerSpec(
         id=query.id,
         plan=layered.partial,
@@ -158,6 +159,7 @@ def layer_spec(query: QueryDefinition, catalog: Catalog, log: Log, checkpoints: 
         from_beginning=layered.from_beginning,
         folder=checkpoints / checkpoint_name(query),
         rows_per_second=query.rows_per_second,
+        epoch=epochs.at(query.cut).id if epochs is not None and isinstance(query.cut, int) else "",
     )
 
 

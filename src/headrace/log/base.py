@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import pyarrow as pa
 
-from headrace.errors import CorruptFrame, UsageError
-from headrace.log.epochs import Epochs
+from headrace.errors import CorruptFrame, PositionOfAnotherLog, UsageError
+from headrace.log.epochs import ENDLESS, Epochs
 from headrace.log.values import (
     ARRIVAL,
     HEADERS,
@@ -404,6 +404,29 @@ class Log(ABC):
         """Which part of the log was written between which two openings: what positions outside of the log are checked
         with (`log.epochs`). None if this log does not keep them. Cheap enough to call for every request."""
         return None
+
+    def current_epoch(self) -> str | None:
+        """Return what to keep with offsets outside of the log, for `check_offsets`."""
+        epochs = self.epochs()
+        return None if epochs is None else epochs.current.id
+
+    def check_offsets(self, topic: str, offsets: Mapping[int, int], epoch: str | None, what: str, hint: str) -> None:
+        """`PositionOfAnotherLog` if offsets that were kept outside of the log, with the epoch of then, are not of this
+        log: it was restored to an earlier moment, or is another one. Those without an epoch are believed."""
+        epochs = self.epochs()
+        end = ENDLESS if epochs is None or epoch is None else epochs.end(epoch)
+        if end == ENDLESS:
+            return
+        ends = self.snapshot().ends.get(topic, ())
+        if end is None or any(
+            number >= len(ends) or offset > self.offset_at_arrival(topic, number, end)
+            for number, offset in offsets.items()
+        ):
+            raise PositionOfAnotherLog(
+                f"{what} has read topic `{topic}` further than this log goes",
+                detail="the log was restored to an earlier moment since, or is another one",
+                hint=hint,
+            )
 
     def owner_alive(self) -> bool:
         """Whether writes can reach the log now. Cheap enough to call in a loop."""

@@ -20,6 +20,7 @@ from secrets import token_hex
 import msgspec
 
 ID_BYTES = 4
+ENDLESS = (1 << 63) - 1
 MOST = 1_000
 """Epochs that are remembered. A position that was last used so many openings ago counts as one of another log."""
 
@@ -59,10 +60,21 @@ class Epochs:
         >>> epochs.include("c", 1000)
         True
         """
+        end = self.end(epoch)
+        return end is not None and arrival <= end
+
+    def end(self, epoch: str) -> int | None:
+        """Return the arrival number at which the log left an epoch: of its last record and one more. It is endless for
+        the current one; None for one that is not known.
+
+        >>> epochs = Epochs((Epoch(1, "a", 0), Epoch(2, "b", 5)))
+        >>> epochs.end("a"), epochs.end("b") == ENDLESS, epochs.end("x")
+        (5, True, None)
+        """
         for known, following in zip(self.known, (*self.known[1:], None), strict=True):
             if known.id == epoch:
-                return following is None or arrival <= following.start
-        return False
+                return ENDLESS if following is None else following.start
+        return None
 
     def begin(self, start: int) -> Epochs:
         """Return the epochs with a new one that begins at `start`."""

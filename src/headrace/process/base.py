@@ -101,6 +101,8 @@ class LayerSpec:
     """Where what its stretches give is kept. Without one it has only one."""
     rows_per_second: int = 0
     """How much it may read; 0 is as much as it can."""
+    epoch: str = ""
+    """The log's, at the cut: what stretches of another one gave is worth nothing."""
 
 
 class QueryError(msgspec.Struct, frozen=True):

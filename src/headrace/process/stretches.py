@@ -62,7 +62,7 @@ class Stretches:
         }
         self._again = count(spec.begins, whole)
         self.total = count(begins, self.ends)
-        of = f"{__version__} {spec.id} {spec.cut} {_plain(self.ends)}"
+        of = f"{__version__} {spec.id} {spec.cut} {_plain(self.ends)} {spec.epoch}".rstrip()
         found = _read(self.folder)
         self.account = found if found is not None and found.of == of and self._has(found) else Account(of, begins)
 

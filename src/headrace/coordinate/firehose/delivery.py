@@ -159,14 +159,28 @@ class FileDelivery:
         """Where it goes on. Offsets are one topic's: of a stream that was deleted and made again, all is read."""
         position = self.positions.load()
         if position.topic_id == topic.id:
+            self._check_log(position)
             return position
         if position.topic_id is not None:
             offsets = dict.fromkeys(self.note.starts, 0)
             offsets |= {number: offset for number, offset in position.offsets.items() if number == AGAIN}
             position = msgspec.structs.replace(position, offsets=offsets)
-        position = msgspec.structs.replace(position, topic_id=topic.id)
+        position = msgspec.structs.replace(position, topic_id=topic.id, epoch=self.log.current_epoch())
         self.positions.save(position)
         return position
+
+    def _check_log(self, position: Position) -> None:
+        """Files may hold records that this log does not have: then somebody has to decide."""
+        again = {0: position.offsets[AGAIN]} if AGAIN in position.offsets else {}
+        own = {number: offset for number, offset in position.offsets.items() if number != AGAIN}
+        hint = (
+            "its files have records that are not in the log any more. To deliver again all that its topic still holds, "
+            f"stop the project, move those files away and remove `{self.positions.path}`"
+        )
+        what = f"delivery stream `{self.note.name}`"
+        self.log.check_offsets(self.note.topic, own, position.epoch, what, hint)
+        if again:
+            self.log.check_offsets(buffer_topic(self.note.name), again, position.epoch, what, hint)
 
     def _due(self, gathered: Gathered) -> bool:
         if not gathered.records:
@@ -214,6 +228,7 @@ class FileDelivery:
         following = msgspec.structs.replace(
             position,
             offsets=dict(gathered.offsets),
+            epoch=self.log.current_epoch(),
             temporary=None,
             final=None,
             files=position.files + (content is not None),

@@ -28,6 +28,8 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: int | None = None
     """Whose offsets they are. None: an older version did not say."""
     offsets: dict[int, int] = {}
+    epoch: str | None = None
+    """Of the log, when they were saved. None: an older version did not say."""
     temporary: str | None = None
     final: str | None = None
     files: int = 0
@@ -42,16 +44,16 @@ class Positions:
     """One delivery stream's position, in a file."""
 
     def __init__(self, path: Path, made: int) -> None:
-        self._path, self._made = path, made
+        self.path, self._made = path, made
 
     def read(self) -> Position:
         """As it was left. One of an earlier stream of that name says nothing."""
         try:
-            found = msgspec.json.decode(self._path.read_bytes(), type=ready(Position))
+            found = msgspec.json.decode(self.path.read_bytes(), type=ready(Position))
         except FileNotFoundError:
             return Position(made=self._made)
         except msgspec.DecodeError as error:
-            raise LogError(f"`{self._path}` cannot be read: {error}") from error
+            raise LogError(f"`{self.path}` cannot be read: {error}") from error
         return found if found.made == self._made else Position(made=self._made)
 
     def load(self) -> Position:
@@ -62,11 +64,11 @@ class Positions:
         return found
 
     def save(self, position: Position) -> None:
-        make_folder(self._path.parent)
-        replace_file(self._path, msgspec.json.encode(position))
+        make_folder(self.path.parent)
+        replace_file(self.path, msgspec.json.encode(position))
 
     def forget(self) -> None:
-        self._path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
 
 
 def finish(temporary: Path, final: Path) -> None:
