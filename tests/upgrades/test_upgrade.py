@@ -32,7 +32,7 @@ def test_a_project_of_an_earlier_version_gives_the_same_answers_and_goes_on(fixt
         project.down()
         # Everything outside of the log is ahead of the backup now: checkpoints, views, files, clients.
         restored = project.json("restore", backups, "--yes")
-        assert restored["rebuilt"] == ["paid", "by_page", "per_minute", "by_country", "totals"]
+        assert sorted(restored["rebuilt"]) == ["by_country", "by_page", "paid", "per_minute", "totals"]
         assert (restored["deployments_cancelled"], restored["left"]) == ([2], {})
         project.up()
         check_restored(project, expected, ahead["id"] if ahead else "")
@@ -62,8 +62,7 @@ def check_restored(project: Driven, expected: dict[str, Any], ahead: str) -> Non
         PATIENCE_S,
         "the rebuilt view",
     )
-    problems = [query["id"] for query in project.get("/v1/queries").json()["queries"] if query["state"] == "failed"]
-    assert problems == [] or project.get("/readyz", any_status=True).status_code == 503
+    wait_for(lambda: project.get("/readyz", any_status=True).status_code == 200, PATIENCE_S, "a ready project")
 
 
 def go_on(project: Driven, before: dict[str, list[list[object]]]) -> None:

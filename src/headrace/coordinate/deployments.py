@@ -23,7 +23,7 @@ from headrace.coordinate.events import DeploymentSaved, Event, FilesApplied, Que
 from headrace.coordinate.from_scratch import check_from_scratch
 from headrace.coordinate.functions import DescribeFile, FunctionChanges
 from headrace.coordinate.layers import check_lambda, is_layered, speed_events
-from headrace.coordinate.rebuilding import definition_text, listed, losses_of
+from headrace.coordinate.rebuilding import definition_text, listed, losses_of, stopped_queries
 from headrace.coordinate.refreshing import is_refresh, may_go_beside, refresh_change, refresh_item
 from headrace.coordinate.replace import apply_in_place
 from headrace.coordinate.restoring import changed_files, restored
@@ -379,7 +379,10 @@ class Deployments:
             if problem := switch_problem(self._catalog, deployment):
                 self.fail(deployment, problem)
             else:
-                self._catalog.append(self._switched(deployment, deployment.switches(), "switched"))
+                stopped: list[Event] = []
+                if deployment.again:
+                    stopped += stopped_queries(self._catalog, deployment, self._executor.has_failed)
+                self._catalog.append([*stopped, *self._switched(deployment, deployment.switches(), "switched")])
             return self.get(deployment.id)
 
     def rollback(self, name: str) -> Deployment:

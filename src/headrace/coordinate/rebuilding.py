@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.coordinate.catalog import Catalog
+from headrace.coordinate.events import QueryWanted
 from headrace.coordinate.refreshing import serving_version
 from headrace.errors import HeadraceError, NotFound, UsageError
 from headrace.log.base import Log
 from headrace.types import display_name
 from headrace.views.change import Plan
-from headrace.views.versions import Version, query_ids
+from headrace.views.versions import Deployment, Version, query_ids
 
 if TYPE_CHECKING:
     from headrace.coordinate.deployments import Deployments
@@ -52,14 +53,36 @@ def listed(names: Sequence[str]) -> str:
 
 
 def rebuilt_versions(catalog: Catalog) -> list[Version]:
-    """Return the versions that rebuilds have taken over from. Their queries cannot go on, so they are no way back."""
-    found = []
+    """Return the versions that rebuilds have taken over from and stopped. They are no way back."""
+    found: list[Version] = []
     for deployment in catalog.deployments():
         if deployment.again and deployment.stage == "switched":
-            numbers = deployment.switches()
-            older = (v for name, number in numbers.items() for v in catalog.versions(name) if v.number < number)
-            found += [version for version in older if version.state == "retired" and version not in found]
+            for version in _older(catalog, deployment):
+                queries = [catalog.query(id_) for id_ in query_ids(version)]
+                stopped = all(query is None or query.wanted == "stopped" for query in queries)
+                if version.state == "retired" and stopped and version not in found:
+                    found.append(version)
     return found
+
+
+def stopped_queries(catalog: Catalog, deployment: Deployment, has_failed: Callable[[str], bool]) -> list[QueryWanted]:
+    """Return events that stop the queries of versions that a rebuild takes over from: those before it, and older ones
+    that have failed too."""
+    before = {(item.name, item.before) for item in deployment.items}
+    ids = [
+        id_
+        for version in _older(catalog, deployment)
+        for id_ in query_ids(version)
+        if (version.name, version.number) in before or has_failed(id_)
+    ]
+    return [QueryWanted(id_, "stopped") for id_ in ids if catalog.query(id_) is not None]
+
+
+def _older(catalog: Catalog, deployment: Deployment) -> list[Version]:
+    numbers = deployment.switches()
+    return [
+        version for name, number in numbers.items() for version in catalog.versions(name) if version.number < number
+    ]
 
 
 @dataclass(frozen=True, slots=True)
