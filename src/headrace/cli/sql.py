@@ -35,6 +35,20 @@ def sql(
     format_: Annotated[
         Format, typer.Option("--format", help="How a query's rows are shown; Arrow and CSV are for other programs.")
     ] = Format.table,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Answer queries when they include everything written before.")
+    ] = False,
+    after: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--after",
+            help="Answer queries when they include this: a write's token or a feed's event id.",
+            metavar="POSITION",
+        ),
+    ] = None,
+    wait_seconds: Annotated[
+        float, typer.Option("--wait-seconds", help="How long --wait and --after wait.", min=0.001, max=600)
+    ] = 60.0,
     project: ProjectOption = None,
     url: UrlOption = None,
     key: KeyOption = None,
@@ -46,6 +60,8 @@ def sql(
         texts = [sys.stdin.read()]
     with open_api(project, url, key) as api:
         session = SqlSession(api, as_json, limit, format_)
+        if positions := [*(after or []), *(["now"] if wait else [])]:
+            session.waiting = {"after": positions, "wait_ms": max(1, round(wait_seconds * 1000))}
         if texts:
             for text in texts:
                 session.run(text)
@@ -72,6 +88,8 @@ class SqlSession:
         self.format = format_
         self._as_json = as_json
         self._limit = limit
+        self.waiting: dict[str, Any] = {}
+        """What answers have to include, and how long they are waited for."""
         self._variables: dict[str, str] = {}
         self._settings: dict[str, str] = {}
         """Of SET: for what follows, as long as the session lasts."""
@@ -174,7 +192,7 @@ class SqlSession:
     def _pull(self, text: str, limit: int | None) -> None:
         """Print rows as they come, however many. A table is made of all its rows at once, so without a limit it has at
         most `[server] query_rows`: on a terminal a note says so, for a script it is an error."""
-        wanted = {"sql": text} | ({"limit": self._limit} if self._limit else {})
+        wanted = {"sql": text} | ({"limit": self._limit} if self._limit else {}) | self.waiting
         reading = RowReading(exact=True)
         form = JsonDocument() if self._as_json else None
         capped = form is None and not self._limit and limit is None and self.format in (Format.table, Format.vertical)

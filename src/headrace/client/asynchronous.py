@@ -71,10 +71,12 @@ class AsyncClient:
     query = _awaiting(operations.query)
     statements = _awaiting(operations.statements)
 
-    async def rows(self, sql: str, limit: int | None = None) -> AsyncIterator[dict[str, Any]]:
+    async def rows(
+        self, sql: str, limit: int | None = None, after: str | Sequence[str] | None = None, wait_s: float | None = None
+    ) -> AsyncIterator[dict[str, Any]]:
         """Rows of a SELECT as they come, by column name: an answer of any size. Closing the iterator cancels it."""
         reading, lines = RowReading(), LineSplitter()
-        async with self._open(operations.query_call(sql, limit)) as answer:
+        async with self._open(operations.query_call(sql, limit, after, wait_s)) as answer:
             async for piece in answer.aiter_bytes():
                 for line in lines.split(piece):
                     for row in reading.named(reading.take(line) or []):

@@ -73,10 +73,12 @@ class Client:
     query = _blocking(operations.query)
     statements = _blocking(operations.statements)
 
-    def rows(self, sql: str, limit: int | None = None) -> Iterator[dict[str, Any]]:
+    def rows(
+        self, sql: str, limit: int | None = None, after: str | Sequence[str] | None = None, wait_s: float | None = None
+    ) -> Iterator[dict[str, Any]]:
         """Rows of a SELECT as they come, by column name: an answer of any size. Closing the iterator cancels it."""
         reading, lines = RowReading(), LineSplitter()
-        for piece in self._pieces(operations.query_call(sql, limit)):
+        for piece in self._pieces(operations.query_call(sql, limit, after, wait_s)):
             for line in lines.split(piece):
                 yield from reading.named(reading.take(line) or [])
         reading.finish()

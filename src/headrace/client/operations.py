@@ -143,7 +143,29 @@ def _add(total: Produced, body: Any, first: int) -> Produced:
         total.duplicates + found.duplicates,
         total.rejected + rejected,
         total.positions + found.positions,
+        merge_tokens(total.token, found.token),
     )
+
+
+def merge_tokens(one: str | None, other: str | None) -> str | None:
+    """Return one token for two writes to a topic: the later offset of each partition.
+
+    >>> merge_tokens("t@0:7,1:2.ab", "t@0:9,2:1.ab"), merge_tokens(None, "t@0:1"), merge_tokens("t@0:1.ab", "t@.ab")
+    ('t@0:9,1:2,2:1.ab', 't@0:1', 't@.ab')
+    """
+    if one is None or other is None:
+        return other if one is None else one
+    (topic, _, first), (_, _, second) = one.rpartition("@"), other.rpartition("@")
+    offsets: dict[int, int] = {}
+    for places in (first.partition(".")[0], second.partition(".")[0]):
+        if not places:
+            return other if not second.partition(".")[0] else one
+        for place in places.split(","):
+            partition, _, offset = place.partition(":")
+            offsets[int(partition)] = max(int(offset), offsets.get(int(partition), -1))
+    # The epoch of the later write: that log has gone on from the earlier one.
+    _, dot, epoch = second.partition(".")
+    return f"{topic}@{','.join(f'{partition}:{offset}' for partition, offset in sorted(offsets.items()))}{dot}{epoch}"
 
 
 def page(
@@ -283,19 +305,29 @@ def reply(to: Record | Message, value: Mapping[str, Any]) -> Steps[Produced]:
 # SQL
 
 
-def query(sql: str, limit: int | None = None) -> Steps[Answer]:
+def query(
+    sql: str, limit: int | None = None, after: str | Sequence[str] | None = None, wait_s: float | None = None
+) -> Steps[Answer]:
     """Ask tables and streams once, with SELECT; all rows of the answer, unless `limit` says how many at most. `rows`
-    gives them one at a time, for answers that are too large for memory."""
+    gives them one at a time, for answers that are too large for memory. `after`: the `token` of what was produced, an
+    event id of a feed, or `now`; the answer comes when it includes that, and is waited for `wait_s` seconds."""
     reading, rows = RowReading(), list[list[Any]]()
-    for some in reading.read_all((yield query_call(sql, limit)).split(b"\n")):
+    for some in reading.read_all((yield query_call(sql, limit, after, wait_s)).split(b"\n")):
         rows += some
     header, end = reading.header or {}, reading.finish()
     return _as(Answer, header | {"rows": rows, "truncated": end["truncated"]})
 
 
-def query_call(sql: str, limit: int | None = None) -> Call:
+def query_call(
+    sql: str, limit: int | None = None, after: str | Sequence[str] | None = None, wait_s: float | None = None
+) -> Call:
     """The call of a query whose answer is streamed."""
-    body = {"sql": sql, "stream": True} | ({} if limit is None else {"limit": limit})
+    given = {
+        "limit": limit,
+        "after": after if after is None or isinstance(after, str) else list(after),
+        "wait_ms": None if wait_s is None else max(1, round(wait_s * 1000)),
+    }
+    body = {"sql": sql, "stream": True} | {name: value for name, value in given.items() if value is not None}
     # The server has a deadline of its own, which is longer for what its engine answers.
     return replace(send("POST", "/v1/query", body, "always"), wait_s=ANSWER_S, lines=True)
 

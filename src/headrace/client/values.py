@@ -30,6 +30,8 @@ class Produced(msgspec.Struct, frozen=True):
     rejected: list[Rejected]
     positions: list[tuple[int, int, int]]
     """(partition, first offset, last offset)"""
+    token: str | None = None
+    """What `query` takes as `after`, so that its answer includes these events."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
