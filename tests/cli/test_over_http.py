@@ -122,6 +122,18 @@ def test_tables_are_asked_and_watched(run: Headrace, server: Running) -> None:
     assert asked.out.splitlines()[:2] == ["name  age", "Ann    30"]
 
 
+def test_a_question_can_wait_for_what_was_written(run: Headrace, server: Running) -> None:
+    for number in range(6):
+        token = server.send("users", {"id": "waited", "name": str(number)}).json()["token"]
+        sql = "SELECT name FROM users WHERE id = 'waited';"
+        wanted = ["--after", token] if number % 2 else ["--wait"]
+        asked = run("sql", "-e", sql, "--format", "csv", *wanted)
+        assert (asked.code, asked.out.splitlines()[1:]) == (0, [str(number)])
+    unrelated = server.send("pageviews", {"userid": "ann"}).json()["token"]
+    refused = run("sql", "-e", "SELECT * FROM users;", "--after", unrelated, "--wait-seconds", "0.1")
+    assert (refused.code, "no event of topic `pageviews` comes to view `users`" in refused.err) == (1, True)
+
+
 def test_rows_come_in_the_form_asked_for(run: Headrace) -> None:
     ask = ("sql", "-e", "SELECT id, age FROM users ORDER BY id;", "--format")
     assert run(*ask, "csv").out == "id,age\nu1,30\nu2,\n"
