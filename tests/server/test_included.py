@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from headrace.log.base import BatchIdentity, Route
+from tests.kafka import kafka_settings
 from tests.log.support import batch
 from tests.server.running import PAGEVIEWS, Running, running_server
 
@@ -44,8 +47,11 @@ class Engine:
         number = self._batches[table] = self._batches.get(table, -1) + 1
         route = Route(query.sink_topic, {name: name for name in columns})
         log.stage(table, 0, 0, [route], iter([batch(**columns)]))
-        offsets = f'{{"arrival": {log.snapshot().arrival}}}'
-        log.commit(table, [(0, 0)], BatchIdentity(query.id, query.version, "c", number, offsets))
+        now = log.snapshot()
+        read = {topic: {str(n): end.end for n, end in enumerate(now.ends[topic])} for topic in query.reads.values()}
+        offsets = {"arrival": now.arrival} if "arrival" in log.capabilities else {"topics": read}
+        identity = BatchIdentity(query.id, query.version, "c", number, json.dumps(offsets))
+        log.commit(table, [(0, 0)], identity)
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +106,27 @@ def test_a_view_of_a_view_waits_through_the_chain(server: Running, engine: Engin
     changed = server.http.get("/v1/views/by_page").json()["through"]["id"]
     assert ask(server, COUNT, changed).json()["rows"] == [[2]], "an id of the feed of the view itself"
     assert ask(server, pages, f"by_page/{changed}").json()["rows"] == [[1]], "an id of a view that it reads"
+
+
+@pytest.mark.slow
+def test_on_kafka_too(tmp_path: Path, kafka: str) -> None:
+    prefix = kafka_settings(kafka).kafka.prefix
+    toml = f'[log]\nbackend = "kafka"\n[log.kafka]\nbootstrap = "{kafka}"\nprefix = "{prefix}"\n'
+    with running_server(tmp_path, toml, SQL) as server:
+        engine = Engine(server)
+        for number in range(5):
+            token = server.send("users", {"id": "ann", "name": str(number)}).json()["token"]
+            assert ask(server, "SELECT name FROM users WHERE id = 'ann';", token).json()["rows"] == [[str(number)]]
+        token = write(server, "/a", "/b", "/c", "/d")
+        assert ",1:" in token
+        late = ask(server, COUNT, token, 50)
+        assert (late.status_code, "CTAS_BY_PAGE_1" in late.json()["error"]["detail"]) == (408, True)
+        with ThreadPoolExecutor() as threads:
+            waiting = [threads.submit(ask, server, COUNT, after) for after in (token, "now")]
+            engine.commit("BY_PAGE", PAGEID=["/a"], VIEWS=[1])
+            assert [future.result(120).json()["rows"] for future in waiting] == [[[1]], [[1]]]
+        changed = server.http.get("/v1/views/by_page").json()["through"]["id"]
+        assert ask(server, COUNT, changed).json()["rows"] == [[1]]
 
 
 def test_tables_and_streams_over_topics_wait_for_their_topic(server: Running) -> None:
