@@ -37,6 +37,10 @@ class KeyRing:
         # nothing.
         self._by_digest = {key.digest: key for key in keys}
 
+    @property
+    def digests(self) -> frozenset[bytes]:
+        return frozenset(self._by_digest)
+
     def __bool__(self) -> bool:
         return bool(self.keys)
 

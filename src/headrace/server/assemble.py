@@ -53,6 +53,7 @@ from headrace.log.open import open_log
 from headrace.log.queues import Queues, Requests
 from headrace.log.registry.registry import Registry
 from headrace.log.registry.schemas import RegistrySchemas
+from headrace.server.audit import Audit
 from headrace.server.auth import Auth
 from headrace.server.care_jobs import work_of
 from headrace.server.consumers import Members
@@ -87,7 +88,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
     settings = project.settings
     with ExitStack() as closing:
         make_private_folder(project.data)
-        auth = Auth(project, make_owner_key(project))
+        auth = Auth(project, make_owner_key(project), clock)
         closing.callback(auth.close)
         log = open_own_log(project, clock)
         closing.callback(log.close)
@@ -219,6 +220,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             gates=gates,
             tickets=tickets,
             auth=auth,
+            audit=Audit(log, workers.submit, clock),
             metrics=metrics,
             rates=Rates(log, clock, lambda: counts_of(gates, board, attached, deliveries)),
             board=board,

@@ -6,30 +6,44 @@ server's own user, nobody has forwarded it, and no page of another site has sent
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import ipaddress
+import logging
+from collections.abc import Sequence
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from headrace.access.keys import HeldKey, KeyRing, key_digest, read_keys
+from headrace.access.keys import FROM_FILE, HeldKey, KeyRing, key_digest, read_keys
+from headrace.access.limits import AddressLimit
 from headrace.access.peers import Peers, own_uid
-from headrace.access.rights import Identity, Role
-from headrace.config import Project
-from headrace.errors import Refused, Unauthenticated, UnsupportedMedia
+from headrace.access.rights import RANK, Identity, Role
+from headrace.clock import Clock, SystemClock
+from headrace.config import PROJECT_FILE, Key, Project, load_project
+from headrace.errors import HeadraceError, Overloaded, Refused, Unauthenticated, UnsupportedMedia
+from headrace.server.audit import IDENTITY, ROLE
+from headrace.toml_files import Stamp, stamp_files
 
 OWNER = Identity("admin", "owner")
 HINT = "send a key as `Authorization: Bearer KEY`; `headrace key owner` prints the owner's"
+LOOK_S = 1.0
 _MEMO = "headrace.local"
+
+logger = logging.getLogger("headrace.server")
 
 
 class Auth:
     """Checks requests. Safe to use from several threads."""
 
-    def __init__(self, project: Project, owner: str | None = None) -> None:
+    def __init__(self, project: Project, owner: str | None = None, clock: Clock | None = None) -> None:
+        self._folder, self._named = project.folder, _named_files(project.folder, project.settings.auth.keys)
+        self._stamp, self._problem = self._now(), ""
         self._ring = read_keys(project.settings.auth.keys, project.folder)
+        self._wrong = AddressLimit(clock or SystemClock())
         self._owner = KeyRing([HeldKey(key_digest(owner), OWNER, owner)] if owner else [])
         self._peers, self._uid = Peers(), own_uid()
 
@@ -47,8 +61,11 @@ class Auth:
         if needed is None:
             return
         identity = self.identify(connection, needed)
+        connection.scope[IDENTITY] = identity
         if not identity.may(needed):
             raise Refused(f"this needs the role `{needed}`, the key has `{identity.role}`")
+        if RANK[needed] >= RANK.get(connection.scope.get(ROLE, ""), 0):
+            connection.scope[ROLE] = needed
 
     def identify(self, connection: HTTPConnection, needed: Role) -> Identity:
         """Return who asks: by the key that is sent, or else, where no keys are set, as this machine's user."""
@@ -56,12 +73,16 @@ class Auth:
         found = None if given is None else self._ring.find(given) or self._owner.find(given)
         if found is not None:
             return found
-        if self._ring:
-            raise Unauthenticated(
-                "this needs a key" if given is None else "nobody has this key",
-                hint="send it as `Authorization: Bearer KEY`; keys are in headrace.toml, [auth] keys",
-            )
-        return self.identify_local(connection)
+        if not self._ring:
+            return self.identify_local(connection)
+        # A right key is never counted, nor kept waiting: one client with an old key must not shut out the others of its
+        # address.
+        if given is not None and (wait := self._wrong.add(connection.client.host if connection.client else "")):
+            raise Overloaded("too many wrong keys came from this address", retry_after=wait)
+        raise Unauthenticated(
+            "this needs a key" if given is None else "nobody has this key",
+            hint="send it as `Authorization: Bearer KEY`; keys are in headrace.toml, [auth] keys",
+        )
 
     def identify_local(self, connection: HTTPConnection) -> Identity:
         """Return the server's own user. `Refused` or `Unauthenticated` if it may be somebody else."""
@@ -78,6 +99,39 @@ class Auth:
         found = None if given is None else self._ring.find(given)
         return claimed if found is None else found.title
 
+    def look(self) -> bool:
+        """Read the keys again if headrace.toml, or a file that it names, has changed. True if so; keys that cannot be
+        read leave those from before in force."""
+        try:
+            keys = load_project(self._folder).settings.auth.keys if self._stamp != self._now() else None
+            if keys is None:
+                return False
+            named = _named_files(self._folder, keys)
+            stamp = stamp_files([self._folder / PROJECT_FILE, *named])
+            ring = read_keys(keys, self._folder)
+        except (HeadraceError, OSError) as error:
+            if str(error) != self._problem:
+                self._problem = str(error)
+                logger.warning("the keys are as they were: %s", error)
+            return False
+        if ring.digests != self._ring.digests:
+            logger.info("keys were read again: %d now, %d before", len(ring.keys), len(self._ring.keys))
+        self._ring, self._stamp, self._problem, self._named = ring, stamp, "", named
+        return True
+
+    async def run(self) -> None:
+        """Look for changes until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await asyncio.to_thread(self.look)
+            except Exception:
+                # Nobody would begin it again.
+                logger.exception("the keys cannot be read")
+
+    def _now(self) -> Stamp:
+        return stamp_files([self._folder / PROJECT_FILE, *self._named])
+
     def close(self) -> None:
         self._peers.close()
 
@@ -91,6 +145,10 @@ class Auth:
         if uid != self._uid:
             raise Unauthenticated("another user of this machine needs a key", hint=HINT)
         return Identity("admin", uid=uid)
+
+
+def _named_files(folder: Path, keys: Sequence[Key]) -> list[Path]:
+    return [folder / key.key.removeprefix(FROM_FILE) for key in keys if key.key.startswith(FROM_FILE)]
 
 
 def check_local(scope: Scope) -> None:

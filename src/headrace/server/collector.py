@@ -44,6 +44,7 @@ from headrace.log.registry.registry import Registry
 from headrace.log.registry.schemas import RegistrySchemas
 from headrace.logs import start_logging
 from headrace.server import events, health, kinesis, visits
+from headrace.server.audit import Audit
 from headrace.server.auth import Auth
 from headrace.server.endpoint import routes_of
 from headrace.server.errors import error_response, http_exception, unexpected
@@ -100,6 +101,7 @@ async def run(project: Project, port: int, heartbeat: Heartbeat) -> int:
         serving = asyncio.create_task(server.serve())
         stopping = asyncio.create_task(stop.wait())
         reloading = asyncio.create_task(intake.gates.run())
+        reading_keys = asyncio.create_task(intake.auth.run())
         assert isinstance(intake.log, GatheringClient)
         process = f"collector {os.getpid()}"
         reporting = asyncio.create_task(report_statuses(intake.gates, process, "http", call=intake.log.call))
@@ -112,6 +114,7 @@ async def run(project: Project, port: int, heartbeat: Heartbeat) -> int:
                 await serving
         stopping.cancel()
         reloading.cancel()
+        reading_keys.cancel()
         reporting.cancel()
         return 1 if failed else 0
 
@@ -122,7 +125,7 @@ def open_intake(project: Project, clock: Clock) -> Iterator[Intake]:
     if settings.log.backend != "local":
         raise ConfigError("collector processes are for the local log", hint="start more servers instead")
     with ExitStack() as closing:
-        auth = Auth(project, make_owner_key(project))
+        auth = Auth(project, make_owner_key(project), clock)
         closing.callback(auth.close)
         log = _connect(project)
         closing.callback(log.close)
@@ -142,6 +145,7 @@ def open_intake(project: Project, clock: Clock) -> Iterator[Intake]:
             collector=collector,
             gates=gates,
             auth=auth,
+            audit=Audit(None, workers.submit, clock),
             metrics=Metrics(),
             budget=BodyBudget(max(settings.log.max_pending_bytes, settings.server.max_body_bytes)),
             workers=workers,

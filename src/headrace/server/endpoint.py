@@ -103,6 +103,7 @@ def _http(endpoint: Endpoint, services: Services) -> Callable[[Request], Awaitab
         if response.status_code >= 400 and endpoint.method in ("POST", "PUT") and "expect" not in request.headers:
             await incoming.drain()
         observe(response.status_code, time.perf_counter() - started)
+        services.audit.note(request, response.status_code)
         return response
 
     return serve
@@ -115,7 +116,9 @@ def _websocket(
         try:
             services.auth.check(websocket, role)
         except Exception as error:
-            await websocket.send_denial_response(error_response(error))
+            response = error_response(error)
+            services.audit.note(websocket, response.status_code)
+            await websocket.send_denial_response(response)
             return
         await handler(websocket, services)
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.access.rights import Identity
 from headrace.collect.http.bodies import ClientGone, read_body
 from headrace.collect.kinesis.account import Account
 from headrace.collect.kinesis.actions import ACTIONS, Action
@@ -23,6 +24,7 @@ from headrace.errors import NotFound, Refused
 from headrace.log.base import Topic
 from headrace.server import firehose
 from headrace.server.answers import LargeAnswer
+from headrace.server.audit import DETAIL, IDENTITY, REFUSAL, ROLE
 from headrace.server.endpoint import Endpoint, Handler, Parameter
 from headrace.server.events import INLINE_BYTES
 from headrace.server.kinesis_puts import put, put_bytes
@@ -108,11 +110,21 @@ def _action(target: str) -> tuple[Action, str]:
 
 
 def _authorize(request: Request, services: Intake, action: Action, body: bytes) -> None:
+    """Note who asks, for what."""
+    request.scope[DETAIL] = request.headers.get("x-amz-target", "")
+    try:
+        request.scope[IDENTITY] = _identify(request, services, action, body)
+    except ApiError:
+        request.scope[REFUSAL] = True
+        raise
+    request.scope[ROLE] = action.role
+
+
+def _identify(request: Request, services: Intake, action: Action, body: bytes) -> Identity:
     """Check the signature. Without keys the server's own user needs none, whatever a client signs with."""
     if not services.auth.keys_set:
         try:
-            services.auth.identify_local(request)
-            return
+            return services.auth.identify_local(request)
         except Refused as error:
             refusal = error
     else:
@@ -126,6 +138,7 @@ def _authorize(request: Request, services: Intake, action: Action, body: bytes) 
         raise error if refusal is None else ApiError(DENIED, refusal.message) from None
     if not identity.may(action.role):
         raise ApiError(DENIED, f"this needs the role `{action.role}`, the key has `{identity.role}`")
+    return identity
 
 
 def _signed_headers(request: Request) -> dict[str, str]:

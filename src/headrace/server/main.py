@@ -102,6 +102,7 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
     )
     sweeping = asyncio.create_task(_sweep(services))
     reloading = asyncio.create_task(services.gates.run())
+    reading_keys = asyncio.create_task(services.auth.run())
     counting = asyncio.create_task(services.counts.run())
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -118,7 +119,7 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
         logger.info("stopped")
         return 1 if failed else 0
     finally:
-        for task in (rates, remembering, sweeping, reloading, counting):
+        for task in (rates, remembering, sweeping, reloading, counting, reading_keys):
             task.cancel()
         stopping.cancel()
 

@@ -37,6 +37,7 @@ from headrace.errors import Overloaded
 from headrace.log.base import Log
 from headrace.log.queues import Queues, Requests
 from headrace.log.registry.registry import Registry
+from headrace.server.audit import Audit
 from headrace.server.auth import Auth
 from headrace.server.bell import Bell
 from headrace.server.consumers import Members
@@ -63,6 +64,7 @@ class Intake:
     log: Log
     collector: Collector
     auth: Auth
+    audit: Audit
     metrics: Metrics
     budget: BodyBudget
     workers: Executor

@@ -11,6 +11,7 @@ from headrace.access.rights import Role
 from headrace.coordinate.definitions import substitute
 from headrace.coordinate.result import StatementResult
 from headrace.errors import HeadraceError, SqlError
+from headrace.server.audit import DETAIL
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import error_body, json_response
 from headrace.server.models.base import ColumnModel
@@ -50,6 +51,7 @@ WORDS = sorted({*NOT_AN_ALIAS, *KEYWORDS, *OTHER_WORDS.split()})
 
 async def run_statements(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, StatementsRequest)
+    request.scope[DETAIL] = wanted.sql
     services.auth.check(request, await services.run(role_needed, wanted.sql, wanted.variables))
 
     def run() -> tuple[list[ResultModel], Exception | None]:

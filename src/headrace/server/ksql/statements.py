@@ -10,6 +10,7 @@ from starlette.responses import Response
 from headrace.coordinate.definitions import substitute
 from headrace.errors import Overloaded, UsageError
 from headrace.log.codecs.json_encode import to_json
+from headrace.server.audit import DETAIL
 from headrace.server.ksql.descriptions import Entity
 from headrace.server.ksql.entities import entity_of
 from headrace.server.ksql.errors import QUERY_ENDPOINT, V1, ksql_error
@@ -23,6 +24,7 @@ from headrace.sql.statements import Print, SelectStatement
 
 async def run_ksql(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, KsqlRequest)
+    request.scope[DETAIL] = wanted.ksql
     services.auth.check(request, await services.run(role_needed, wanted.ksql, wanted.session_variables))
     return await services.run(_run, wanted, services)
 
