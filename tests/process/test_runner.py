@@ -211,8 +211,11 @@ def test_a_failing_query_backs_off_and_comes_back_while_another_goes_on(spark: S
         wait_for(lambda: status(runner, pipeline, "bad").state == "running", SECONDS, "it to say so")
 
 
-@pytest.mark.parametrize("harm", ["deleted", "rolled back"])
-def test_a_harmed_checkpoint_is_noticed(spark: SparkSession, tmp_path: Path, harm: str) -> None:
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [("deleted", "its checkpoint is missing"), ("rolled back", "its checkpoint is older than the log")],
+)
+def test_a_harmed_checkpoint_is_noticed(spark: SparkSession, tmp_path: Path, harm: str, said: str) -> None:
     with Pipeline(tmp_path, STREAM + count_table("t")) as pipeline:
         checkpoint, copy = pipeline.spec("t").checkpoint, tmp_path / "copy"
         put(pipeline, 3)
@@ -223,15 +226,31 @@ def test_a_harmed_checkpoint_is_noticed(spark: SparkSession, tmp_path: Path, har
         shutil.rmtree(checkpoint)
         if harm == "rolled back":
             shutil.copytree(copy, checkpoint)
-        put(pipeline, 3)
+        # At once, not with the first event.
         with running(spark, pipeline, "t") as runner:
             wait_for(lambda: status(runner, pipeline, "t").state == "failed", SECONDS, "it to fail")
             failed = status(runner, pipeline, "t")
         assert failed.last_error is not None
-        assert failed.last_error.message == "its checkpoint does not fit what is already in the log"
-        assert "create it again" in (failed.last_error.detail or "")
+        assert said in failed.last_error.message
+        assert "headrace view rebuild t" in (failed.last_error.detail or "")
         assert failed.restarts == 0
         assert views(pipeline, "T") == 6
+
+
+def test_a_checkpoint_that_is_deleted_while_its_query_runs_fails_it_for_good(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with Pipeline(tmp_path, STREAM + count_table("t")) as pipeline:
+        put(pipeline, 3)
+        with running(spark, pipeline, "t") as runner:
+            wait_for(lambda: views(pipeline, "T") == 3, SECONDS, "the first batch")
+            shutil.rmtree(pipeline.spec("t").checkpoint, ignore_errors=True)
+            put(pipeline, 3)
+            wait_for(lambda: status(runner, pipeline, "t").state == "failed", SECONDS, "it to fail")
+            failed = status(runner, pipeline, "t")
+        assert failed.last_error is not None
+        assert "headrace view rebuild t" in (failed.last_error.detail or "")
+        assert views(pipeline, "T") in (3, 6)
 
 
 def test_a_query_that_was_killed_before_its_first_batch_begins(spark: SparkSession, tmp_path: Path) -> None:
