@@ -84,6 +84,10 @@ def test_the_overview_draws_the_pipeline_and_counts_within_two_seconds(page: Pag
     for name in ("HTTP", "pageviews", "views_per_minute", "views_by_page", "active_users"):
         expect(drawing.get_by_text(name, exact=True)).to_be_visible()
     expect(drawing.get_by_text(re.compile("^CTAS_"))).to_have_count(3)
+    scale = "new DOMMatrix(getComputedStyle(document.querySelector('.svelte-flow__viewport')).transform).a"
+    for width in (700, 1280):
+        page.set_viewport_size({"width": width, "height": 720})
+        assert page.evaluate(scale) >= 0.8, "it is scrolled, not shrunk until nobody can read it"
     stored = page.locator("dl div", has_text="Events stored").locator("dd")
     before = demo.get("/v1/overview")["totals"]["events"]
     expect(stored).to_have_text(f"{before:,}")
@@ -114,6 +118,10 @@ def test_a_row_says_why_it_is_what_it_is(page: Page, demo: Server) -> None:
     expect(dialog).to_contain_text("Made of 2 records")
     expect(dialog.get_by_role("cell", name="bob", exact=True)).to_be_visible()
     dialog.get_by_role("button", name="Close").click()
+    expect(dialog).to_have_count(0)
+    row.get_by_role("button", name="Why?").click()
+    expect(dialog).to_be_visible()
+    page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
 
 
