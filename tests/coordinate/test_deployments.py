@@ -315,3 +315,17 @@ def test_a_strategy_and_a_start_are_restored(
     assert (again.start, again.strategy) == ("now", "kappa")
     deployments.cancel(again.id)
     assert deployments.restore(layered.id, False, Options(approve=True)) is None
+
+
+def test_a_refused_rollback_names_a_way_back_that_works(deployments: Deployments, executor: StatementExecutor) -> None:
+    """A table that was made later reads the version that would go: what was before it is built again instead."""
+    second = deployed(deployments, CHAIN.replace("COUNT(*)", "COUNT(*) * 2"))
+    executor.execute("CREATE TABLE later AS SELECT userid, n FROM by_user WHERE n > 5;")
+    with pytest.raises(Conflict, match=r"`later` reads what deployment \d made") as refused:
+        deployments.rollback("BY_USER")
+    assert refused.value.hint == (
+        f"build what was before it again, and switch:  headrace deploy restore {second.id} --before"
+    )
+    restored = deployments.restore(second.id, True, Options(approve=True))
+    assert restored is not None
+    assert {item.name for item in restored.items} >= {"BY_USER", "TOP", "LATER"}
