@@ -54,6 +54,9 @@ QUICK = {
 """Settings for tests: little work at the start, and background work that does not let one wait."""
 
 
+SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k")
+
+
 class BrokerFailed(Exception):
     """A broker did not start; the end of what it said."""
 
@@ -253,21 +256,35 @@ def make_nodes(count: int, first_port: int | None = None) -> list[Node]:
     return [Node(number + 1, first_port + 2 * number, first_port + 2 * number + 1) for number in range(count)]
 
 
+def quick_cluster(folder: Path, nodes: Sequence[Node], settings: Mapping[str, str] | None = None) -> Cluster:
+    """Return a cluster for tests: small heaps, and short intervals."""
+    return Cluster(folder, nodes, heap_mb=320, settings=QUICK | dict(settings or {}), java_options=SMALL_JVM)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--brokers", type=int, default=1, choices=(1, 3))
-    parser.add_argument("--port", type=int, default=9092, help="of the first broker; the next even ones follow")
+    parser.add_argument(
+        "--port", type=int, default=9092, help="of the first broker; the next even ones follow; 0: free ones"
+    )
     parser.add_argument("--data", type=Path, help="folder for the brokers' data, kept; without it nothing is")
     parser.add_argument("--heap-mb", type=int, default=512)
+    parser.add_argument("--until-pid", type=int, help="stop when this process has ended")
+    parser.add_argument("--quick", action="store_true", help="settings for tests: small heap, short intervals")
     options = parser.parse_args()
     folder = options.data or Path(tempfile.mkdtemp(prefix="headrace-kafka-"))
-    cluster = Cluster(folder.resolve(), make_nodes(options.brokers, options.port), options.heap_mb)
+    nodes = make_nodes(options.brokers, options.port or None)
+    cluster = (
+        quick_cluster(folder.resolve(), nodes) if options.quick else Cluster(folder.resolve(), nodes, options.heap_mb)
+    )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         print(f"  starting {options.brokers} Kafka broker{'s' if options.brokers > 1 else ''} …", flush=True)
         cluster.start()
         print(f"  ready    bootstrap = {cluster.bootstrap}\n  data in  {folder}\n  Ctrl-C stops.", flush=True)
         while all(process.poll() is None for process in cluster.processes.values()):
+            if options.until_pid is not None and not Path(f"/proc/{options.until_pid}").exists():
+                return 0
             time.sleep(0.5)
         print("  a broker ended by itself; see broker.log in its folder", flush=True)
         return 1
@@ -278,7 +295,7 @@ def main() -> int:
         print("  stopping …", flush=True)
         return 0
     finally:
-        cluster.stop()
+        cluster.stop(kill=options.quick)
         if options.data is None:
             shutil.rmtree(folder, ignore_errors=True)
 
