@@ -19,6 +19,8 @@ from tests.kafka import kafka
 
 __all__ = ["kafka", "spark"]
 
+ROOT = Path(__file__).parent.parent
+
 # Nor does anything that is slow to begin with say anything about us.
 SLOW = [hypothesis.HealthCheck.too_slow]
 # What a change is judged by tries the same examples every time; `make oracle` looks for others, `make test-fast` tries
@@ -35,19 +37,43 @@ hypothesis.settings.load_profile("same")
 # Java then leaves 48 MB for compiled code, which one session for hundreds of queries might fill: as much as otherwise.
 # Their classes come out of an archive, if `make setup-tests` made one that fits.
 JVM = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=240m"]
-CLASSES = Path(__file__).parents[1] / ".cache" / "spark.jsa"
+CLASSES = ROOT / ".cache" / "spark.jsa"
 if CLASSES.exists():
     JVM += [f"-XX:SharedArchiveFile={CLASSES}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(JVM))
 
 
+LONGEST = (
+    "tests/views/test_random_pipelines.py",
+    "tests/views/test_kafka_trust.py",
+    "tests/process/test_kafka.py",
+    "tests/process/test_oracle.py",
+    "tests/cli/test_up.py",
+    "tests/coordinate/test_move.py",
+    "tests/test_docs.py",
+    "tests/log/test_copy.py",
+    "tests/test_wheel.py",
+    "tests/chaos/test_log_faults.py",
+)
+"""Files that take a minute or more. A lane that came to one of them last would end long after the others."""
+
+SPARK_LANES = 2
+"""How many processes of a run have a Spark session: as many as there are cores. A session more costs half a minute."""
+
+
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]
-    """Several processes run the tests (`make test`): the files that share Spark's session are all in one, the others
-    wherever there is room, a file never in two."""
+    """Several processes run the tests (`make test`), a file never in two. The first of them run the files that need
+    Spark, and turn to the others when none of these is left; the last process begins with the others."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return "spark" if _on_spark(file) else file
+        return nodeid.partition("::")[0]
+
+    def _assign_work_unit(self, node: object) -> None:
+        on_spark = list(self.assigned_work).index(node) < SPARK_LANES
+        mine = (scope for scope in self.workqueue if _on_spark(scope) == on_spark)
+        if (first := next(mine, None)) is not None:
+            self.workqueue.move_to_end(first, last=False)
+        super()._assign_work_unit(node)
 
 
 @functools.cache
@@ -60,10 +86,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The lanes begin with what takes longest, so that they end together: Spark's files, which one lane does alone,
-    then those with anything slow."""
+    """Start with the files that take longest, so that the lanes end together."""
     slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("browser")}
-    items.sort(key=lambda item: (not _on_spark(str(item.path)), item.path not in slow))
+    order = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (order.get(str(item.path.relative_to(ROOT)), len(order)), item.path not in slow))
 
 
 @pytest.fixture(scope="session")
