@@ -9,7 +9,7 @@ import pytest
 
 from tests.chaos.log.main import suite
 
-SCALE = {"kills": 0.003, "calls": 0.008, "power": 0.03, "truncate": 0.02, "bits": 0.01, "pages": 0.02, "full": 0.1}
+SCALE = {"kills": 0.003, "calls": 0.003, "power": 0.03, "truncate": 0.02, "bits": 0.01, "pages": 0.02, "full": 0.1}
 
 
 @pytest.mark.slow

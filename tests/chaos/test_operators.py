@@ -14,5 +14,5 @@ from tests.chaos import operators
 def test_kills_of_the_engine_change_no_result(tmp_path: Path) -> None:
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
-    outcome = operators.run(tmp_path, rounds=3, seed=seed, say=print)
+    outcome = operators.run(tmp_path, rounds=2, seed=seed, say=print)
     assert outcome.good, f"seed {seed}: {outcome}"

@@ -273,21 +273,17 @@ def test_down_stops_everything_and_events_can_still_be_put(shop: Shop) -> None:
     wait_for(lambda: shop.views() == views | {"/hello": views["/hello"] + 1}, 60, "what was put meanwhile")
 
 
-def test_the_project_that_init_makes_passes_its_own_tests(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "headrace.cli.main", "init", "shop"], cwd=tmp_path, check=True)
-    done = Shop(tmp_path / "shop").run("test")
-    assert done.stdout.splitlines()[-1].endswith(" passed, 0 failed"), done.stdout
-
-
-def test_a_failing_test_says_what_differs(tmp_path: Path) -> None:
+def test_the_project_that_init_makes_passes_its_own_tests_and_a_failing_one_says_what_differs(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "headrace.cli.main", "init", "shop"], cwd=tmp_path, check=True)
     shop = Shop(tmp_path / "shop")
     file = shop.folder / "tests" / "pageviews.toml"
-    file.write_text(file.read_text().replace("views = 2", "views = 3"))
-    done = shop.run("test", "by page", "--json", code=1)
-    body = json.loads(done.stdout)
-    assert (body["passed"], body["failed"]) == (0, 1)
-    differences = [" ".join(line.split()) for line in body["tests"][0]["differences"]]
+    first = file.read_text().partition("# A function")[0]
+    wrong = first.replace("views = 2", "views = 3").replace("views are counted", "views are miscounted")
+    file.with_name("wrong.toml").write_text(wrong)
+    body = json.loads(shop.run("test", "--json", code=1).stdout)
+    assert (body["passed"], body["failed"]) == (2, 1)
+    [failed] = [test for test in body["tests"] if test["differences"]]
+    differences = [" ".join(line.split()) for line in failed["differences"]]
     assert differences == ["views_by_page: 1 of 2 rows differs", "pageid views", "- /hello 3", "+ /hello 2"]
 
 

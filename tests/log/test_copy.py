@@ -262,7 +262,8 @@ def test_kill_9_while_copying(local: LocalLog, kafka: str, tmp_path: Path) -> No
             assert records(there, topic) == records(source, topic)
             for number in range(len(there.snapshot().ends[topic])):
                 new = places(there, topic, number)
-                assert [Moves(there).partition(topic, number).offset(old) for old in range(len(new))] == new
+                moves = Moves(there).partition(topic, number)
+                assert [moves.offset(old) for old in range(len(new))] == new
     finally:
         there.close()
         source.close()

@@ -85,7 +85,7 @@ def outcome(pipeline: Pipeline) -> dict[str, tuple[Any, Counter[tuple[Any, ...]]
 def test_the_same_input_gives_the_same_on_both_logs(spark: SparkSession, kafka: str, tmp_path: Path) -> None:
     statements = SOURCES + "".join(sql.format(name) for name, sql in QUERIES.items())
     chance = random.Random(7)
-    halves = [random_events(chance, 40, late=False)]
+    halves = [random_events(chance, 30, late=False)]
     halves.append([(topic, row | {"$time": row["$time"] + 300_000}) for topic, row in random_events(chance, 30, False)])
     with Pipeline(tmp_path / "local", statements) as pipeline:
         put(pipeline, [event for half in halves for event in half])
@@ -105,11 +105,11 @@ def test_the_same_input_gives_the_same_on_both_logs(spark: SparkSession, kafka: 
 
 
 def test_on_kafka_too_it_does_not_matter_how_the_input_is_cut(spark: SparkSession, kafka: str, tmp_path: Path) -> None:
-    cuts = {"whole": 1_000_000, "parts": 7}
+    cuts = {"whole": 1_000_000, "parts": 9}
     names = ["met", "pairs", "refers", "sums"]
     statements = [QUERIES[name].format(f"{name}_{cut}") for cut in cuts for name in names]
     with KafkaPipeline(tmp_path, SOURCES + "".join(statements), kafka) as pipeline:
-        put(pipeline, random_events(random.Random(3), 50, late=True))
+        put(pipeline, random_events(random.Random(3), 36, late=True))
         for cut, most in cuts.items():
             pipeline.run_all(spark, [f"{name}_{cut}" for name in names], max_rows=most)
         for name in names:

@@ -22,7 +22,7 @@ from headrace.views.subject import reading_of
 from headrace.views.why import Why, why
 from tests.kafka import kafka_settings
 from tests.store.project import batch_of
-from tests.support import wait_for
+from tests.support import let_pass, wait_for
 from tests.views.live import PATIENCE, Live, live
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -165,6 +165,7 @@ def test_rows_on_kafka_are_explained_checked_repaired_and_compared(
         started = project.deploy()
         while project.services.deployments.get(started.id).stage not in ("switched", "waiting", "failed"):
             project.send("sales", sale("a", 3, 4 * MINUTE))
+            let_pass(0.25)
         [same] = project.reaches(started, "switched").comparisons
         assert (same["same"], same["changed"], same["cut"]) == (1, 0, None)
         assert set(same["inputs"]) == {"sales"}

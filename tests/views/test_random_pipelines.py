@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from tests.views.oracle.run import Chapter, compare
 
-PROJECTS: tuple[tuple[Chapter, int], ...] = (("said again", 2), ("said again", 30), ("exchanged", 5), ("exchanged", 40))
-"""What is done to the five pipelines of each, and by which seed they are made."""
+PROJECTS: tuple[tuple[Chapter, int], ...] = (("said again", 30), ("exchanged", 5))
+"""What is done to the five pipelines of each, and by which seed they are made; `make oracle` tries hundreds."""
 
 
 @pytest.mark.slow
