@@ -122,11 +122,14 @@ class Traffic:
             assert views == sorted(set(views))
 
     def check_tables(self) -> None:
-        assert dict(self._rows("SELECT pageid, views FROM views_by_page;")) == self.sent
-        layers = "SELECT pageid, views FROM ever;"
-        wait_for(lambda: dict(self._rows(layers)) == self.sent, 60, "the Lambda view")
+        self._wait_for_counts("views_by_page")
+        self._wait_for_counts("ever")
         minutes = "SELECT pageid, views FROM views_per_minute;"
         wait_for(lambda: sum(row[1] for row in self._rows(minutes)) == self.sent.total(), 60, "the windowed table")
+
+    def _wait_for_counts(self, view: str) -> None:
+        sql = f"SELECT pageid, views FROM {view};"
+        wait_for(lambda: dict(self._rows(sql)) == self.sent, 60, f"what was sent in {view}")
 
     def _rows(self, sql: str) -> list[list[Any]]:
         answer = self.http.post("/v1/query", json={"sql": sql})
