@@ -77,8 +77,8 @@ def test_small_corrections_and_a_clock_that_is_slewed_are_followed() -> None:
 
 
 def test_a_process_that_stands_still_between_two_readings_sees_no_jump() -> None:
-    steady = iter([0.0, 0.0, 1.0, 61.0, 61.0, 61.0])
-    walls = iter([START_MS, START_MS + 1000, START_MS + 61_000])
+    steady = iter([0.0, 0.0, 61.0, 1.0, 61.0, 61.0, 61.0])
+    walls = iter([START_MS, START_MS + 1000, START_MS + 1000, START_MS + 61_000])
     clock = GuardedClock(600, lambda: next(walls), lambda: next(steady))
     assert (clock.now_ms(), clock.jumps) == (START_MS + 61_000, 0)
 

@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 TOLERANCE_MS = 2_000
 DRIFT = 0.001
 """How much faster or slower than the monotonic clock the wall clock may run: a clock that is being corrected gradually
 differs by half of that."""
-_TORN_S = 0.1
+_TORN_S, _ANCHOR_MS = 0.1, 1000
 
 logger = logging.getLogger("headrace.clock")
 
@@ -40,10 +41,13 @@ class SystemClock:
         return time.monotonic()
 
 
-def steady_seconds() -> float:
-    """Seconds that only grow, and also count while the machine sleeps, where the system can tell."""
+def _steady_clock() -> Callable[[], float]:
     clock = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
-    return time.monotonic() if clock is None else time.clock_gettime(clock)
+    return time.monotonic if clock is None else partial(time.clock_gettime, clock)
+
+
+steady_seconds = _steady_clock()
+"""Seconds that only grow, and also count while the machine sleeps, where the system can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +92,15 @@ class GuardedClock:
         return time.monotonic()
 
     def now_ms(self) -> int:
-        wall, now = self._read()
-        expected, allowed = self._expect(now)
-        if self._jump is None and abs(wall - expected) <= allowed:
-            if allowed > TOLERANCE_MS + 1:
+        wall, now = self._wall_ms(), self._steady()
+        believed, since = self._anchor
+        passed_ms = (now - since) * 1000
+        if self._jump is None and abs(wall - believed - passed_ms) <= TOLERANCE_MS:
+            if passed_ms > _ANCHOR_MS:
                 self._anchor = (wall, now)
             return wall
         with self._lock:
-            return self._judge(wall, now)
+            return self._judge(*self._read())
 
     def jump(self) -> Jump | None:
         """Return by how much the wall clock is off now, as long as it is not believed."""

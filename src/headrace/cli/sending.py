@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from headrace.cli.backend import Backend
 from headrace.cli.event_texts import Found
 from headrace.cli.output import duration
+from headrace.client.operations import merge_tokens
 from headrace.errors import DeadlineExceeded, Disconnected, NotRunning, Overloaded, OwnerLost, TooLarge
 
 BATCH_BYTES = 1_000_000
@@ -145,6 +146,8 @@ class Sender(Generic[B]):
     """Which those are; the first of them if not everything is kept."""
     rejected: list[dict[str, Any]] = field(default_factory=list)
     positions: list[Any] = field(default_factory=list)
+    token: str | None = None
+    """What `headrace sql --after` takes, to include all that was sent."""
     acknowledged: Callable[[B], None] = lambda batch: None
     """Called after each batch that the log has."""
     refused: Callable[[B, int], None] = lambda batch, index: None
@@ -161,6 +164,7 @@ class Sender(Generic[B]):
             "not_sent": self.not_sent,
             "shed": self.shed,
             "positions": self.positions,
+            "token": self.token,
         }
 
     @property
@@ -207,6 +211,7 @@ class Sender(Generic[B]):
         self.shed += answer.get("shed", 0)
         if self.keeps:
             self.positions += answer.get("positions", [])
+        self.token = merge_tokens(self.token, answer.get("token"))
         for one in answer.get("rejected", []):
             self._rejected(one, batch, first + one["index"])
 
