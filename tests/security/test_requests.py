@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from headrace.access.owner import find_owner_key
+from headrace.errors import CorruptFrame
 from tests.security.conftest import KEYS
 from tests.security.users import NOBODY, acting_as, as_root
 from tests.server.running import Running
@@ -129,3 +130,18 @@ def test_files_of_the_data_folder_are_for_their_user(keyless: Running) -> None:
     data = keyless.services.project.data
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
     assert data.stat().st_uid == os.geteuid()
+
+
+def test_errors_do_not_tell_where_the_project_is(keyless: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that cannot be opened: its name is told from the project's folder on."""
+    folder = keyless.services.project.folder
+    file = folder / ".headrace" / "log" / "tøpic.seg"
+
+    def fail(name: str) -> None:
+        raise CorruptFrame(f"`{file}` is damaged", file=str(file), detail=f"at {file}: 7 bytes")
+
+    monkeypatch.setattr(keyless.services.log, "topic", fail)
+    answer = keyless.http.get("/v1/topics/users")
+    assert str(folder) not in answer.text
+    assert answer.json()["error"]["file"] == ".headrace/log/tøpic.seg"
+    assert int(answer.headers["Content-Length"]) == len(answer.content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -132,7 +133,7 @@ def create_app(services: Services) -> ASGIApp:
     app.state.push_queries = PushQueries(services)
     app.state.open_queries = OpenQueries()
     services.metrics.registry.register(State(services))
-    return _Safe(app)
+    return _Safe(app, services.project.folder)
 
 
 async def _nobody(request: Request) -> Response:
@@ -146,15 +147,34 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
 
 
 class _Safe:
-    """Adds to every answer that its type is not to be guessed."""
+    """Adds to every answer that its type is not to be guessed, and takes the project's folder out of the files that
+    errors name: where it is on the machine is nobody else's business."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, folder: Path) -> None:
         self._app = app
+        # As it is written in JSON. The root of the machine is no folder to hide.
+        self._folder = b"" if folder == folder.parent else to_json(f"{folder}/")[1:-1]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def with_header(message: Message) -> None:
+        held: list[Message] = []
+
+        async def safely(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), (b"x-content-type-options", b"nosniff")]
+                if message["status"] >= 400 and self._folder:
+                    # Its length is only known with the body.
+                    held.append(message)
+                    return
+            elif held:
+                await send(self._without_folder(held.pop(), message))
             await send(message)
 
-        await self._app(scope, receive, with_header if scope["type"] == "http" else send)
+        await self._app(scope, receive, safely if scope["type"] == "http" else send)
+
+    def _without_folder(self, start: Message, body: Message) -> Message:
+        text: bytes = body.get("body", b"")
+        if not body.get("more_body") and self._folder in text:
+            body["body"] = text = text.replace(self._folder, b"")
+            kept = [(name, value) for name, value in start["headers"] if name != b"content-length"]
+            start["headers"] = [*kept, (b"content-length", str(len(text)).encode())]
+        return start

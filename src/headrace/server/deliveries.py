@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -28,12 +31,23 @@ async def list_deliveries(request: Request, services: Services) -> Response:
     def describe() -> DeliveriesModel:
         return DeliveriesModel(
             [
-                DeliveryModel(one, services.deliveries.lag(one.name), services.rates.of("delivery", one.name))
+                DeliveryModel(
+                    _shown(one, services.project.folder),
+                    services.deliveries.lag(one.name),
+                    services.rates.of("delivery", one.name),
+                )
                 for one in services.deliveries.statuses()
             ]
         )
 
     return json_response(await services.run(describe))
+
+
+def _shown(status: DeliveryStatus, folder: Path) -> DeliveryStatus:
+    """Name the last file from the project's folder on: where that is on the machine is nobody else's business."""
+    if status.last_file is None:
+        return status
+    return msgspec.structs.replace(status, last_file=status.last_file.removeprefix(f"{folder}/"))
 
 
 ENDPOINTS = (
