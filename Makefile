@@ -61,6 +61,7 @@ chaos: setup-tests ## hundreds of kill -9 under load, then every fault of the lo
 	@$(VENV)/python -m tests.chaos.listeners --rounds $(or $(LISTENER_ROUNDS),20)
 	@$(VENV)/python -m tests.chaos.clock --jumps $(or $(JUMPS),50)
 	@$(VENV)/python -m tests.chaos.restore --rounds $(or $(RESTORES),30)
+	@$(VENV)/python -m tests.chaos.connections --silent $(or $(SILENT),5000) --subscribers $(or $(SUBSCRIBERS),10000)
 	@$(VENV)/python -m tests.chaos.log --scale $(or $(SCALE),1)
 
 oracle: setup-tests ## random queries as streams, as batches, changed while events arrive, and in DuckDB, and mutated SQL; QUERIES=2000 LAYERS=500 LIVE=500 MUTATIONS=100000

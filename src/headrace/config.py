@@ -175,6 +175,23 @@ class ServerSettings(Settings, frozen=True):
     """Deadline of a pull query that the engine answers."""
     max_push_queries: int = 32
     """Push queries that may run at once."""
+    max_push_queries_per_key: int = 0
+    """Of one key; 0 is half of them where there are several keys."""
+    max_connections: int = 0
+    """Connections that may be open at once; 0 is as many as the limit of open files (`ulimit -Hn`) allows, less 2,000.
+    Further ones wait."""
+    max_subscribers: int = 0
+    """Feeds, sockets and push queries that may be open at once (429 beyond that); 0 is three quarters of
+    `max_connections`. The rest is kept for writes, queries, health and administration."""
+    max_subscribers_per_key: int = 0
+    """Of one key; 0 is half of `max_subscribers` where there are several keys."""
+    max_subscribers_per_address: int = 0
+    """Of one address; 0 is half of `max_subscribers`, and all of it for this machine's own."""
+    first_byte_seconds: float = 10.0
+    """A connection that has sent nothing for so long is closed; after a second while three quarters of the connections
+    are taken."""
+    header_seconds: float = 30.0
+    """How long a request's headers may take, and how long a connection may wait for its next request."""
     frozen_seconds: float = 30.0
     """A process of the project (server, engine, collector, listener) that runs but does not answer the supervisor for
     this long is killed and started again; 0 is never. Time in which the supervisor could not run does not count."""

@@ -52,6 +52,10 @@ class Auth:
         return bool(self._ring)
 
     @property
+    def key_count(self) -> int:
+        return len(self._ring.keys)
+
+    @property
     def signing_keys(self) -> list[HeldKey]:
         """Those that a signature can be checked with."""
         return [key for key in (*self._ring.keys, *self._owner.keys) if key.text is not None]

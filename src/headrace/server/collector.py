@@ -46,6 +46,7 @@ from headrace.logs import start_logging
 from headrace.server import events, health, kinesis, visits
 from headrace.server.audit import Audit
 from headrace.server.auth import Auth
+from headrace.server.connections import Connections
 from headrace.server.endpoint import routes_of
 from headrace.server.errors import error_response, http_exception, unexpected
 from headrace.server.http import http_server
@@ -98,6 +99,8 @@ async def run(project: Project, port: int, heartbeat: Heartbeat) -> int:
         heartbeat.probe_loop(asyncio.get_running_loop())
         # Every listener of granian's is open to sharing its port.
         server = http_server(create_app(intake), project, port)
+        connections = Connections(port, project.settings.server)
+        connections.start()
         serving = asyncio.create_task(server.serve())
         stopping = asyncio.create_task(stop.wait())
         reloading = asyncio.create_task(intake.gates.run())
@@ -116,6 +119,7 @@ async def run(project: Project, port: int, heartbeat: Heartbeat) -> int:
         reloading.cancel()
         reading_keys.cancel()
         reporting.cancel()
+        connections.close()
         return 1 if failed else 0
 
 

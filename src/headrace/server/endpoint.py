@@ -115,6 +115,7 @@ def _websocket(
     async def serve(websocket: WebSocket) -> None:
         try:
             services.auth.check(websocket, role)
+            services.subscribers.check(websocket)
         except Exception as error:
             response = error_response(error)
             services.audit.note(websocket, response.status_code)

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from granian.constants import HTTPModes, Interfaces
-from granian.http import HTTP1Settings
+from granian.http import HTTP1Settings, HTTP2Settings
 from granian.server.embed import Server
 from starlette.types import ASGIApp
 
 from headrace.config import Project
+from headrace.server.connections import most_connections
 
-BACKLOG = 1024
+BACKLOG = 4096
+PING_MS = 30_000
+"""How often a client of HTTP/2 is asked whether it is still there."""
 
 
 def http_server(app: ASGIApp, project: Project, port: int) -> Server:
     """HTTP/1.1 with WebSocket, and HTTP/2 without TLS, on one port."""
+    settings = project.settings.server
     return Server(
         app,
-        address=project.settings.server.host,
+        address=settings.host,
         port=port,
         interface=Interfaces.ASGINL,
         http=HTTPModes.auto,
         backlog=BACKLOG,
-        http1_settings=HTTP1Settings(header_read_timeout=30_000, max_buffer_size=1024 * 1024),
+        backpressure=most_connections(settings),
+        http1_settings=HTTP1Settings(
+            header_read_timeout=int(settings.header_seconds * 1000), max_buffer_size=1024 * 1024
+        ),
+        http2_settings=HTTP2Settings(keep_alive_interval=PING_MS),
         log_enabled=False,
     )

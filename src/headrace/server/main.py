@@ -30,6 +30,7 @@ from headrace.lean import collect_seldom, switch_often, without_pandas
 from headrace.logs import start_logging
 from headrace.server.app import create_app
 from headrace.server.assemble import apply_pipelines, open_services
+from headrace.server.connections import Connections
 from headrace.server.http import http_server
 from headrace.server.job_process import JobProcess
 from headrace.server.services import Services
@@ -91,6 +92,8 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
     """Until `stop`, or until HTTP fails: then 1, and the supervisor starts it anew."""
     host = services.project.settings.server.host
     services.delivery.watchdog.start(asyncio.get_running_loop())
+    services.connections = Connections(port, services.project.settings.server)
+    services.connections.start()
     server = http_server(create_app(services), services.project, port)
     serving = asyncio.create_task(server.serve())
     rates = asyncio.create_task(services.rates.run())
@@ -122,6 +125,7 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
         for task in (rates, remembering, sweeping, reloading, counting, reading_keys):
             task.cancel()
         stopping.cancel()
+        services.connections.close()
 
 
 def own_address(host: str, port: int) -> str:

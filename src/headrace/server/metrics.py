@@ -51,6 +51,9 @@ class Metrics:
             "headrace_feed_cuts", "Feeds that the server ended, by reason.", ["reason"], registry=self.registry
         )
 
+        self.refused_subscribers = Counter(
+            "headrace_subscribers_refused", "Subscribers refused, by limit.", ["limit"], registry=self.registry
+        )
         self._following = 0
 
     def following(self) -> int:
@@ -114,6 +117,16 @@ class State(Collector):
         yield from self._functions()
         yield from self._clock()
         yield from self._watchdog()
+        yield from self._connections()
+
+    def _connections(self) -> Iterable[Metric]:
+        connections = self._services.connections
+        if connections is not None:
+            yield GaugeMetricFamily("headrace_connections_open", "Open connections.", value=connections.open)
+            yield GaugeMetricFamily("headrace_connections_most", "How many may be open.", value=connections.most)
+            yield CounterMetricFamily(
+                "headrace_connections_silent", "Connections closed that sent nothing.", value=connections.closed_silent
+            )
 
     def _clock(self) -> Iterable[Metric]:
         clock = self._services.clock

@@ -90,7 +90,7 @@ async def run_query(request: Request, services: Services) -> Response:
         return json_response(await pull_plan(services, plan, wanted.sql, wanted.limit, wanted.deadline_ms))
     if wanted.limit is not None:
         plan = replace(plan, limit=wanted.limit if plan.limit is None else min(wanted.limit, plan.limit))
-    events = request.app.state.push_queries.listen(plan, wanted.sql, from_beginning(wanted.settings))
+    events = request.app.state.push_queries.listen(plan, wanted.sql, request, from_beginning(wanted.settings))
     return stream(events, request, services, "push")
 
 

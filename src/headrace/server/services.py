@@ -40,12 +40,14 @@ from headrace.log.registry.registry import Registry
 from headrace.server.audit import Audit
 from headrace.server.auth import Auth
 from headrace.server.bell import Bell
+from headrace.server.connections import Connections
 from headrace.server.consumers import Members
 from headrace.server.counts import Counts
 from headrace.server.dead_letters import DeadLetterIndex
 from headrace.server.history import History
 from headrace.server.metrics import Metrics
 from headrace.server.rates import Rates
+from headrace.server.subscribers import Subscribers
 from headrace.store.follow import Followers
 
 T = TypeVar("T")
@@ -142,6 +144,9 @@ class Services(Intake):
     """Answers that are being streamed."""
     waiting_explanations: int = 0
     history: History = field(init=False)
+    subscribers: Subscribers = field(init=False)
+    connections: Connections | None = None
+    """Those on the server's port, once it listens."""
     resetting: threading.Lock = field(default_factory=threading.Lock)
     """Held by whoever tells of a collector that was reset: all are told of in one file."""
     bell: Bell = field(default_factory=Bell)
@@ -149,6 +154,7 @@ class Services(Intake):
 
     def __post_init__(self) -> None:
         self.history = History(self.clock)
+        self.subscribers = Subscribers(self.project.settings.server, self.metrics, lambda: self.auth.key_count)
 
     async def run_query(
         self, what: str, function: Callable[..., T], *arguments: object, seconds: float | None = None

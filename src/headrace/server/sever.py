@@ -31,6 +31,10 @@ def sever(scope: Scope) -> None:
                 if found.family not in (socket.AF_INET, socket.AF_INET6):
                     continue
                 if (found.getpeername()[:2], found.getsockname()[1]) == ends:
-                    # Without waiting for what the client has not taken.
-                    found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                    found.shutdown(socket.SHUT_RDWR)
+                    reset(found)
+
+
+def reset(connection: socket.socket) -> None:
+    """Close a connection without waiting for what the client has not taken."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.shutdown(socket.SHUT_RDWR)

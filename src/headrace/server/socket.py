@@ -69,7 +69,7 @@ async def not_a_socket(request: Request, services: Services) -> Response:
 
 async def serve_socket(websocket: WebSocket, services: Services) -> None:
     await websocket.accept()
-    with services.metrics.client("socket"):
+    with services.subscribers.client(websocket, "socket"):
         await Talk(websocket, services).run()
 
 

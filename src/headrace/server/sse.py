@@ -84,8 +84,9 @@ async def gone(receive: Receive) -> None:
 
 
 def stream(events: AsyncIterator[FeedEvent], request: Request, services: Services, kind: str) -> Response:
-    """The answer that streams `events`."""
-    pump, client = Pump(events, services, kind), services.metrics.client(kind)
+    """Return the answer that streams `events`. `Overloaded` if there are too many subscribers."""
+    services.subscribers.check(request)
+    pump, client = Pump(events, services, kind), services.subscribers.client(request, kind)
     if NDJSON in request.headers.get("accept", ""):
         return EventStream(pump, client, NDJSON, line, b"\n")
     return EventStream(pump, client, EVENT_STREAM, sse, b":\n\n")

@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
+from starlette.requests import HTTPConnection
+
 from headrace.coordinate.base import QueryDefinition
 from headrace.deliver.base import FeedEvent
 from headrace.deliver.push import push, push_from_topic
 from headrace.deliver.throttle import throttled
-from headrace.errors import HeadraceError, NotRunning, Overloaded, QueryFailed
+from headrace.errors import HeadraceError, NotRunning, QueryFailed
 from headrace.server.services import Services
 from headrace.sql.plan import PushQuery
 
@@ -39,32 +41,28 @@ class PushQueries:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._running = 0
         self._shared: dict[PushQuery, _Shared] = {}
 
-    def listen(self, query: PushQuery, sql: str, from_beginning: bool = False) -> AsyncIterator[FeedEvent]:
+    def listen(
+        self, query: PushQuery, sql: str, connection: HTTPConnection, from_beginning: bool = False
+    ) -> AsyncIterator[FeedEvent]:
         """The query's events. `Overloaded` or `NotRunning` at once. A query with state has all there is behind it."""
-        most = self._services.project.settings.server.max_push_queries
-        if self._running >= most:
-            raise Overloaded(
-                f"{most} push queries are running already", retry_after=5.0, hint="see [server] max_push_queries"
-            )
+        self._services.subscribers.check_push(connection)
         if query.stateless:
             unlimited = replace(query, limit=None) if query.every_ms else query
             events = push(self._services.delivery, unlimited, from_beginning=from_beginning)
-            return self._counted(_paced(events, query))
+            return self._counted(_paced(events, query), connection)
         if self._services.engine.state()["state"] != "running":
             raise NotRunning("the engine is not running yet, and this query needs it", hint="see /readyz")
-        return self._counted(_paced(self._listen(query, sql), query))
+        return self._counted(_paced(self._listen(query, sql), query), connection)
 
-    async def _counted(self, events: AsyncIterator[FeedEvent]) -> AsyncIterator[FeedEvent]:
-        self._running += 1
-        try:
-            async for event in events:
-                yield event
-        finally:
-            self._running -= 1
-            await events.aclose()  # type: ignore[attr-defined]
+    async def _counted(self, events: AsyncIterator[FeedEvent], connection: HTTPConnection) -> AsyncIterator[FeedEvent]:
+        with self._services.subscribers.push(connection):
+            try:
+                async for event in events:
+                    yield event
+            finally:
+                await events.aclose()  # type: ignore[attr-defined]
 
     async def _listen(self, query: PushQuery, sql: str) -> AsyncIterator[FeedEvent]:
         async with self._transient(query, sql) as definition:

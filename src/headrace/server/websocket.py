@@ -25,7 +25,7 @@ async def stream(events: AsyncIterator[FeedEvent], websocket: WebSocket, service
             await websocket.send_text(message(event).decode())
             pump.taken()
 
-    with services.metrics.client(kind), contextlib.suppress(WebSocketDisconnect, RuntimeError):
+    with services.subscribers.client(websocket, kind), contextlib.suppress(WebSocketDisconnect, RuntimeError):
         if not await pump.run(write, _gone(websocket), websocket.scope):
             await close(websocket, TOO_SLOW, too_slow())
         else:

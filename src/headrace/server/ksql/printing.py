@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
+from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.deliver.base import FeedEvent
@@ -21,11 +22,12 @@ TEXT = "text/plain; charset=utf-8"
 NOTHING = "<null>"
 
 
-def print_topic(statement: Print, from_beginning: bool, services: Services) -> Response:
-    """Until the limit, or the client leaves. `NotFound` at once."""
+def print_topic(statement: Print, from_beginning: bool, request: Request, services: Services) -> Response:
+    """Print a topic until the limit, or until the client leaves. `NotFound` or `Overloaded` at once."""
+    services.subscribers.check(request)
     events = tail(services.delivery, statement.topic, from_beginning=statement.from_beginning or from_beginning)
     pump = Pump(_wanted(events, statement.interval or 1, statement.limit), services, "push")
-    return EventStream(pump, services.metrics.client("push"), TEXT, _line, b"\n")
+    return EventStream(pump, services.subscribers.client(request, "push"), TEXT, _line, b"\n")
 
 
 async def _wanted(events: AsyncIterator[FeedEvent], every: int, limit: int | None) -> AsyncIterator[FeedEvent]:

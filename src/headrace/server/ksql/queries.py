@@ -7,7 +7,7 @@ import itertools
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -91,11 +91,12 @@ async def _answer(
     try:
         text = substitute(sql, variables)
         if printed := print_statement(text):
-            return print_topic(printed, from_beginning(properties), services)
+            return print_topic(printed, from_beginning(properties), request, services)
         plan = await services.run(plan_one, text, services.catalog)
         if not isinstance(plan, PushQuery):
             return await _pulled(request, services, plan, text, form)
-        events = request.app.state.push_queries.listen(plan, text, from_beginning(properties))
+        services.subscribers.check(request)
+        events = request.app.state.push_queries.listen(plan, text, request, from_beginning(properties))
     except HeadraceError as error:
         return ksql_error(error, sql)
     return PushAnswer(plan, events, request.app.state.open_queries, services, form)
@@ -168,7 +169,10 @@ class PushAnswer(Response):
                 await write(self._piece(event))
                 pump.taken()
 
-        with self._queries.opened(self._plan) as (query_id, closing), self._services.metrics.client("push"):
+        with (
+            self._queries.opened(self._plan) as (query_id, closing),
+            self._services.subscribers.client(HTTPConnection(scope), "push"),
+        ):
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             await write(self._form.header(Header(query_id, self._plan.root.columns)))
             await pump.run(write_events, _ended(receive, closing), scope)

@@ -66,7 +66,7 @@ async def _serve(websocket: WebSocket, services: Services) -> None:
         for row in answer.rows:
             await websocket.send_text(to_json({"row": {"columns": convert(row)}}).decode())
         return
-    events = websocket.app.state.push_queries.listen(plan, text, from_beginning(wanted.streams_properties))
+    events = websocket.app.state.push_queries.listen(plan, text, websocket, from_beginning(wanted.streams_properties))
 
     convert, pump = row_converter(plan.root.columns), Pump(events, services, "push")
 
@@ -77,7 +77,7 @@ async def _serve(websocket: WebSocket, services: Services) -> None:
                 pump.taken()
 
     await websocket.send_text(_schema(plan.root.columns))
-    with services.metrics.client("push"):
+    with services.subscribers.client(websocket, "push"):
         if not await pump.run(write, _gone(websocket), websocket.scope):
             await close(websocket, REFUSED, too_slow())
 

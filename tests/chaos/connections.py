@@ -1,0 +1,198 @@
+"""Thousands of connections: silent ones, and subscribers.
+
+A server of its own gets 5,000 connections that say nothing, opened again whenever it closes them, while events are sent
+and its health is asked for: everything must be answered. Then 5,000 clients follow a topic by server-sent events and
+5,000 by WebSocket: an event must reach all of them. The cost of a subscriber is printed.
+
+    python -m tests.chaos.connections --silent 5000 --subscribers 10000
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from tests.server.running import write_project
+from tests.support import free_port, wait_for
+
+AT_ONCE = 100
+PATIENCE_S = 120.0
+MARK = b"everybody-gets-this"
+
+
+@dataclass
+class Answers:
+    """How long requests took while others held their connections."""
+
+    seconds: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        ordered = sorted(self.seconds) or [0.0]
+        middle, most = ordered[len(ordered) // 2], ordered[-1]
+        return f"{len(self.seconds)} answered, median {middle * 1000:.0f} ms, longest {most * 1000:.0f} ms"
+
+
+@contextlib.contextmanager
+def server_process(folder: Path) -> Iterator[tuple[int, int]]:
+    """The port and the process id of a server without an engine."""
+    write_project(folder)
+    port = free_port()
+    command = [sys.executable, "-m", "headrace.server.main", "--project", str(folder), "--port", str(port)]
+    with (folder / "server.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            address = f"http://127.0.0.1:{port}/v1/topics/users"
+            wait_for(lambda: httpx.get(address).status_code == 200, 120, "the server")
+            yield port, process.pid
+        finally:
+            process.terminate()
+
+
+async def ask(port: int, stop: asyncio.Event) -> Answers:
+    """Send an event and ask for health, each on a connection of its own, until `stop`."""
+    answers = Answers()
+    while not stop.is_set():
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
+            for request in (
+                client.build_request("GET", "/healthz"),
+                client.build_request("POST", "/v1/topics/users/events", json=[{"id": "u1", "name": "Ann"}]),
+            ):
+                began = time.monotonic()
+                try:
+                    answer = await client.send(request)
+                    answers.seconds.append(time.monotonic() - began)
+                    if answer.status_code != 200:
+                        answers.failures.append(f"{request.url.path}: {answer.status_code}")
+                except httpx.HTTPError as error:
+                    answers.failures.append(f"{request.url.path}: {error!r}")
+        await asyncio.sleep(0.05)
+    return answers
+
+
+async def be_silent(port: int, stop: asyncio.Event, doors: asyncio.Semaphore) -> int:
+    """Hold a connection without a word, again and again; returns how often it was closed."""
+    closed = 0
+    while not stop.is_set():
+        try:
+            async with doors:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            continue
+        reading, stopping = asyncio.ensure_future(reader.read(1)), asyncio.ensure_future(stop.wait())
+        await asyncio.wait([reading, stopping], return_when=asyncio.FIRST_COMPLETED)
+        with contextlib.suppress(OSError):
+            closed += reading.done() and reading.result() == b""
+        reading.cancel()
+        stopping.cancel()
+        writer.close()
+    return closed
+
+
+async def silent_sockets(port: int, count: int, seconds: float) -> list[str]:
+    stop, doors = asyncio.Event(), asyncio.Semaphore(AT_ONCE)
+    silent = [asyncio.ensure_future(be_silent(port, stop, doors)) for _ in range(count)]
+    asking = asyncio.ensure_future(ask(port, stop))
+    await asyncio.sleep(seconds)
+    stop.set()
+    answers, closed = await asking, sum(await asyncio.gather(*silent))
+    print(f"{count} silent connections for {seconds:g} s: {closed} closed by the server; meanwhile {answers}")
+    return answers.failures + ([] if answers.seconds else ["nothing was answered"])
+
+
+async def subscribe(port: int, socket: bool, doors: asyncio.Semaphore) -> asyncio.StreamReader:
+    host = f"Host: 127.0.0.1:{port}\r\n"
+    if socket:
+        key = base64.b64encode(os.urandom(16)).decode()
+        host += (
+            f"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
+        )
+    async with doors, asyncio.timeout(PATIENCE_S):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET /v1/views/users/feed HTTP/1.1\r\n{host}\r\n".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        if not head.startswith((b"HTTP/1.1 101", b"HTTP/1.1 200")):
+            raise RuntimeError(head.decode(errors="replace"))
+        reader.writer = writer  # type: ignore[attr-defined]
+        return reader
+
+
+async def receive(reader: asyncio.StreamReader) -> None:
+    """Until the event has come."""
+    seen = b""
+    while MARK not in seen:
+        piece = await reader.read(65536)
+        if not piece:
+            raise RuntimeError("the subscriber was cut off")
+        seen = seen[-len(MARK) :] + piece
+
+
+def usage(process: int) -> tuple[float, float]:
+    """Resident megabytes, and seconds of processor time so far."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    pages, ticks = int(fields[21]), int(fields[11]) + int(fields[12])
+    return pages * resource.getpagesize() / 2**20, ticks / os.sysconf("SC_CLK_TCK")
+
+
+async def subscribers(port: int, process: int, count: int, idle_s: float) -> list[str]:
+    doors, stop = asyncio.Semaphore(AT_ONCE), asyncio.Event()
+    before, _ = usage(process)
+    began = time.monotonic()
+    readers = await asyncio.gather(*(subscribe(port, number % 2 == 1, doors) for number in range(count)))
+    opened = time.monotonic() - began
+    after, busy = usage(process)
+    asking = asyncio.ensure_future(ask(port, stop))
+    receiving = [asyncio.ensure_future(receive(reader)) for reader in readers]
+    await asyncio.sleep(idle_s)
+    stop.set()
+    answers = await asking
+    _, later = usage(process)
+    began = time.monotonic()
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
+        await client.post(f"http://127.0.0.1:{port}/v1/topics/users/events", json=[{"id": MARK.decode(), "name": "x"}])
+    done, late = await asyncio.wait(receiving, timeout=PATIENCE_S)
+    took = time.monotonic() - began
+    failed = [repr(one.exception()) for one in done if one.exception() is not None]
+    each = (after - before) * 1024 / count
+    print(
+        f"{count} subscribers in {opened:.1f} s: {after:.0f} MB, {each:.1f} kB each; "
+        f"{(later - busy) / idle_s * 100:.0f} % of a core with 40 events a second; meanwhile {answers}; "
+        f"an event reached all in {took:.1f} s"
+    )
+    for reader in readers:
+        reader.writer.close()  # type: ignore[attr-defined]
+    for one in late:
+        one.cancel()
+    return answers.failures + failed + ([f"{len(late)} did not get it"] if late else [])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--silent", type=int, default=5000)
+    parser.add_argument("--subscribers", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    options = parser.parse_args()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with tempfile.TemporaryDirectory() as folder, server_process(Path(folder)) as (port, process):
+        failures = asyncio.run(silent_sockets(port, options.silent, options.seconds))
+        failures += asyncio.run(subscribers(port, process, options.subscribers, options.seconds))
+    for failure in failures[:20]:
+        print("failed:", failure)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
