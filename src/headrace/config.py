@@ -112,6 +112,11 @@ class ViewsSettings(Settings, frozen=True):
     check_seconds: float = 1.0
     """Longest time of one such check. What takes longer is given up and counted; the next then takes fewer rows, and
     up to eight times as long."""
+    snapshot_changes: int = 500_000
+    """After so many changes of a view a snapshot of its rows is taken, from which AS OF begins; 0 is never. A view
+    whose rows expire has none, nor has a Lambda view."""
+    snapshots: int = 4
+    """Most snapshots of one version of a view; each takes as much disk as the view."""
     repair_every_seconds: float = 0
     """How often closed windows are computed again with what came too late; 0 is only when asked to."""
 

@@ -17,6 +17,7 @@ from headrace.errors import HeadraceError, UsageError
 from headrace.log.base import Log
 from headrace.store.base import ViewStore
 from headrace.store.revisions import Revisions
+from headrace.store.snapshots import take_snapshot
 from headrace.types import display_name
 from headrace.views.check import Checked, check_round
 from headrace.views.drift import DRIFT_SPEC, Drift, append_drift, read_drift
@@ -27,6 +28,8 @@ from headrace.views.traced import Bounds
 logger = logging.getLogger("headrace.views")
 
 LOOK_S = 0.5
+SNAPSHOT_S = 10.0
+"""How often views are looked at for whether a snapshot is due."""
 ROUND_ROWS, ROUND_SECONDS = 200, 60.0
 """Of one round of a check that was asked for."""
 MOST_EFFORT = 3
@@ -143,9 +146,12 @@ class ViewCare:
         """Nothing is due at the start: a server that comes up has other things to do."""
         next_check = self._clock.monotonic() + self._settings.check_every_seconds
         next_repair = self._clock.monotonic() + self._settings.repair_every_seconds
-        turn = 0
+        turn, next_snapshot = 0, self._clock.monotonic() + SNAPSHOT_S
         while not self._stop.wait(LOOK_S):
             now = self._clock.monotonic()
+            if now >= next_snapshot:
+                self._take_snapshots()
+                next_snapshot = self._clock.monotonic() + SNAPSHOT_S
             if self._settings.check_every_seconds > 0 and now >= next_check:
                 turn += 1
                 self._check_next(turn)
@@ -153,6 +159,18 @@ class ViewCare:
             if self._settings.repair_every_seconds > 0 and now >= next_repair:
                 self._repair_all()
                 next_repair = self._clock.monotonic() + self._settings.repair_every_seconds
+
+    def _take_snapshots(self) -> None:
+        """Of the views that have changed often enough since the last."""
+        for view in self._catalog.views():
+            if self._stop.is_set():
+                return
+            self._guarded("copied to a snapshot", self._take_snapshot, view)
+
+    def _take_snapshot(self, view: ViewDefinition) -> None:
+        store = self._store_of(view.name, view.version)
+        if take_snapshot(store, self._settings.snapshot_changes, self._settings.snapshots):
+            logger.info("a snapshot of view `%s` was taken", display_name(view.name))
 
     def _check_next(self, turn: int) -> None:
         """A round over one view, the views in turns."""

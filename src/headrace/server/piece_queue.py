@@ -38,10 +38,16 @@ class PieceQueue:
 
     # The producer's side
 
-    def put(self, piece: bytes, deadline: float) -> None:
-        """Add a piece. Waits for the consumer when the disk share is used up, until `deadline` (monotonic)."""
+    def put(self, piece: bytes, deadline: float | None) -> None:
+        """Add a piece. Waits for the consumer when the disk share is used up, until `deadline` (monotonic); None for a
+        small piece that is added without waiting."""
         with self._changed:
-            while self._written and self._written + len(piece) > self._disk_bytes and not self._closed:
+            while (
+                deadline is not None
+                and self._written
+                and self._written + len(piece) > self._disk_bytes
+                and not self._closed
+            ):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise DeadlineExceeded(

@@ -19,7 +19,7 @@ from headrace.deliver.ask.budget import Budget
 from headrace.deliver.base import Address, FeedEvent
 from headrace.deliver.pull import Pulled, answer_of
 from headrace.deliver.row_stream import RowStream, columns_of, open_rows
-from headrace.errors import Overloaded
+from headrace.errors import HeadraceError, Overloaded
 from headrace.server.answer_models import answer_model
 from headrace.server.models.sql import QueryRequest
 from headrace.server.piece_queue import PieceQueue
@@ -88,7 +88,7 @@ class RowAnswer:
         if services.streams >= MOST_STREAMS:
             raise Overloaded(f"{MOST_STREAMS} answers are being streamed already", retry_after=5.0)
         services.streams += 1
-        self._reading = services.stream_workers.submit(self._read, plan)
+        self._reading = services.stream_workers.submit(self._watch, plan)
         await self._queue.wait(READY_S)
         if self._queue.ended and self._queue.error is not None:
             self.close()
@@ -101,6 +101,13 @@ class RowAnswer:
             self._reading.cancel()
             self._reading = None
             self._services.streams -= 1
+
+    def _watch(self, plan: PullQuery | AskQuery) -> None:
+        """Read, cancelled by the watchdog where an expression never comes to look at the clock."""
+        try:
+            self._services.delivery.watchdog.call(self._wanted.sql, self._seconds, self._read, plan)
+        except BaseException as error:
+            self._queue.fail(error)
 
     def _read(self, plan: PullQuery | AskQuery) -> None:
         """Read and encode, in a thread of its own."""
@@ -118,9 +125,9 @@ class RowAnswer:
             took = round((time.monotonic() - self._started) * 1000, 3)
             data = {"rows": rows, "truncated": stream.truncated, "took_ms": took}
             # What waits for a slow client holds nothing but disk from here on.
-            queue.put(self._form.event(FeedEvent("end", data)), float("inf"))
+            queue.put(self._form.event(FeedEvent("end", data)), None)
             queue.end()
-        except BaseException as error:
+        except HeadraceError as error:
             queue.fail(error)
 
     def _header(self, stream: RowStream) -> FeedEvent:

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from headrace.errors import Conflict, StoreDamaged
 from headrace.sql.source import Source
 from headrace.store.base import Store, ViewStore
+from headrace.store.snapshots import FOLDER, remove_snapshots
 from headrace.store.sqlite_view import SqliteView, remove
 
 __all__ = ["SqliteStore", "SqliteView", "file_name"]
@@ -82,6 +83,7 @@ class SqliteStore(Store):
             view.close()
         for path in self._files(name, version):
             remove(path)
+        remove_snapshots(self.path(name, version), version)
         folder = self.path(name, version).parent
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
@@ -91,6 +93,9 @@ class SqliteStore(Store):
         for file in self._folder.glob("*/v*.sqlite"):
             if file.with_stem(file.stem.partition("-")[0]) not in kept and file.is_file():
                 remove(file)
+        for taken in self._folder.glob(f"*/{FOLDER}/v*"):
+            if taken.parent.parent / f"{taken.name}.sqlite" not in kept:
+                shutil.rmtree(taken, ignore_errors=True)
         for folder in self._folder.glob("*"):
             if folder not in {path.parent for path in kept}:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any
@@ -34,6 +34,7 @@ from headrace.store.base import ViewStore
 from headrace.store.expiry import NEVER, newest_time
 from headrace.store.layers import changelog_decoder
 from headrace.store.memory import MemoryView
+from headrace.store.snapshots import open_snapshot
 from headrace.types import display_name
 
 ROWS_PER_STRETCH = 100_000
@@ -46,9 +47,19 @@ MOST_KEYS = 1_000
 BUILT = "a version is computed in a few large steps, so what the one that serves would have been then cannot be told"
 
 
+@dataclass(frozen=True, slots=True)
+class PastView:
+    """A table as it was: rows, and what of the changelog is still to be laid over them."""
+
+    view: ViewStore
+    note: AsOfNote | None = None
+    until: Snapshot | None = None
+    """If the rows are a snapshot's: up to where its changelog is to be replayed."""
+
+
 def view_as_of(
     delivery: Delivery, serving: ViewStore, as_of: AsOf, predicate: Expression | None, budget: Budget
-) -> tuple[ViewStore, AsOfNote | None]:
+) -> PastView:
     """Return the rows that the version which served then had, and which moment they are of. `Gone` if the log no longer
     holds how they came to be, or if that version is not kept.
 
@@ -57,10 +68,11 @@ def view_as_of(
     note says whether they were."""
     version, until = _then(delivery, serving, as_of)
     if as_of.kind != "timestamp" or not isinstance(as_of.at, int):
-        return _replayed(delivery, version, until, budget)[0], None
+        return replace(_from_changelog(delivery, version, until, budget), note=None)
     if version.source.query is None:
         # Its topic has every change: there are no batches.
-        return _replayed(delivery, version, until, budget)[0], AsOfNote(as_of.at, as_of.at, True)
+        found = _from_changelog(delivery, version, until, budget)
+        return replace(found, note=AsOfNote(as_of.at, as_of.at, True))
     reason: str | None = None
     if delivery.rows_at is not None:
         keys = keys_of(version.source, predicate)
@@ -69,13 +81,24 @@ def view_as_of(
             rows = delivery.rows_at(version, as_of.at, keys, budget.left / 2)
             view = MemoryView(version.source, version.version)
             view.fill(rows, position_at_end(delivery.log, until, version.source.topic))
-            return view, AsOfNote(as_of.at, as_of.at, True)
+            return PastView(view, AsOfNote(as_of.at, as_of.at, True))
         except Inexact as error:
             reason = error.message
             if keys is None and error.hint:
                 reason = f"{reason}; {error.hint}"
+    found = _from_changelog(delivery, version, until, budget)
+    represents = found.note.represents_ms if found.note is not None else None
+    return replace(found, note=AsOfNote(as_of.at, represents, False, reason))
+
+
+def _from_changelog(delivery: Delivery, version: ViewStore, until: Snapshot, budget: Budget) -> PastView:
+    """From the nearest snapshot, or from the beginning."""
+    taken = open_snapshot(delivery.log, version, until)
+    if taken is not None:
+        snapshot, newest = taken
+        return PastView(snapshot, AsOfNote(0, newest, False), until)
     view, newest = _replayed(delivery, version, until, budget)
-    return view, AsOfNote(as_of.at, None if newest == NEVER else newest, False, reason)
+    return PastView(view, AsOfNote(0, None if newest == NEVER else newest, False))
 
 
 def _replayed(delivery: Delivery, version: ViewStore, until: Snapshot, budget: Budget) -> tuple[MemoryView, int]:

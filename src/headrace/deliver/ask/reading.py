@@ -12,9 +12,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from headrace.deliver.ask.as_of import view_as_of
+from headrace.deliver.ask.as_of import ROWS_PER_STRETCH, PastView, view_as_of
 from headrace.deliver.ask.budget import Budget, Chunks, Row, chunked
-from headrace.deliver.base import Address, AsOfNote, Delivery
+from headrace.deliver.base import Address, Delivery
 from headrace.deliver.records import record_chunks
 from headrace.errors import Overloaded
 from headrace.log.base import TIME, Log, Records, Snapshot
@@ -24,9 +24,10 @@ from headrace.sql.expressions import ColumnRef, Expression
 from headrace.sql.source import Source
 from headrace.sql.walk import walk
 from headrace.store.arrivals import behind, has_arrivals, merge, position_at_end, read_stretch
-from headrace.store.base import Key, ViewStore
+from headrace.store.base import Key
 from headrace.store.changes import net_changes
 from headrace.store.columns import source_rows
+from headrace.store.expiry import NEVER, newest_time
 from headrace.store.layers import changelog_decoder
 from headrace.store.ranges import clip
 from headrace.store.rows import names_of, over_rows
@@ -46,11 +47,11 @@ def _which(read: Read) -> _Which:
     return read.source.name, read.range if isinstance(read.range, AsOf) else None
 
 
-def _view(delivery: Delivery, reads: list[Read], budget: Budget) -> tuple[ViewStore, AsOfNote | None]:
+def _view(delivery: Delivery, reads: list[Read], budget: Budget) -> PastView:
     _, as_of = _which(reads[0])
     serving = delivery.views.of_source(reads[0].source)
     if as_of is None:
-        return serving, None
+        return PastView(serving)
     predicates = {read.predicate for read in reads}
     return view_as_of(delivery, serving, as_of, predicates.pop() if len(predicates) == 1 else None, budget)
 
@@ -68,7 +69,7 @@ class Opened:
         several = len([which for which in self._reads if which[1] is None]) > 1
         # By name, so that two questions never wait for each other's last reader.
         self._views = {
-            which: _OpenView(*_view(delivery, reads, budget), reads, budget, stack, several)
+            which: _OpenView(_view(delivery, reads, budget), delivery.log, reads, budget, stack, several)
             for which, reads in sorted(self._reads.items(), key=lambda one: (one[0][0], str(one[0][1])))
             if reads[0].source.kind == "table"
         }
@@ -159,14 +160,18 @@ class _OpenView:
 
     def __init__(
         self,
-        view: ViewStore,
-        as_of: AsOfNote | None,
+        past: PastView,
+        log: Log,
         reads: list[Read],
         budget: Budget,
         stack: ExitStack,
         keyed: bool,
     ) -> None:
-        self.as_of = as_of
+        view, self.as_of = past.view, past.note
+        if past.until is not None:
+            # A snapshot is opened for this question alone.
+            stack.callback(view.close)
+            keyed = True
         self.version, self._view, self._budget = view.version, view, budget
         self._source = source = view.source
         predicates = {read.predicate for read in reads}
@@ -181,6 +186,24 @@ class _OpenView:
         self.position = self._scan.position
         self._newer: list[Row] = []
         self._stale: set[Key] = set()
+        if past.until is not None:
+            self._replay(log, past.until)
+
+    def _replay(self, log: Log, until: Snapshot) -> None:
+        """Lay what the changelog has between a snapshot and a moment of the past over the snapshot's rows."""
+        topic, position, newest = self._source.topic, self.position, NEVER
+        decoder = changelog_decoder(log, self._view)
+        while behind(until, topic, position):
+            stretch = read_stretch(log, topic, position, until, decoder.columns, ROWS_PER_STRETCH)
+            for records in stretch.records:
+                newest = newest_time(records.batch, newest)
+                self._budget.read += records.batch.num_rows
+            self._budget.look()
+            if stretch.records:
+                self._lay([decoder.decode(records) for records in stretch.records])
+            self.position = position = stretch.position
+        if self.as_of is not None and not self.as_of.exact and newest != NEVER:
+            self.as_of = replace(self.as_of, represents_ms=max(newest, self.as_of.represents_ms or newest))
 
     def catch_up(self, log: Log, until: Snapshot) -> None:
         """Lay what the topic has between the view's position and this moment over its rows."""
