@@ -137,6 +137,15 @@ def test_tables_and_streams_over_topics_wait_for_their_topic(server: Running) ->
     assert ask(server, counted, [token, "now"]).json()["rows"] == [[1]]
 
 
+def test_inserted_rows_have_a_token_too(server: Running) -> None:
+    insert = "INSERT INTO users (id, name) VALUES ('cid', 'Cid'), ('dan', 'Dan'), ('fay', 'Fay');"
+    [result] = server.http.post("/v1/statements", json={"sql": insert}).json()["results"]
+    asked = ask(
+        server, "SELECT COUNT(*) AS n FROM users WHERE id = 'cid' OR id = 'dan' OR id = 'fay';", result["token"]
+    )
+    assert asked.json()["rows"] == [[3]]
+
+
 def test_a_repeated_write_waits_for_the_first(server: Running) -> None:
     event = {"id": "bob", "name": "Bob"}
     first = server.send("users", event, headers={"Idempotency-Key": "one"}).json()["token"]

@@ -6,7 +6,7 @@ is the moment that the next one has to have read, down to the view's own rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
@@ -154,6 +154,17 @@ def _later(topic: str, one: Snapshot, other: Snapshot) -> Snapshot:
     pairs = zip_longest(one.ends.get(topic, ()), other.ends.get(topic, ()), fillvalue=PartitionEnds(0, 0))
     ends = tuple(max(pair, key=lambda end: end.end) for pair in pairs)
     return Snapshot(max(one.arrival, other.arrival), {topic: ends}, {})
+
+
+def token_of(log: Log, topic: str, positions: Iterable[tuple[int, int, int]]) -> str:
+    """Return what a read takes as `after`: the last offset of each partition, and the epoch of the log. Without
+    positions (partition, first and last offset) it is everything that the topic holds when it is read."""
+    lasts: dict[int, int] = {}
+    for partition, _, last in positions:
+        lasts[partition] = max(last, lasts.get(partition, -1))
+    epochs = log.epochs()
+    places = ",".join(f"{partition}:{last}" for partition, last in sorted(lasts.items()))
+    return f"{topic}@{places}" + ("" if epochs is None else f".{epochs.current.id}")
 
 
 def moment_of(log: Log, topic: str, offsets: Mapping[int, int]) -> Snapshot:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from headrace.clock import Clock
 from headrace.config import CollectSettings
 from headrace.coordinate.catalog import BUILT_IN
+from headrace.coordinate.including import token_of
 from headrace.coordinate.result import StatementResult
 from headrace.errors import SqlError
 from headrace.log.base import REST, TIME, Append, Log, TopicSpec
@@ -30,10 +31,10 @@ def insert_rows(
     source, rows = plan_insert(statement, sources)
     spec = log.topic(source.topic).spec
     _check_writable(statement, source, spec)
-    log.append([Append(source.topic, _batch(statement, source, spec, rows, clock, settings))]).result()
+    [done] = log.append([Append(source.topic, _batch(statement, source, spec, rows, clock, settings))]).result()
     count = f"{len(rows)} rows" if len(rows) != 1 else "1 row"
     message = f"{count} inserted into `{display_name(source.name)}`"
-    return StatementResult(statement.text, "inserted", message)
+    return StatementResult(statement.text, "inserted", message, token=token_of(log, source.topic, done.positions))
 
 
 def _check_writable(statement: InsertValues, source: Source, spec: TopicSpec) -> None:

@@ -24,6 +24,8 @@ class StatementResult:
     query_id: str | None = None
     plan: PlanTree | None = None
     """Of EXPLAIN: what `text` says, to be drawn."""
+    token: str | None = None
+    """Of INSERT: what a read takes as `after`, to include the rows."""
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {"statement": self.statement, "kind": self.kind, "message": self.message}

@@ -22,7 +22,7 @@ from headrace.log.codecs.json_codec import MAX_ID_BYTES
 from headrace.server import asking, tickets, visits
 from headrace.server.endpoint import NDJSON, Endpoint, Parameter
 from headrace.server.errors import json_response
-from headrace.server.included import token_of
+from headrace.server.included import token_of_outcome
 from headrace.server.models.events import EventsAnswer, NewRecords, Place, Rejected
 from headrace.server.models.tickets import TicketGiven
 from headrace.server.parameters import integer
@@ -70,7 +70,7 @@ async def _send(request: Request, services: Intake, name: str, form: Form) -> Re
         take = services.collector.collect if gate is None else partial(gate.collect, arrived=arrived)
         outcome = await _collect(services, raw, body, encoding, take)
     services.metrics.collected(name, outcome)
-    token = token_of(services.log, name, outcome)
+    token = token_of_outcome(services.log, name, outcome)
     if question is not None:
         response = await asking.answer(question, events_answer(outcome, token))
     else:

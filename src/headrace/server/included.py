@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from headrace.collect.base import Outcome
-from headrace.coordinate.including import Inclusion, moment_of
+from headrace.coordinate.including import Inclusion, moment_of, token_of
 from headrace.deliver.ids import position_after
 from headrace.errors import DeadlineExceeded, PositionOfAnotherLog, UsageError
 from headrace.log.base import Log, PartitionEnds, Snapshot
@@ -30,17 +30,12 @@ _TOKEN = re.compile(rf"(?P<topic>[^@/]+)@(?P<places>({_PLACE}(,{_PLACE})*)?)(\.(
 _HINT = "take the `token` of a write, the event id of a feed (VIEW/ID), or `now`"
 
 
-def token_of(log: Log, topic: str, outcome: Outcome) -> str | None:
+def token_of_outcome(log: Log, topic: str, outcome: Outcome) -> str | None:
     """Return what a read accepts as `after`, so that it includes the events of a write. None if nothing was written, or
     nobody waited for it. Events that were known are somewhere in the topic: then it is everything there."""
     if not outcome.positions and not outcome.duplicates:
         return None
-    lasts: dict[int, int] = {}
-    for partition, _, last in () if outcome.duplicates else outcome.positions:
-        lasts[partition] = max(last, lasts.get(partition, -1))
-    epochs = log.epochs()
-    places = ",".join(f"{partition}:{last}" for partition, last in sorted(lasts.items()))
-    return f"{topic}@{places}" + ("" if epochs is None else f".{epochs.current.id}")
+    return token_of(log, topic, () if outcome.duplicates else outcome.positions)
 
 
 async def wait_until_included(

@@ -13,7 +13,7 @@ from headrace.collect.base import Outcome, RawEvents
 from headrace.log.base import Acks
 from headrace.server import visits
 from headrace.server.events import INLINE_BYTES, arrival, events_answer
-from headrace.server.included import token_of
+from headrace.server.included import token_of_outcome
 from headrace.server.services import Services
 
 
@@ -37,5 +37,5 @@ async def publish(
 async def _answer(services: Services, topic: str, taken: asyncio.Future[Outcome]) -> dict[str, Any]:
     outcome = await taken
     services.metrics.collected(topic, outcome)
-    answer: dict[str, Any] = msgspec.to_builtins(events_answer(outcome, token_of(services.log, topic, outcome)))
+    answer: dict[str, Any] = msgspec.to_builtins(events_answer(outcome, token_of_outcome(services.log, topic, outcome)))
     return answer

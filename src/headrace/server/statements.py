@@ -95,6 +95,7 @@ def result_model(result: StatementResult) -> ResultModel:
         text=result.text,
         query_id=result.query_id,
         plan=None if result.plan is None else plan_model(result.plan),
+        token=result.token,
     )
 
 

@@ -32,6 +32,8 @@ class ResultModel(Optional, frozen=True, kw_only=True):
     text: str | None = None
     query_id: str | None = None
     plan: PlanModel | None = None
+    token: str | None = None
+    """Of INSERT: what a query takes as `after`, to include the rows."""
 
 
 class StatementsAnswer(Optional, frozen=True, kw_only=True):
