@@ -14,7 +14,7 @@ import pytest
 from headrace.clock import ManualClock
 from headrace.config import LogSettings, Project, ProjectSettings
 from headrace.coordinate.catalog import Catalog
-from headrace.coordinate.deployments import Deployments
+from headrace.coordinate.deployments import Deployments, Options
 from headrace.coordinate.project import apply_project
 from headrace.coordinate.statements import StatementExecutor
 from headrace.log.local.open import LocalLog
@@ -159,12 +159,14 @@ def test_a_long_chain_is_ordered() -> None:
 def test_a_plan_says_what_a_fresh_clone_lacks(executor: StatementExecutor, deployments: Deployments) -> None:
     """Here the stream was made by a statement, so the table can be created; where only the files are, it cannot."""
     executor.execute(READINGS)
-    plan = deployments.plan({"pipelines/a.sql": HOT, "pipelines/b.sql": ROLLING + EVENTS})
+    options = Options(from_scratch=True)
+    plan = deployments.plan({"pipelines/a.sql": HOT, "pipelines/b.sql": ROLLING + EVENTS}, options)
     assert plan.refused == ()
     assert [one.splitlines()[0] for one in plan.from_scratch] == [
         "pipelines/a.sql:1:1: not created, because `rolling_events` failed at pipelines/b.sql:2:73",
         "pipelines/b.sql:1:67: stream or table `readings` does not exist",
         "pipelines/b.sql:2:73: not created, because `rolling` failed at pipelines/b.sql:1:67",
     ]
-    plan = deployments.plan({"pipelines/a.sql": HOT + EVENTS, "pipelines/b.sql": ROLLING, "pipelines/c.sql": READINGS})
+    files = {"pipelines/a.sql": HOT + EVENTS, "pipelines/b.sql": ROLLING, "pipelines/c.sql": READINGS}
+    plan = deployments.plan(files, options)
     assert (plan.refused, plan.from_scratch) == ((), ())

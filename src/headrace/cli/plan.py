@@ -47,14 +47,15 @@ def plan(
 ) -> None:
     """What the project's files would change, statement by statement. Exit code 0: nothing, 2: changes, 1: refused."""
     with open_api(project, url, key) as api:
-        body = api.post("/v1/plan", {"files": files_of(project, url), "in_place": in_place, "strategy": strategy})
+        asked = {"files": files_of(project, url), "in_place": in_place, "strategy": strategy, "from_scratch": True}
+        body = api.post("/v1/plan", asked)
         newest = api.get("/v1/deployments", limit=1)["deployments"]
         failed = [query for query in api.get("/v1/queries")["queries"] if query["state"] == "failed"]
     if as_json:
         print_json(body | {"failed_queries": [{"id": one["id"], "error": one["last_error"]} for one in failed]})
     else:
-        asked = [" --strategy lambda"] * (strategy == "lambda") + [" --in-place"] * in_place
-        print_plan(body, whole, "headrace deploy" + "".join(asked))
+        options = [" --strategy lambda"] * (strategy == "lambda") + [" --in-place"] * in_place
+        print_plan(body, whole, "headrace deploy" + "".join(options))
         print_from_scratch(body.get("from_scratch", ()))
         if body["pending"] and newest and newest[0]["stage"] in (*RUNNING, "waiting"):
             print(_in_the_way(newest[0]))

@@ -56,6 +56,8 @@ class Options:
     """By name, where not all are to be computed the same way."""
     again: frozenset[str] = frozenset()
     """Names that are computed again from the log though nothing has changed."""
+    from_scratch: bool = False
+    """Whether a plan creates what the files define on an empty log, too."""
     describe: DescribeFile | None = None
     """Who looks into files of functions that are new, if not the executor."""
 
@@ -75,7 +77,7 @@ class Deployments:
             check_lambda(options.start)
         functions = self._functions(files, options)
         plan = self._plan(files, options, functions)
-        if functions is None or plan.refused:
+        if functions is None or plan.refused or not options.from_scratch:
             return plan
         known = functions.after(self._catalog.state.function_files).values()
         problems = check_from_scratch(files, known, self._clock)

@@ -52,7 +52,8 @@ async def make_plan(request: Request, services: Services) -> Response:
 
     def run() -> PlanAnswer:
         files = _files(wanted.files, services)
-        options = Options(in_place=wanted.in_place, describe=describe, strategy=wanted.strategy)
+        scratch = wanted.from_scratch and services.auth.identify(request, "read").may("admin")
+        options = Options(in_place=wanted.in_place, describe=describe, strategy=wanted.strategy, from_scratch=scratch)
         alerts = [status.definition for status in services.alerts.statuses()]
         return plan_model(services.deployments.plan(files, options), alerts)
 

@@ -10,11 +10,13 @@ from headrace.server.models.base import Count, Model
 
 
 class PlanRequest(Model, frozen=True):
-    """`files`: the pipelines' texts by their paths; the server's own if it does not say."""
+    """`files`: the pipelines' texts by their paths; the server's own if it does not say. `from_scratch`: whether to
+    create them on an empty log too, which takes longer; only for admins, since it makes topics."""
 
     files: dict[str, str] | None = None
     in_place: bool = False
     strategy: Literal["kappa", "lambda"] = "kappa"
+    from_scratch: bool = False
 
 
 class ChangeModel(Model, frozen=True):
