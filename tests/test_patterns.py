@@ -155,5 +155,9 @@ def _pattern_call(node: ast.AST) -> ast.Call | None:
 def _is_constant(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp):
         return _is_constant(node.left) and _is_constant(node.right)
+    if isinstance(node, ast.JoinedStr):
+        return all(map(_is_constant, node.values))
+    if isinstance(node, ast.FormattedValue):
+        return _is_constant(node.value)
     # A constant of the module is written in capitals.
     return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id.isupper())
