@@ -39,7 +39,7 @@ from tests.support import let_pass, wait_for
 SETTINGS = LogSettings(
     segment_bytes=20_000,
     min_free_bytes=0,
-    archive=ArchiveSettings(folder="../archive", after_hours=1e6),
+    archive=ArchiveSettings(folder="archive", after_hours=1e6),
 )
 KEY, VALUE = (Column("K", VARCHAR),), (Column("N", BIGINT),)
 EVENTS = TopicSpec("events", key=KEY, value=VALUE, partitions=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from headrace.cli.export_files import export_topic
 from headrace.clock import ManualClock
 from headrace.config import load_project
+from headrace.deliver.browse import offsets_at, page_json, read_after
 from headrace.errors import PositionOfAnotherLog
 from headrace.log.base import TopicSpec
 from headrace.log.dead_letters import create_dead_letters
@@ -71,6 +73,20 @@ def test_a_delivery_stream_says_that_its_files_are_of_another_log(place: Place) 
     assert "`out` has read topic `fed` further than this log goes" in str(deliveries.error("out"))
     deliveries.close()
     assert lines(place.folder) == ["lost", "one"]
+
+
+def test_a_position_of_a_page_is_refused_with_its_epoch(place: Place) -> None:
+    put(place.log, "fed", VALUE=[b"one"])
+    first = json.loads(page_json(read_after(place.log, "fed", {0: 0}, 10)))
+    place.copy()
+    put(place.log, "fed", VALUE=[b"lost"])
+    second = json.loads(page_json(read_after(place.log, "fed", {0: 1}, 10)))
+    place.put_back()
+    put(place.log, "fed", VALUE=[b"two", b"three"])
+    good = offsets_at(place.log, "fed", at=f"{first['next']}@{first['epoch']}")
+    assert good == {0: 1}
+    with pytest.raises(PositionOfAnotherLog, match="has read topic `fed` further than this log goes"):
+        offsets_at(place.log, "fed", at=f"{second['next']}@{second['epoch']}")
 
 
 def test_an_export_does_not_go_on_in_a_folder_of_another_log(place: Place) -> None:

@@ -10,17 +10,18 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.config import ArchiveSettings, LogSettings
-from headrace.errors import Conflict, LogError, NotFound, UsageError
+from headrace.errors import Conflict, LogError, NotFound, PositionOfAnotherLog, UsageError
 from headrace.log.base import Append, TopicConfig, TopicSpec
 from headrace.log.local.backup import back_up
 from headrace.log.local.backup_store import BackupStore
+from headrace.log.local.client import LocalClient
 from headrace.log.local.log import LocalLog
 from headrace.log.local.restore import choose_point, restore_log
 from headrace.log.local.verify import verify_log
 from headrace.types import BIGINT, VARCHAR, Column
 from tests.support import wait_for
 
-SETTINGS = LogSettings(segment_bytes=4096, archive=ArchiveSettings(folder="../archive", after_hours=1e6))
+SETTINGS = LogSettings(segment_bytes=4096, archive=ArchiveSettings(folder="archive", after_hours=1e6))
 SPEC = TopicSpec("numbers", value=(Column("N", BIGINT),))
 KEYED = TopicSpec(
     "keyed", key=(Column("K", VARCHAR),), value=(Column("N", BIGINT),), config=TopicConfig(compacted=True)
@@ -157,6 +158,27 @@ def test_positions_of_the_log_of_before_are_not_of_the_restored_one(tmp_path: Pa
     write(log, *range(100, 200))
     assert log.epochs().include(epoch, ahead - 10)
     assert not log.epochs().include(epoch, ahead)
+    log.close()
+
+
+def test_a_program_that_has_read_further_is_told_so(tmp_path: Path, clock: ManualClock) -> None:
+    log = LocalLog(tmp_path / "log", SETTINGS, clock)
+    log.create_topic(SPEC)
+    write(log, *range(10))
+    back_up(tmp_path / "log", tmp_path / "backups", clock)
+    client, behind = LocalClient(tmp_path / "log"), LocalClient(tmp_path / "log")
+    behind.snapshot()
+    write(log, *range(10, 20))
+    assert client.snapshot().arrival == 20
+    log.close()
+    store = BackupStore(tmp_path / "backups")
+    restore_log(tmp_path / "log", store, choose_point(store, None))
+    log = LocalLog(tmp_path / "log", SETTINGS, clock)
+    write(log, *range(100, 200))
+    with pytest.raises(PositionOfAnotherLog, match="was restored while it was being read"):
+        client.snapshot()
+    client.close()
+    behind.close()
     log.close()
 
 

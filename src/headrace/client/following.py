@@ -47,7 +47,7 @@ class TopicReading:
             found = yield from page(self.topic, time=self._time, partition=self._partition)
         else:
             found = yield from page(self.topic, start=self._start, partition=self._partition)
-        self.position = found.next
+        self.position = found.place
         self.over = not self._follow and not found.cut
         return found.records
 

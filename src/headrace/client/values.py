@@ -64,6 +64,13 @@ class Page(msgspec.Struct, frozen=True):
     starts: str
     ends: str
     cut: bool
+    epoch: str | None = None
+    """Of the log. `at=page.place` is refused by a log that was restored to an earlier moment since."""
+
+    @property
+    def place(self) -> str:
+        """Where to read on, and in which epoch of the log that is."""
+        return self.next if self.epoch is None else f"{self.next}@{self.epoch}"
 
 
 class Topic(msgspec.Struct, frozen=True):

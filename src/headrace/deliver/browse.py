@@ -56,6 +56,8 @@ class Page:
     """Whether the limits ended it, and not the log."""
     damage: CorruptFrame | None = None
     """What cannot be read at the end of one of its partitions. The page has what comes before it."""
+    epoch: str | None = None
+    """Of the log: with it, `next` is refused by a log that was restored to an earlier moment since."""
 
 
 def read_after(
@@ -81,7 +83,8 @@ def read_after(
         else max(offset, ends[number].end)
         for number, offset in at.items()
     }
-    return Page(taken.texts, dict(at), reached, ends, taken.cut, next(iter(damaged.values()), None))
+    damage = next(iter(damaged.values()), None)
+    return Page(taken.texts, dict(at), reached, ends, taken.cut, damage, log.current_epoch())
 
 
 def read_before(
@@ -105,7 +108,8 @@ def read_before(
         number: taken.seen.get(number, offset) if taken.cut or number in damaged else min(offset, ends[number].start)
         for number, offset in limits.items()
     }
-    return Page(taken.texts[::-1], first, limits, ends, taken.cut, next(iter(damaged.values()), None))
+    damage = next(iter(damaged.values()), None)
+    return Page(taken.texts[::-1], first, limits, ends, taken.cut, damage, log.current_epoch())
 
 
 def _until_damage(rows: Iterator[Row], number: int, damaged: dict[int, CorruptFrame]) -> Iterator[Row]:
@@ -142,9 +146,9 @@ def offsets_at(
     if len(given) > 1:
         raise UsageError(f"`{given[0]}` and `{given[1]}` both say where to begin", hint="give one of them")
     if at is not None:
-        return parse_position(at, "at")
+        return _checked_position(log, name, at, "at")
     if before is not None and before != "latest":
-        return parse_position(before, "before")
+        return _checked_position(log, name, before, "before")
     if time is not None:
         return offsets_at_time(log, name, moment(str(time), "time"), partition)
     if offset is not None:
@@ -155,6 +159,14 @@ def offsets_at(
     if where not in ("earliest", "latest"):
         raise UsageError(f"`from` must be earliest or latest, got `{where[:40]}`")
     return {number: ends[number].end if where == "latest" else ends[number].start for number in numbers}
+
+
+def _checked_position(log: Log, topic: str, text: str, name: str) -> dict[int, int]:
+    """`PARTITION:OFFSET,…`, and perhaps `@EPOCH`: then it must be of this log."""
+    offsets, _, epoch = text.partition("@")
+    found = parse_position(offsets, name)
+    log.check_offsets(topic, found, epoch or None, f"`{text[:60]}`", "begin again:  from=earliest, or at a time")
+    return found
 
 
 def offsets_at_time(log: Log, name: str, time_ms: int, partition: int | None = None) -> dict[int, int]:
@@ -310,6 +322,7 @@ def page_json(page: Page) -> bytes:
             "starts": position_text({number: ends.start for number, ends in enumerate(page.ends)}),
             "ends": position_text({number: ends.end for number, ends in enumerate(page.ends)}),
             "cut": page.cut,
+            "epoch": page.epoch,
         }
         | ({"damage": page.damage.to_json()} if page.damage else {})
     )

@@ -142,7 +142,7 @@ ENDPOINTS = (
             Parameter("from", "earliest or latest", {"enum": ["earliest", "latest"], "default": "earliest"}),
             Parameter("offset", "begin at this offset of the partition", {"type": "integer", "minimum": 0}),
             Parameter("time", "begin at the first record of that time or later: ISO 8601, or milliseconds"),
-            Parameter("at", "begin where a page said `next`: PARTITION:OFFSET,…"),
+            Parameter("at", "begin where a page said `next`: PARTITION:OFFSET,…; with `@EPOCH`, only in that log"),
             Parameter("before", "the last records before a page's `from`, or before `latest`"),
             Parameter("where", "only records for which this SQL condition holds; a page may then be empty but `cut`"),
             Parameter("limit", f"how many, at most {MAX_RECORDS}", {"type": "integer", "default": 500}),

@@ -23,7 +23,7 @@ from headrace.collect.pull.base import (
     source_name,
 )
 from headrace.collect.reset import place_in_offsets
-from headrace.errors import ConfigError, OffsetOutOfRange
+from headrace.errors import ConfigError, OffsetOutOfRange, PositionOfAnotherLog
 from headrace.log.base import HEADERS, ID, TIME, TOMBSTONE
 from headrace.secrecy import Address, Secret, shown_address
 from headrace.toml_files import secret
@@ -69,7 +69,7 @@ async def start(feed: Feed) -> None:
                 place = {"from": begin} if at is None else {"at": str(at)}
                 params = place | {"limit": settings.batch, "wait": wait_s}
                 answer = await read_answer(http, address, MOST_ANSWER_BYTES, params=params)
-                if answer.status_code == OffsetOutOfRange.status:
+                if answer.status_code in (OffsetOutOfRange.status, PositionOfAnotherLog.status):
                     raise Broken(f"{_said(answer)}; {how_to_go_on(feed.gate.name)}")
                 check_answer(answer)
                 page = msgspec.json.decode(answer.content)
@@ -108,7 +108,8 @@ def _following(page: dict[str, Any], name: str) -> tuple[str, bool]:
         if ends.get(partition, 0) < offset:
             raise Broken(f"the topic there was made anew: offset {offset} is beyond its end; {how_to_go_on(name)}")
     new = {partition: starts[partition] for partition in ends if partition not in at}
-    return ",".join(f"{partition}:{offset}" for partition, offset in sorted((at | new).items())), bool(new)
+    epoch = f"@{page['epoch']}" if page.get("epoch") else ""
+    return ",".join(f"{partition}:{offset}" for partition, offset in sorted((at | new).items())) + epoch, bool(new)
 
 
 def _offsets(text: str) -> dict[int, int]:

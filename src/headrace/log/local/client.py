@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from headrace.errors import NotFound, NotRunning, OwnerLost, error_from_json
+from headrace.errors import NotFound, NotRunning, OwnerLost, PositionOfAnotherLog, error_from_json
 from headrace.log.base import (
     Acks,
     Append,
@@ -65,6 +65,8 @@ class LocalClient(ReadingLog):
         self._snapshot: tuple[int, Snapshot] | None = None
         self._view: tuple[StableView, Snapshot] | None = None
         self._epochs: tuple[tuple[int, int], Epochs | None] | None = None
+        self._owner: tuple[int, str | None] = (0, None)
+        """The last owner that was seen, by when it started, and its epoch."""
 
     def epochs(self) -> Epochs | None:
         stamp = epochs_stamp(self.folder)
@@ -191,11 +193,13 @@ class LocalClient(ReadingLog):
 
     def snapshot(self) -> Snapshot:
         if self._stable.is_replaced():
-            self._stable = StableReader(self.folder / "stable")
+            self._follow_replaced()
         cached = self._snapshot
         if cached is not None and cached[0] == self._stable.sequence():
             return cached[1]
         view = self._stable.view()
+        if view.started_ms != self._owner[0]:
+            self._owner = (view.started_ms, self.current_epoch())
         known = self._view
         changed = None if known is None else changed_slots(known[0], view)
         if known is None or changed is None:
@@ -204,6 +208,18 @@ class LocalClient(ReadingLog):
             snapshot = self._update_snapshot(known[1], view.arrival, changed)
         self._snapshot, self._view = (view.sequence, snapshot), (view, snapshot)
         return snapshot
+
+    def _follow_replaced(self) -> None:
+        """The log's files are others. If it was restored, whoever reads here may be ahead of it, and cannot go on."""
+        reached, replaced = self._stable.arrival(), StableReader(self.folder / "stable")
+        now = read_epochs(self.folder)
+        if self._owner[1] is not None and now is not None and not now.include(self._owner[1], reached):
+            raise PositionOfAnotherLog(
+                f"the log in `{self.folder}` was restored while it was being read",
+                detail=f"this reader has seen it up to arrival {reached}",
+                hint="open the log again, and decide where to go on",
+            )
+        self._stable = replaced
 
     def _update_snapshot(self, known: Snapshot, arrival: int, changed: list[Slot]) -> Snapshot:
         """From the one before: most partitions of many are as they were."""

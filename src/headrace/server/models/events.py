@@ -83,5 +83,7 @@ class RecordsPage(Model, frozen=True):
     starts: str
     ends: str
     cut: bool
+    epoch: str | None = None
+    """Of the log: `at=NEXT@EPOCH` is refused by a log that was restored to an earlier moment since."""
     damage: dict[str, Any] | None = None
     """What cannot be read behind the records of this page, as the error `corrupt_frame`."""
