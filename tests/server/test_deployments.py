@@ -91,6 +91,19 @@ def test_a_file_that_cannot_be_read_is_named(server: Running) -> None:
     assert refusal(twice) == (400, "b.sql:1:1: `clicks` is defined at a.sql:1 already")
 
 
+def test_views_are_computed_again_from_the_log(server: Running) -> None:
+    assert refusal(server.http.post("/v1/rebuild", json={})) == (
+        404,
+        "no query has failed: there is nothing to compute again",
+    )
+    assert refusal(server.http.post("/v1/rebuild", json={"names": ["clicks"]}))[0] == 400
+    answer = server.http.post("/v1/rebuild", json={"names": ["BY_PAGE"], "who": "ann"})
+    assert answer.status_code == 200, answer.text
+    started = msgspec.json.decode(answer.content, type=DeploymentModel)
+    assert (started.stage, started.who, started.approved) == ("building", "ann", True)
+    assert [(item.name, item.before, item.version) for item in started.items] == [("by_page", 1, 2), ("top", 1, 2)]
+
+
 def test_a_build_is_begun_paused_throttled_and_cancelled(server: Running) -> None:
     server.send("clicks", [{"userid": "ann", "page": "/"}])
     started = deploy(server, CHANGED, who="ann", rows_per_second=5, gate="max_changed=0.1%")

@@ -212,7 +212,7 @@ def test_answers_are_as_described(server: Running, document: dict[str, Any]) -> 
 ELSEWHERE = (
     {("POST", "/v1/requests/{topic}"), ("DELETE", "/v1/topics/{topic}/records"), ("POST", "/v1/views/{view}/rollback")}
     | {("POST", "/v1/views/{view}/repair")}  # tests/views/test_repair.py
-    | {("POST", "/v1/views/{view}/refresh")}  # test_deployments.py
+    | {("POST", "/v1/views/{view}/refresh"), ("POST", "/v1/rebuild")}  # test_deployments.py
     | {(endpoint.method, endpoint.path) for endpoint in jobs.ENDPOINTS if "{job}" in endpoint.path}  # test_jobs.py
     | {(endpoint.method, endpoint.path) for endpoint in alerts.ENDPOINTS}  # test_alerts.py
     | {(endpoint.method, endpoint.path) for endpoint in differences.ENDPOINTS}  # test_differences.py

@@ -49,7 +49,7 @@ def check_restored(project: Driven, expected: dict[str, Any], ahead: str) -> Non
     for sql in expected["queries"]:
         wait_for(lambda sql=sql: is_back(sql), PATIENCE_S, sql)  # type: ignore[misc]
     refused = project.get(f"/v1/views/by_page/feed?after={ahead}", any_status=True)
-    assert (refused.status_code, refused.json()["code"]) == (410, "position_of_another_log")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (410, "position_of_another_log")
     found = project.answers()
     for what in ("group", "cursor", "queue", "subjects", "late", "dead_letters"):
         assert json.loads(json.dumps(found[what])) == expected[what], what

@@ -19,6 +19,8 @@ from secrets import token_hex
 
 import msgspec
 
+from headrace.structs import ready
+
 ID_BYTES = 4
 ENDLESS = (1 << 63) - 1
 MOST = 1_000
@@ -90,7 +92,7 @@ def begin_first(start: int = 0) -> Epochs:
 def decode_epochs(content: bytes) -> Epochs | None:
     """Return what `encode_epochs` wrote; None if that cannot be understood."""
     try:
-        known = msgspec.json.decode(content, type=tuple[Epoch, ...])
+        known = msgspec.json.decode(content, type=ready(tuple[Epoch, ...]))
     except msgspec.MsgspecError:
         return None
     return Epochs(known) if known else None

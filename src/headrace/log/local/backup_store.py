@@ -21,6 +21,7 @@ import msgspec
 
 from headrace.errors import Conflict, LogError, NotFound, UsageError
 from headrace.log.local.files import make_folder, replace_file, sync_folder, write_all
+from headrace.structs import ready
 
 FORMAT = "headrace-backup 1\n"
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -161,7 +162,7 @@ class BackupStore:
         found = []
         for file in sorted((self.folder / "points").glob("*.json")):
             try:
-                found.append(msgspec.json.decode(file.read_bytes(), type=Point))
+                found.append(msgspec.json.decode(file.read_bytes(), type=ready(Point)))
             except msgspec.MsgspecError as error:
                 raise LogError(f"`{file}` cannot be read: {error}", hint="restore another backup") from error
         return sorted(found, key=lambda point: (point.time_ms, point.group))
