@@ -74,7 +74,7 @@ def test_a_read_waits_for_a_write_and_says_how_far_the_view_is(server: Running, 
     token = write(server, "/a", "/b", "/c", "/d")
     assert token.startswith("pageviews@0:")
     assert ",1:" in token, "one token for several partitions"
-    late = ask(server, COUNT, token, 50)
+    late = ask(server, COUNT, token, 1500)
     assert (late.status_code, late.json()["error"]["code"]) == (408, "deadline")
     assert late.json()["error"]["detail"] == "query `CTAS_BY_PAGE_1` has 4 records of its inputs to read"
     assert server.http.post("/v1/query", json={"sql": COUNT}).json()["rows"] == [], "nobody else waits"

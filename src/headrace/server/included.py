@@ -11,6 +11,8 @@ import asyncio
 import re
 from collections.abc import Sequence
 
+from starlette.requests import Request
+
 from headrace.collect.base import Outcome
 from headrace.coordinate.including import Inclusion, moment_of, token_of
 from headrace.deliver.ids import position_after
@@ -25,6 +27,8 @@ from headrace.sql.source import Source
 NOW = "now"
 LOOK_S, LONGEST_LOOK_S = 0.002, 0.05
 MAX_WAIT_S = 600.0
+CLIENT_S = 1.0
+"""How often to look whether the client still waits."""
 _PLACE = r"[0-9]{1,9}:[0-9]{1,18}"
 _TOKEN = re.compile(rf"(?P<topic>[^@/]+)@(?P<places>({_PLACE}(,{_PLACE})*)?)(\.(?P<epoch>[0-9a-f]{{1,32}}))?", re.ASCII)
 _HINT = "take the `token` of a write, the event id of a feed (VIEW/ID), or `now`"
@@ -39,15 +43,19 @@ def token_of_outcome(log: Log, topic: str, outcome: Outcome) -> str | None:
 
 
 async def wait_until_included(
-    services: Services, plan: PullQuery | AskQuery, after: Sequence[str], seconds: float
+    request: Request, services: Services, plan: PullQuery | AskQuery, after: Sequence[str], seconds: float
 ) -> None:
-    """Return once all that the plan reads includes what `after` names. `DeadlineExceeded` after so many seconds."""
+    """Return once all that the plan reads includes what `after` names. `DeadlineExceeded` after so many seconds, or
+    when the client has left."""
     inclusions = await services.run(_begin, services, plan, after)
     loop = asyncio.get_running_loop()
-    end, pause = loop.time() + seconds, LOOK_S
+    end, pause, asked = loop.time() + seconds, LOOK_S, loop.time()
     for inclusion in inclusions:
         while not await services.run(inclusion.is_complete):
-            if loop.time() >= end or services.stopping.is_set():
+            gone = False
+            if loop.time() > asked + CLIENT_S:
+                asked, gone = loop.time(), await request.is_disconnected()
+            if gone or loop.time() >= end or services.stopping.is_set():
                 raise DeadlineExceeded(
                     f"what was written is not included after {seconds:g} s",
                     detail=await services.run(inclusion.missing),

@@ -80,7 +80,7 @@ async def run_query(request: Request, services: Services) -> Response:
         raise UsageError("a push query cannot wait for what was written", hint="leave out `after`, or EMIT CHANGES")
     if not isinstance(plan, PushQuery):
         if after:
-            await wait_until_included(services, plan, after, _seconds_to_wait(services, wanted.wait_ms))
+            await wait_until_included(request, services, plan, after, _seconds_to_wait(services, wanted.wait_ms))
         if wanted.stream:
             return await stream_answer(request, services, plan, wanted)
         if isinstance(plan, AskQuery) and await is_for_engine(services, plan):

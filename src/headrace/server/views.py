@@ -76,7 +76,7 @@ async def list_rows(request: Request, services: Services) -> Response:
     given = [value for name, value in request.query_params.multi_items() if name == "after"]
     if given and "AFTER" not in {column.name for column in source.all_columns}:
         seconds = number(request, "wait", services.project.settings.server.query_seconds, 0.001, MAX_WAIT_S)
-        await wait_until_included(services, plan, given, seconds)
+        await wait_until_included(request, services, plan, given, seconds)
     return json_response(await pull_plan(services, plan, sql))
 
 
