@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { compare, holdOrder, idAfter, LiveRows, matches, placeOf } from "../src/lib/rows";
+import { compare, holdOrder, idAfter, LiveRows, matches, pastSays, placeOf } from "../src/lib/rows";
 import type { Answer } from "../src/lib/types";
 import { chartable, keepPlaces, labelOf, resultChartable, resultRows, topBars, windowSeries, windowWords } from "../src/lib/windows";
 
@@ -123,5 +123,16 @@ describe("what a row includes", () => {
   it("is a number, or offsets where there is none", () => {
     expect(placeOf(12_409, {})).toBe(`arrival ${(12_409).toLocaleString()}`);
     expect(placeOf(null, { sales: { "0": 5, "1": 7 }, shops: { "0": 1 } })).toBe("sales 0:5 1:7, shops 0:1");
+  });
+});
+
+describe("rows as of a moment", () => {
+  it("say if they are of an earlier one, and how to get exact ones", () => {
+    const asOf = (exact: boolean, represents_ms: number | null = 1000) => [{ name: "latest", as_of: { asked_ms: 2000, represents_ms, exact, hint: "ask by key" } }];
+    expect(pastSays()).toBe("");
+    expect(pastSays([{ name: "latest" }])).toBe("");
+    expect(pastSays(asOf(true))).toBe("");
+    expect(pastSays(asOf(false))).toMatch(/^; latest is shown as it was at .*, its newest state that is not later: ask by key$/);
+    expect(pastSays(asOf(false, null))).toContain("before its first row");
   });
 });

@@ -1,7 +1,15 @@
 /** A view's rows, kept current by its feed. */
 
-import { count, json } from "./format";
-import type { Answer, Change, Column, Fields, Through, Value } from "./types";
+import { count, json, moment } from "./format";
+import type { Answer, Change, Column, Fields, Read, Through, Value } from "./types";
+
+/** Of rows AS OF a moment that are of an earlier one: which, why, and how to get exact rows. */
+export function pastSays(reads: Read[] = []): string {
+  return reads
+    .filter((read) => read.as_of && !read.as_of.exact)
+    .map(({ name, as_of }) => `; ${name} is shown as it was ${as_of!.represents_ms === null ? "before its first row" : `at ${moment(as_of!.represents_ms)}`}, its newest state that is not later${as_of!.hint ? `: ${as_of!.hint}` : ""}`)
+    .join("");
+}
 
 /** The last arrival number that an answer includes: `through` names the first that it does not. */
 export function lastIncluded(through: Through): number {

@@ -248,6 +248,12 @@ export interface Repaired {
   dry_run: boolean;
 }
 
+/** A stream or table that an answer is made of; `as_of` if it was asked AS OF TIMESTAMP. */
+export interface Read {
+  name: string;
+  as_of?: { asked_ms: number; represents_ms: number | null; exact: boolean; hint: string | null };
+}
+
 export interface Answer {
   columns: Column[];
   rows: Value[][];
@@ -256,6 +262,7 @@ export interface Answer {
   through: Through | null;
   truncated: boolean;
   took_ms: number;
+  reads?: Read[];
 }
 
 export interface Change {

@@ -2,7 +2,7 @@
 
 import { api, ApiError, call, open, parseJson, post, type ErrorBody } from "./api";
 import { plural } from "./format";
-import { lastIncluded } from "./rows";
+import { lastIncluded, pastSays } from "./rows";
 import { errorRange, printingOf, settingOf, steps, type Step } from "./sql";
 import { readEvents } from "./sse";
 import type { Answer, Column, PlanStep, StatementResult, TopicEvent, Value } from "./types";
@@ -120,7 +120,7 @@ export class Workbench {
   async #pull(step: Step, signal: AbortSignal): Promise<void> {
     const answer = await call<Answer>("/v1/query", post({ sql: step.text, limit: SHOWN }, signal));
     const fresh = answer.through ? `, up to arrival ${lastIncluded(answer.through)}` : "";
-    const note = `${plural(answer.rows.length, "row")}${answer.truncated ? ` (the first; there are more)` : ""} in ${answer.took_ms.toFixed(1)} ms${fresh}`;
+    const note = `${plural(answer.rows.length, "row")}${answer.truncated ? ` (the first; there are more)` : ""} in ${answer.took_ms.toFixed(1)} ms${fresh}${pastSays(answer.reads)}`;
     this.#add({ sql: step.text, kind: "rows", columns: answer.columns, rows: numbered(answer.rows), note, total: answer.rows.length });
   }
 
