@@ -66,8 +66,8 @@ def test_a_plan_is_printed_and_its_exit_code_says_what_it_found(run: Headrace, t
     write(tmp_path, SQL + "CREATE TABLE asides AS SELECT page, COUNT(*) AS n FROM aside GROUP BY page;")
     planned = run("plan")
     assert (planned.code, "+ table asides: creates" in planned.out) == (2, True)
-    lacks = "pipelines/all.sql:5:54: stream or table `aside` does not exist"
-    assert f"a fresh clone of these files would not start:\n  {lacks}" in planned.err
+    lacks = "pipelines/all.sql:5:56: stream or table `aside` does not exist"
+    assert f"a fresh clone of these files would not start:\n  {lacks}\n" in planned.err
     assert "instead: declare `clicks_2` like this, with a topic of its own;  INSERT INTO clicks_2 " in refused.out
 
 

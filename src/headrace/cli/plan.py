@@ -107,6 +107,7 @@ def print_from_scratch(problems: Sequence[str]) -> None:
         target.print("\na fresh clone of these files would not start:", style="yellow", markup=False)
         for problem in problems:
             target.print(f"  {problem}", style="yellow", markup=False, highlight=False)
+        target.print("put what they need into a file of pipelines/ too", markup=False, highlight=False)
 
 
 def _in_the_way(deployment: dict[str, Any]) -> str:

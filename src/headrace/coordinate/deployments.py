@@ -81,7 +81,7 @@ class Deployments:
             return plan
         known = functions.after(self._catalog.state.function_files).values()
         problems = check_from_scratch(files, known, self._clock)
-        return replace(plan, from_scratch=tuple(map(str, problems)))
+        return replace(plan, from_scratch=tuple(f"{one.place}: {one.message}" for one in problems))
 
     def _plan(self, files: Mapping[str, str], options: Options, functions: FunctionChanges | None) -> Plan:
         return plan_files(
