@@ -54,6 +54,7 @@ class Server:
     """A running Headrace, and what a test sends it."""
 
     url: str
+    project: Path
     client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=90))
 
     def send(self, *events: dict[str, Any], topic: str = "pageviews") -> dict[str, Any]:
@@ -76,7 +77,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     process = subprocess.Popen(up, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
         assert process.stdout is not None
-        server = Server(ready(process, process.stdout))
+        server = Server(ready(process, process.stdout), project)
         yield server
         server.client.close()
     finally:

@@ -16,6 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.browser.conftest import PATIENCE_MS, Server, notice
+from tests.security.processes import listening_addresses, open_files
 from tests.support import wait_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -460,3 +461,12 @@ FAINT = """() => {
   }
   return faint;
 }"""
+
+
+def test_only_this_machine_reaches_it_and_only_its_user_its_files(demo: Server) -> None:
+    """Of the project with everything running: server, engine and what Spark opens."""
+    data = demo.project / ".headrace"
+    found = listening_addresses(str(data.resolve()))
+    assert found
+    assert found <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+    assert open_files(data) == []
