@@ -153,6 +153,11 @@ class ServerSettings(Settings, frozen=True):
     """Address to bind. Anything but loopback needs `[auth] keys`."""
     port: int = 8080
     """Port of the HTTP API and the console."""
+    tls_cert: str = ""
+    """File with the certificate (PEM, with those between it and its signer), relative to the project: given, the server
+    and the collectors speak HTTPS only."""
+    tls_key: str = ""
+    """File with its private key."""
     workers: int = 1
     """Processes that take events in. Each beyond the first is a collector that does nothing else, on `collect_port`."""
     collect_port: int = 0

@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from headrace.access.owner import own_key
+from headrace.access.tls import trust_own
 from headrace.client.arrow_rows import ARROW, ArrowReading
 from headrace.clock import SystemClock
 from headrace.config import Project, find_project, load_project
@@ -61,13 +62,18 @@ def sql(
         hint = "leave out EMIT to ask for what there is now; Client().feed(…) follows a table's changes"
         raise UsageError("a query with EMIT has no end, so no table", hint=hint)
     asks = isinstance(statement, SelectStatement)
+    trust = None
     if url is None:
         found = _project(project)
         running = holder(found.data)
         if running is None:
             return _embedded(found, text, asks, limit, timeout)
-        url, key = running.url, key or own_key(found)
-    return _remote(url.rstrip("/"), key, text, asks, limit, timeout)
+        url, key, trust = running.url, key or own_key(found), trust_own(found)
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    with httpx.Client(
+        base_url=url.rstrip("/"), headers=headers, timeout=timeout, trust_env=False, verify=trust or True
+    ) as http:
+        return _remote(http, text, asks, limit)
 
 
 def spark_frame(spark: SparkSession, text: str, project: Path | str | None = None) -> DataFrame:
@@ -107,24 +113,23 @@ def _project(folder: Path | str | None) -> Project:
     return load_project(found)
 
 
-def _remote(url: str, key: str | None, text: str, asks: bool, limit: int | None, timeout: float) -> pa.Table:
-    headers = {"authorization": f"Bearer {key}"} if key else {}
-    with httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False) as http:
-        try:
-            if not asks:
-                answer = http.post("/v1/statements", json={"sql": text})
-                return _said(_checked(answer).json()["results"][-1])
-            body = {"sql": text, "stream": True} | ({} if limit is None else {"limit": limit})
-            with http.stream("POST", "/v1/query", json=body, headers={"accept": ARROW}) as answer:
-                if answer.status_code >= 400:
-                    answer.read()
-                    _checked(answer)
-                reading = ArrowReading(answer.iter_bytes())
-                return pa.Table.from_batches(reading.batches(), reading.schema)
-        except httpx.ConnectError:
-            raise NotRunning(f"nothing answers at `{url}`", hint="start it:  headrace up") from None
-        except httpx.TransportError as error:
-            raise HeadraceError(f"the connection to `{url}` broke: {error}") from None
+def _remote(http: httpx.Client, text: str, asks: bool, limit: int | None) -> pa.Table:
+    url = str(http.base_url).rstrip("/")
+    try:
+        if not asks:
+            answer = http.post("/v1/statements", json={"sql": text})
+            return _said(_checked(answer).json()["results"][-1])
+        body = {"sql": text, "stream": True} | ({} if limit is None else {"limit": limit})
+        with http.stream("POST", "/v1/query", json=body, headers={"accept": ARROW}) as answer:
+            if answer.status_code >= 400:
+                answer.read()
+                _checked(answer)
+            reading = ArrowReading(answer.iter_bytes())
+            return pa.Table.from_batches(reading.batches(), reading.schema)
+    except httpx.ConnectError:
+        raise NotRunning(f"nothing answers at `{url}`", hint="start it:  headrace up") from None
+    except httpx.TransportError as error:
+        raise HeadraceError(f"the connection to `{url}` broke: {error}") from None
 
 
 def _checked(answer: httpx.Response) -> httpx.Response:

@@ -30,7 +30,8 @@ Made from the commands themselves by `tests/cli/reference.py`; a test fails when
 
 - A command works on the project whose `headrace.toml` is nearest above the current folder, or on the one `--project`
   names. It talks to the server that runs the project, or to the one `--url` (or `HEADRACE_URL`) names.
-- It sends the owner's key of the project, or the one of `--key` or `HEADRACE_KEY`.
+- It sends the owner's key of the project, or the one of `--key` or `HEADRACE_KEY`. `HEADRACE_CA` names a file with the
+  certificates that sign those of the server `--url` names, where the system does not know them.
 - `topic`, `group` and `queue` also work while the project is not running: the command then opens the log itself, and is
   its owner for as long as it runs.
 - Exit codes: 0 done, 1 failed, 3 not running, 64 wrong usage; 2 if `headrace plan` has changes, or `headrace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,11 +32,13 @@ class ServerEvent:
 
 
 class Api:
-    def __init__(self, url: str, key: str | None = None, timeout: float = 30.0) -> None:
+    def __init__(
+        self, url: str, key: str | None = None, timeout: float = 30.0, trust: ssl.SSLContext | None = None
+    ) -> None:
         self.url = url
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         # trust_env: a proxy of the environment has no business between us and our own server.
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False)
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False, verify=trust or True)
 
     # Names of columns are parameters too, and may be called like ours: so ours have no names.
     def get(self, path: str, /, **query: Any) -> dict[str, Any]:

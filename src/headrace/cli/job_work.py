@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.access.owner import own_key
+from headrace.access.tls import trust_own
 from headrace.cli.api import Api
 from headrace.cli.backend import ServerBackend
 from headrace.cli.care_jobs import check_outcome, follow_job
@@ -127,7 +128,7 @@ def main() -> int:
     job = msgspec.json.decode(sys.stdin.buffer.read(), type=ready(Job))
     try:
         project = load_project(options.project)
-        with Api(options.url, own_key(project), timeout=PATIENCE_S) as api:
+        with Api(options.url, own_key(project), PATIENCE_S, trust_own(project)) as api:
             _tell(done=WORK[job.run](Workplace(project, api, lambda text: _tell(progress=text)), job))
     except (HeadraceError, OSError) as error:
         print(error, file=sys.stderr)

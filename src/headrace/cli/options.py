@@ -10,6 +10,7 @@ from urllib.parse import quote
 import typer
 
 from headrace.access.owner import own_key
+from headrace.access.tls import trust_file, trust_own
 from headrace.config import Project, find_project, load_project
 from headrace.coordinate.local import holder
 from headrace.errors import ConfigError, NotRunning, UsageError
@@ -52,7 +53,8 @@ def open_api(project: Path | None, url: str | None, key: str | None, timeout: fl
     from headrace.cli.api import Api
 
     if url is not None:
-        return Api(_checked(url), key, timeout)
+        authority = os.environ.get("HEADRACE_CA")
+        return Api(_checked(url), key, timeout, trust_file(authority) if authority else None)
     found = open_project(project)
     running = holder(found.data)
     if running is None:
@@ -60,7 +62,7 @@ def open_api(project: Path | None, url: str | None, key: str | None, timeout: fl
             f"project `{found.name}` is not running",
             hint=f"start it:  headrace up{_named(project)}",
         )
-    return Api(running.url, key or own_key(found), timeout)
+    return Api(running.url, key or own_key(found), timeout, trust_own(found))
 
 
 def _checked(url: str) -> str:

@@ -16,6 +16,7 @@ import typer
 
 from headrace.access.files import keep_private
 from headrace.access.owner import own_key
+from headrace.access.tls import trust_own
 from headrace.cli.options import JsonOption, ProjectOption, in_terminal, open_api, open_project
 from headrace.cli.output import bytes_text, console, local_time, print_json, print_pairs, print_table
 from headrace.clock import SystemClock
@@ -160,7 +161,7 @@ def _wait_ready(project: Project, child: subprocess.Popen[bytes], log: Path) -> 
             raise HeadraceError("it did not start; the end of its log:", detail="\n  ".join(tail(log, 25)))
         found = holder(project.data)
         if found is not None:
-            ready = readiness(found.url, own_key(project))
+            ready = readiness(found.url, own_key(project), trust=trust_own(project))
             if ready.settled:
                 return found.url, ready
             waiting = ready.waiting_for
@@ -203,7 +204,7 @@ def status(project: ProjectOption = None, as_json: JsonOption = False) -> None:
             print_json({"project": found.name, "running": False})
             raise typer.Exit(3)
         raise NotRunning(f"project `{found.name}` is not running", hint="start it:  headrace up")
-    ready = readiness(running.url, own_key(found))
+    ready = readiness(running.url, own_key(found), trust=trust_own(found))
     body: dict[str, Any] = {
         "project": found.name,
         "running": True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,15 +39,22 @@ def _blocking(operation: Callable[P, Steps[T]]) -> Callable[Concatenate[Client, 
 class Client:
     """Safe to use from several threads; its consumers and producers are for one.
 
-    `patience` is how long a call is tried again when the server is busy, restarting or out of reach."""
+    `patience` is how long a call is tried again when the server is busy, restarting or out of reach; `ca` names a
+    file with the certificates that sign the server's, where the system does not know them."""
 
     def __init__(
-        self, url: str = "http://127.0.0.1:8080", key: str | None = None, timeout: float = 30.0, patience: float = 60.0
+        self,
+        url: str = "http://127.0.0.1:8080",
+        key: str | None = None,
+        timeout: float = 30.0,
+        patience: float = 60.0,
+        ca: str | None = None,
     ) -> None:
         self.url, self._timeout, self._patience = url.rstrip("/"), timeout, patience
         headers = {"authorization": f"Bearer {key}"} if key else {}
         # A proxy of the environment has no business between us and our own server.
-        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout, trust_env=False)
+        verify = ssl.create_default_context(cafile=ca) if ca else True
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout, trust_env=False, verify=verify)
 
     topics = _blocking(operations.topics)
     topic = _blocking(operations.topic)

@@ -28,11 +28,21 @@ class Holder(msgspec.Struct, frozen=True):
     port: int
     started_ms: int
     host: str = "127.0.0.1"
+    tls: bool = False
 
     @property
     def url(self) -> str:
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        return own_address(self.host, self.port, self.tls)
+
+
+def own_address(host: str, port: int, tls: bool = False) -> str:
+    """Where commands and our own children find the server: an address for all networks is none to call.
+
+    >>> own_address("0.0.0.0", 8080), own_address("::1", 8080, tls=True)
+    ('http://127.0.0.1:8080', 'https://[::1]:8080')
+    """
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"{'https' if tls else 'http'}://{f'[{name}]' if ':' in name else name}:{port}"
 
 
 class UpLock:

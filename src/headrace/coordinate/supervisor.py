@@ -9,6 +9,7 @@ import ipaddress
 import json
 import os
 import signal
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from types import FrameType
 from typing import Literal
 
 from headrace.access.owner import own_key
+from headrace.access.tls import server_files, trust_own
 from headrace.clock import Clock
 from headrace.collect.listening.needed import listeners_needed
 from headrace.config import MOST_WORKERS, Project
@@ -53,7 +55,8 @@ class Supervisor:
         self._listener = say
         self._stop_signals = 0
         host = project.settings.server.host
-        self._holder = Holder(pid=os.getpid(), port=port, started_ms=clock.now_ms(), host=host)
+        tls = bool(project.settings.server.tls_cert)
+        self._holder = Holder(os.getpid(), port, clock.now_ms(), host, tls)
         folder, logs = str(project.folder), project.logs_folder
         mark = supervised_mark(project)
         server = ["headrace.server.main", "--project", folder, "--port", str(port)]
@@ -170,7 +173,7 @@ class Supervisor:
         return True
 
     def _check_ready(self) -> None:
-        found = readiness(self.url, own_key(self._project))
+        found = readiness(self.url, own_key(self._project), trust=trust_own(self._project))
         if found.settled:
             # Statements that failed fail again when they are tried again: what works is served meanwhile.
             self._ready = True
@@ -214,6 +217,7 @@ def prepare(project: Project, port: int | None, clock: Clock) -> tuple[UpLock, i
     """Everything that can be refused before anything is started: the binding, the lock, the port."""
     settings = project.settings.server
     check_binding(project)
+    server_files(project)
     check_workers(project)
     lock = UpLock.acquire(project.data)
     try:
@@ -297,9 +301,13 @@ class Readiness:
         return f"not ready: {len(self.failed)} statement{'s' * (not one)} of the project's files failed"
 
 
-def readiness(url: str, key: str | None, timeout: float = 2.0) -> Readiness:
-    host = url.removeprefix("http://")
-    connection = http.client.HTTPConnection(host, timeout=timeout)
+def readiness(url: str, key: str | None, timeout: float = 2.0, trust: ssl.SSLContext | None = None) -> Readiness:
+    scheme, _, host = url.partition("://")
+    connection = (
+        http.client.HTTPSConnection(host, timeout=timeout, context=trust)
+        if scheme == "https"
+        else http.client.HTTPConnection(host, timeout=timeout)
+    )
     try:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         connection.request("GET", "/readyz", headers=headers)

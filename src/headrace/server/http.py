@@ -7,6 +7,7 @@ from granian.http import HTTP1Settings, HTTP2Settings
 from granian.server.embed import Server
 from starlette.types import ASGIApp
 
+from headrace.access.tls import server_files
 from headrace.config import Project
 from headrace.server.connections import most_connections
 
@@ -16,8 +17,9 @@ PING_MS = 30_000
 
 
 def http_server(app: ASGIApp, project: Project, port: int) -> Server:
-    """HTTP/1.1 with WebSocket, and HTTP/2 without TLS, on one port."""
+    """HTTP/1.1 with WebSocket, and HTTP/2, on one port; over TLS where the project has a certificate, else without."""
     settings = project.settings.server
+    certificate, key = server_files(project) or (None, None)
     return Server(
         app,
         address=settings.host,
@@ -30,5 +32,7 @@ def http_server(app: ASGIApp, project: Project, port: int) -> Server:
             header_read_timeout=int(settings.header_seconds * 1000), max_buffer_size=1024 * 1024
         ),
         http2_settings=HTTP2Settings(keep_alive_interval=PING_MS),
+        ssl_cert=certificate,
+        ssl_key=key,
         log_enabled=False,
     )

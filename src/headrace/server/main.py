@@ -19,10 +19,12 @@ from granian.server.embed import Server
 from starlette.types import ASGIApp
 
 from headrace.access.files import keep_private
+from headrace.access.tls import server_files
 from headrace.clock import GuardedClock
 from headrace.config import Project, load_project
 from headrace.coordinate.heartbeat import Heartbeat
 from headrace.coordinate.links import is_there
+from headrace.coordinate.local import own_address
 from headrace.coordinate.ports import choose_port
 from headrace.coordinate.supervisor import EXIT_HOPELESS, check_binding
 from headrace.errors import ConfigError, CorruptFrame, HeadraceError, Refused
@@ -91,6 +93,7 @@ async def _kafka_is_there(project: Project, port: int, stop: asyncio.Event) -> b
 async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
     """Until `stop`, or until HTTP fails: then 1, and the supervisor starts it anew."""
     host = services.project.settings.server.host
+    tls = server_files(services.project) is not None
     services.delivery.watchdog.start(asyncio.get_running_loop())
     services.connections = Connections(port, services.project.settings.server)
     services.connections.start()
@@ -109,12 +112,13 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
     counting = asyncio.create_task(services.counts.run())
     stopping = asyncio.create_task(stop.wait())
     try:
-        logger.info("listening on http://%s:%d", f"[{host}]" if ":" in host else host, port)
+        scheme, shown = "https" if tls else "http", f"[{host}]" if ":" in host else host
+        logger.info("listening on %s://%s:%d", scheme, shown, port)
         await services.run(apply_pipelines, services)
         services.attached.start()
         await services.run(services.care_jobs.resume)
         await services.run(services.deliveries.start)
-        await services.run(services.jobs.start, JobProcess(services.project, own_address(host, port)))
+        await services.run(services.jobs.start, JobProcess(services.project, own_address(host, port, tls)))
         services.alerts.start()
         await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
         failed = serving.done()
@@ -126,16 +130,6 @@ async def serve(services: Services, port: int, stop: asyncio.Event) -> int:
             task.cancel()
         stopping.cancel()
         services.connections.close()
-
-
-def own_address(host: str, port: int) -> str:
-    """Where our own children find us: an address for all networks is none to call.
-
-    >>> own_address("0.0.0.0", 8080), own_address("::1", 8080)
-    ('http://127.0.0.1:8080', 'http://[::1]:8080')
-    """
-    name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
 
 async def _sweep(services: Services) -> None:
