@@ -12,6 +12,7 @@ import pytest
 import websockets.sync.client
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from headrace.deliver.ids import parse_id
 from tests.server.running import Running, running_server
 from tests.server.streams import Sent, follow
 from tests.support import wait_for
@@ -47,7 +48,7 @@ def test_a_feed_tells_what_changes(tmp_path: Path) -> None:
         assert second.data == {"key": {"id": "a"}, "value": None, "time_ms": 2000}
         assert first.id is not None
         assert second.id is not None
-        assert int(first.id.partition("-")[2]) < int(second.id.partition("-")[2])
+        assert (parse_id(first.id).arrival or 0) < (parse_id(second.id).arrival or 0)
 
 
 def test_a_feed_goes_on_where_it_was_over_a_restart(tmp_path: Path) -> None:
