@@ -86,6 +86,19 @@ def test_they_go_with_their_version(shop: Serving) -> None:
     assert not (folder / "snapshots" / "v1").exists()
 
 
+def test_one_of_a_log_that_was_restored_since_is_not_used(shop: Serving) -> None:
+    view = shop.followers.view("PRICES")
+    assert isinstance(view, SqliteView)
+    sql = f"SELECT id, price FROM prices AS OF TIMESTAMP {NOON + (CHANGES - 1) * 1000} ORDER BY id;"
+    before, _ = ask(shop, sql)
+    for one in snapshot_files(view):
+        copy = SqliteView(one.path, view.source, view.version, 1)
+        copy.stamp("another")
+        copy.close()
+    after, read = ask(shop, sql)
+    assert (after, read > CHANGES, snapshot_files(view)) == (before, True, [])
+
+
 def test_one_that_is_not_this_views_is_not_used(shop: Serving) -> None:
     view = shop.followers.view("PRICES")
     assert isinstance(view, SqliteView)
