@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ import pytest
 
 from headrace.log.base import TIME, WINDOW_END, WINDOW_START, Append
 from headrace.server.models.differences import DifferenceModel, DifferenceRowsAnswer
+from headrace.views.difference import Apart
+from headrace.views.difference_rows import DifferenceWriter
 from tests.server.running import Running, running_server
 from tests.support import wait_for
 
@@ -132,6 +135,33 @@ def test_rows_that_differ_are_counted_listed_and_chosen(server: Running) -> None
     rest = rows(server, "per_minute", found.id, limit=3, after=first.next)
     assert [*first.rows, *rest.rows] == everything.rows
     assert rest.next is None
+
+
+def test_a_comparison_says_how_far_it_is_and_can_be_cancelled(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_minutes(server, "PER_MINUTE", OLD)
+    put_minutes(server, "PER_MINUTE.v2", NEW)
+    add, seen, reached, go_on = DifferenceWriter.add, [0], threading.Event(), threading.Event()
+
+    def held(self: DifferenceWriter, row: Apart) -> None:
+        """Wait at the second row that differs."""
+        seen[0] += 1
+        if seen[0] == 2:
+            reached.set()
+            assert go_on.wait(60)
+        add(self, row)
+
+    monkeypatch.setattr(DifferenceWriter, "add", held)
+    number = server.http.post("/v1/views/per_minute/diff", json={}).json()["id"]
+    path = f"/v1/views/per_minute/diff/{number}"
+    assert reached.wait(60)
+    now = server.http.get(path).json()
+    assert (now["state"], now["found"]) == ("comparing", 1)
+    assert server.http.post(f"{path}/cancel").status_code == 200
+    go_on.set()
+    wait_for(lambda: server.http.get(path).json()["state"] == "failed", 60, "the end of it")
+    assert server.http.get(path).json()["error"]["message"] == "the comparison was cancelled"
+    monkeypatch.undo()
+    assert (compared(server, "per_minute").found, server.http.post(f"{path}/cancel").json()["state"]) == (4, "failed")
 
 
 def test_a_difference_is_taken_away_as_a_file(server: Running) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -135,9 +136,16 @@ def _made(
         found = api.get_exactly(f"{path}/{difference}")
     try:
         while found["state"] in ("waiting", "comparing"):
-            shown.show(f"{found['view']}: version {found['old']} → {found['new']} is {found['state']}")
+            so_far = f", {found['found']:,} rows differ so far" if found["found"] else ""
+            shown.show(f"{found['view']}: version {found['old']} → {found['new']} is {found['state']}{so_far}")
             time.sleep(POLL_S)
             found = api.get_exactly(f"{path}/{found['id']}")
+    except KeyboardInterrupt:
+        # It changes nothing, so there is nothing to go on with.
+        api.post(f"{path}/{found['id']}/cancel")
+        shown.clear()
+        print("^C the comparison was cancelled", file=sys.stderr)
+        raise
     finally:
         shown.clear()
     if found["error"] is not None:

@@ -56,6 +56,8 @@ class Difference:
     rows: DifferenceRows | None = None
     made_ms: int = 0
     looked_ms: int = 0
+    found: int = 0
+    """Rows that differ, as far as they were compared."""
 
 
 @dataclass(slots=True)
@@ -71,6 +73,8 @@ class Differences:
     _last: int = 0
     _working: bool = False
     _closed: bool = False
+    _cancelled: set[int] = field(default_factory=set)
+    _found: dict[int, int] = field(default_factory=dict)
 
     def start(self, name: str, old: int | None = None, new: int | None = None) -> Difference:
         """Compare two versions as soon as may be; by default the one that serves with the one that came before it, or
@@ -100,8 +104,15 @@ class Differences:
                 raise Gone(f"difference {number} is not kept any more", hint="compare again")
             if known is None or known.view != name:
                 raise NotFound(f"`{display_name(name)}` has no difference {number}", hint="compare its versions first")
-            found = self._known[number] = replace(known, looked_ms=self.around.clock.now_ms())
+            now, so_far = self.around.clock.now_ms(), self._found.get(number, known.found)
+            found = self._known[number] = replace(known, looked_ms=now, found=so_far)
             return found
+
+    def cancel(self, name: str, number: int) -> Difference:
+        """End a comparison that waits or runs; nothing of it is kept."""
+        if self.get(name, number).state in ("waiting", "comparing"):
+            self._cancelled.add(number)
+        return self.get(name, number)
 
     def done(self, name: str, number: int) -> tuple[Comparison, DifferenceRows]:
         """One whose rows can be looked at; what went wrong is raised."""
@@ -195,12 +206,16 @@ class Differences:
             if wanted is None:
                 return
             try:
+                if number in self._cancelled:
+                    raise Conflict("the comparison was cancelled", hint="compare again")
                 self._compare(wanted)
             except HeadraceError as error:
                 self._set(number, state="failed", error=error)
             except Exception as error:
                 logger.exception("difference %d could not be made", number)
                 self._set(number, state="failed", error=HeadraceError(f"{type(error).__name__}: {error}"))
+            self._cancelled.discard(number)
+            self._found.pop(number, None)
             self.sweep()
 
     def _set(self, number: int, **changes: Any) -> Difference | None:
@@ -218,7 +233,7 @@ class Differences:
         old, new = (self._check(wanted.view, number).source for number in (wanted.old, wanted.new))
         folder = self._folder(wanted.id)
         writer = DifferenceWriter(folder, old, new)
-        ended = partial(self._has_ended, wanted.view, states)
+        ended = partial(self._has_ended, wanted, states)
         comparer = Comparer(
             around.log,
             around.catalog,
@@ -230,21 +245,24 @@ class Differences:
         )
 
         def keep(row: Apart) -> None:
-            if self._closed:
-                raise ComparisonEnded("the server stops")
+            if self._closed or wanted.id in self._cancelled:
+                raise ComparisonEnded("the server stops, or it was cancelled")
             writer.add(row)
+            self._found[wanted.id] = self._found.get(wanted.id, 0) + 1
 
         try:
             found = comparer.compare_two(chain, partial(self._check_moving, chain), wanted.old, keep)
             rows = DifferenceRows(writer.close(), old, new)
         except BaseException as error:
             shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, ComparisonEnded) and wanted.id in self._cancelled:
+                raise Conflict("the comparison was cancelled", hint="compare again") from None
             if isinstance(error, ComparisonEnded):
                 why = "the server stops" if self._closed else "which version serves has changed meanwhile"
                 raise Conflict(f"the comparison was ended: {why}", hint="compare again") from None
             raise
         done = {"comparison": msgspec.structs.replace(found, samples=[]), "rows": rows}
-        if self._set(wanted.id, state="done", **done) is None:
+        if self._set(wanted.id, state="done", found=self._found.get(wanted.id, 0), **done) is None:
             self._remove(replace(wanted, rows=rows))
 
     def _waits_last(self, wanted: Difference) -> tuple[int, int]:
@@ -254,9 +272,11 @@ class Differences:
         turned = wanted.new == serving or (wanted.old != serving and stands[1] is not None and stands[0] is None)
         return (wanted.new, wanted.old) if turned else (wanted.old, wanted.new)
 
-    def _has_ended(self, name: str, states: Mapping[int, str]) -> bool:
+    def _has_ended(self, wanted: Difference, states: Mapping[int, str]) -> bool:
+        if self._closed or wanted.id in self._cancelled:
+            return True
         try:
-            return self._closed or any(self._check(name, number).state != state for number, state in states.items())
+            return any(self._check(wanted.view, number).state != state for number, state in states.items())
         except HeadraceError:
             return True
 

@@ -48,6 +48,11 @@ async def show_difference(request: Request, services: Services) -> Response:
     return json_response(difference_model(services.differences.get(name, _number(request))))
 
 
+async def cancel_difference(request: Request, services: Services) -> Response:
+    name = version_name(request, services)
+    return json_response(difference_model(services.differences.cancel(name, _number(request))))
+
+
 async def list_difference_rows(request: Request, services: Services) -> Response:
     rows = _rows(request, services)
     filters = _filters(request, rows)
@@ -108,6 +113,7 @@ def difference_model(found: Difference) -> DifferenceModel:
         columns=[] if rows is None else rows.columns,
         windowed=rows is not None and _is_windowed(rows),
         made_ms=found.made_ms,
+        found=found.found,
     )
 
 
@@ -212,6 +218,14 @@ ENDPOINTS = (
         path="/v1/views/{view}/diff/{number}",
         handler=show_difference,
         summary="How far a comparison is, and what it found",
+        answers={200: DifferenceModel},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/views/{view}/diff/{number}/cancel",
+        handler=cancel_difference,
+        summary="End a comparison that waits or runs",
+        role="admin",
         answers={200: DifferenceModel},
     ),
     Endpoint(

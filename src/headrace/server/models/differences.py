@@ -30,6 +30,8 @@ class DifferenceModel(Model, frozen=True):
     """That both versions have: what rows can be chosen by."""
     windowed: bool
     made_ms: Count
+    found: Count
+    """Rows that differ, as far as they were compared."""
 
 
 class DifferenceRowsAnswer(Model, frozen=True):
