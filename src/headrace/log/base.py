@@ -34,6 +34,7 @@ from headrace.log.values import (
     NO_STREAM_TIME,
     OFFSET,
     PARTITION,
+    PUBLISHER_PREFIX,
     REST,
     ROUTE,
     STREAM_TIME,
@@ -77,6 +78,7 @@ __all__ = [
     "NO_STREAM_TIME",
     "OFFSET",
     "PARTITION",
+    "PUBLISHER_PREFIX",
     "REST",
     "ROUTE",
     "STREAM_TIME",
@@ -212,7 +214,18 @@ class Consumer(ABC):
 
 
 Capability = Literal[
-    "arrival", "event-ids", "stage", "split", "quarantine", "archive", "sizes", "counted", "evict", "unheld", "servers"
+    "arrival",
+    "event-ids",
+    "stage",
+    "split",
+    "quarantine",
+    "archive",
+    "sizes",
+    "counted",
+    "evict",
+    "unheld",
+    "servers",
+    "fork",
 ]
 
 
@@ -225,9 +238,8 @@ class Log(ABC):
     whether anything is new, and `$stream_time` is only what a record of another log was stamped with there; what it is
     made of can be read as `$log_time`. `sizes`: `stats` knows bytes and segments. `counted`:
     `stats` counts records; without it offsets, of which marks of transactions and what compaction took have some too.
-    `evict`:
-    `reset_group` can send members away. `unheld`: what is acknowledged is read at once, whatever transaction is open
-    beside it."""
+    `evict`: `reset_group` can send members away. `fork`: `fork_topic`, by the owner. `unheld`: what is acknowledged is
+    read at once, whatever transaction is open beside it."""
 
     schemas: Schemas | None = None
     """Where the schemas of payloads are registered; given by who opens the log."""
@@ -390,6 +402,12 @@ class Log(ABC):
     def merge_partitions(self, topic: str, one: int, other: int) -> int:
         """Close two partitions with neighbouring hash ranges and open one for both. With `split`."""
         raise UsageError("this log cannot merge partitions")
+
+    def fork_topic(self, name: str, fork: str) -> Topic:
+        """Make a topic `fork` with the records of `name`, at the same offsets and with the same arrival numbers. From
+        then on what queries commit to `name` goes to `fork` instead; others write to `name` as before. The same again
+        returns the existing one. With `fork`."""
+        raise UsageError("this log cannot fork topics")
 
     def places(self, topic: str, ids: Sequence[str]) -> list[tuple[int, int] | None]:
         """Partition and offset of the records with these event ids; None where the topic has none. With `event-ids`."""

@@ -283,6 +283,8 @@ def topic_to_json(topic: Topic) -> dict[str, Any]:
         # Places of MD5 are wider than the numbers of the journal's format.
         number = hex if topic.spec.key_hash == "md5" else int
         body["ranges"] = [[number(one.low), number(one.high), list(one.parents), one.closed] for one in topic.ranges]
+    if topic.forked_from:
+        body["forked_from"] = topic.forked_from
     return body
 
 
@@ -295,7 +297,7 @@ def topic_from_json(body: dict[str, Any]) -> Topic:
         ranges = [
             KeyRange(_place(low), _place(high), tuple(of), closed) for low, high, of, closed in body.get("ranges", ())
         ]
-        return Topic(body["id"], spec_from_json(body), schemas, tuple(ranges))
+        return Topic(body["id"], spec_from_json(body), schemas, tuple(ranges), body.get("forked_from", 0))
     except (KeyError, TypeError, ValueError) as error:
         raise LogError("not a topic's definition", detail=f"{type(error).__name__}: {error}") from error
 

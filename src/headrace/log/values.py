@@ -119,6 +119,8 @@ class Topic:
     ranges: tuple[KeyRange, ...] = ()
     """By partition, once one was split or merged. Until then a key's partition is its hash modulo partitions, which
     is the same. A topic with the hash `md5` has them from the beginning."""
+    forked_from: int = 0
+    """The id of the topic that its first records were taken from, with their offsets and arrival numbers."""
 
     @property
     def first_partitions(self) -> int:
@@ -174,6 +176,10 @@ class Appended:
     """Rows of the batch that were already there, by event id."""
     buffered: bool = False
     """Durable here, but not in the log yet (`collect.spool`)."""
+
+
+PUBLISHER_PREFIX = "_publisher."
+"""Begins the names that whoever writes a public topic commits with; all other batches are of queries."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ Runs in the commit thread. What is refused here is refused before any of its row
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from headrace.errors import BatchConflict, NotFound
-from headrace.log.base import Appended, Committed
+from headrace.log.base import PUBLISHER_PREFIX, Appended, Committed
 from headrace.log.local.group import Group, OwnedTopic
 from headrace.log.local.producers import check_epoch, known_results
 from headrace.log.local.requests import AppendRequest, CommitRequest
@@ -71,19 +72,33 @@ def _add_batch(
             transactions.forget(request.transaction)
             request.result = Committed(last.arrival, duplicate=True)
             return
-    _add_staged(group, request, topics, transactions)
+    of_query = identity is not None and not identity.query.startswith(PUBLISHER_PREFIX)
+    _add_staged(group, request, topics, transactions, state if of_query else None)
     request.result = Committed(group.next_arrival, duplicate=False)
     if identity is not None:
         group.batches[identity.query, identity.version] = CommittedBatch(identity, group.next_arrival)
 
 
 def _add_staged(
-    group: Group, request: CommitRequest, topics: Mapping[str, OwnedTopic], transactions: Transactions
+    group: Group,
+    request: CommitRequest,
+    topics: Mapping[str, OwnedTopic],
+    transactions: Transactions,
+    state: LogState | None = None,
 ) -> list[Appended]:
+    """With a `state`, rows for a topic that was forked go to the fork."""
+
+    def placed(part: Prepared) -> Prepared:
+        original = state.topics.get(part.topic_id) if state is not None else None
+        if state is None or original is None or not original.fork:
+            return part
+        fork = state.topics[original.fork].topic
+        return replace(part, topic=fork.name, topic_id=fork.id)
+
     request.taken = transactions.take(request.transaction, request.tasks)
     for staged in request.taken:
-        _check_topics(topics, staged.outlines())
-    return [result for staged in request.taken for part in staged for result in group.add(part, request.stamp)]
+        _check_topics(topics, map(placed, staged.outlines()))
+    return [result for staged in request.taken for part in staged for result in group.add(placed(part), request.stamp)]
 
 
 def _check_topics(topics: Mapping[str, OwnedTopic], parts: Iterable[Prepared]) -> None:

@@ -38,6 +38,7 @@ from headrace.log.local.archiving import delete_archive
 from headrace.log.local.desk import OwnerDesk
 from headrace.log.local.epoch_file import begin_epoch
 from headrace.log.local.files import make_folder, raise_file_limit
+from headrace.log.local.forking import fork_definition, link_partitions
 from headrace.log.local.gather import Run
 from headrace.log.local.group import OwnedTopic
 from headrace.log.local.groups import Coordinator
@@ -65,6 +66,8 @@ from headrace.log.writing.routes import route_rows
 class LocalLog(ReadingLog):
     """Owns the log in `folder` until `close`; `Conflict` if another process does. With `serve`, other processes can
     write through its socket."""
+
+    capabilities = ReadingLog.capabilities | {"fork"}
 
     def __init__(self, folder: Path, settings: LogSettings, clock: Clock, serve: bool = True) -> None:
         super().__init__(folder)
@@ -173,6 +176,28 @@ class LocalLog(ReadingLog):
         write_definition(self.folder, topic)
         owned.preparer = Preparer(topic, self.clock, owned.preparer.key_columns)
         self._committer.publish([owned])
+        return topic
+
+    def fork_topic(self, name: str, fork: str) -> Topic:
+        return self._maintenance.between_rounds(lambda: self._committer.control(lambda: self._fork(name, fork)))
+
+    def _fork(self, name: str, fork: str) -> Topic:
+        """In the commit thread, between groups: what is committed is in both, and nothing comes in between."""
+        committer, owned = self._committer, self._owned(name)
+        existing = committer.topics.get(fork)
+        if existing is not None:
+            if existing.state.topic.forked_from != owned.state.topic.id:
+                raise Conflict(f"topic `{fork}` exists already and is another one", hint=f"delete topic `{fork}`")
+            return existing.state.topic
+        committer.check_disk()
+        self._maintenance.seal_all(name)
+        topic = fork_definition(owned.state.topic, committer.state.next_topic_id, fork)
+        states = link_partitions(self.folder, owned.state, topic)
+        created = {"op": "created", "topic": topic_to_json(topic), "partitions": states}
+        committer.journal_append(journals.TOPIC, created | {"stream_time": owned.state.stream_time})
+        made = self._loader.own(committer.state.topics[topic.id])
+        committer.topics = committer.topics | {fork: made}
+        committer.publish([made])
         return topic
 
     def delete_topic(self, name: str) -> None:

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.errors import HeadraceError, UsageError
 from headrace.log.base import Topic
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 EVERY_S = 5.0
+
+T = TypeVar("T")
 
 
 class Maintenance:
@@ -104,6 +106,15 @@ class Maintenance:
                 partition.roll()
                 group.touch(name, partition.number)
         self._committer.commit_group(group)
+
+    def seal_all(self, name: str) -> None:
+        """In the commit thread: begin new segments in all partitions of a topic whose active one has records."""
+        self._seal(name, lambda partition: True)
+
+    def between_rounds(self, action: Callable[[], T]) -> T:
+        """Do something while no segment is replaced or deleted."""
+        with self._running:
+            return action()
 
     def _retain(self, topic: OwnedTopic, number: int) -> bool:
         """Move the partition's start past what has expired, then delete it. Whether anything was."""

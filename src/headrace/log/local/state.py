@@ -28,6 +28,8 @@ class TopicState:
     topic: Topic
     partitions: list[PartitionState]
     stream_time: int = NO_STREAM_TIME
+    fork: int = 0
+    """The id of the topic that takes what queries write to this one; 0 if none does."""
 
     def has_records(self) -> bool:
         return any(partition.end for partition in self.partitions)
@@ -68,6 +70,8 @@ class LogState:
             topic = topic_from_json(entry["topic"])
             partitions = [PartitionState(*values) for values in entry["partitions"]]
             self.topics[topic.id] = TopicState(topic, partitions, entry["stream_time"])
+        for topic_state in self.topics.values():
+            self._note_fork(topic_state.topic, topic_state.topic.id)
         self.batches = {}
         for fields, arrival in payload["batches"]:
             self._remember(fields, arrival)
@@ -102,15 +106,23 @@ class LogState:
 
     def _apply_topic(self, payload: dict[str, Any]) -> None:
         if payload["op"] == "deleted":
-            self.topics.pop(payload["id"], None)
+            if (gone := self.topics.pop(payload["id"], None)) is not None:
+                self._note_fork(gone.topic, 0)
             return
         topic = topic_from_json(payload["topic"])
         if known := self.topics.get(topic.id):
             known.topic = topic
             known.partitions += [PartitionState() for _ in range(topic.spec.partitions - len(known.partitions))]
         else:
-            self.topics[topic.id] = TopicState(topic, [PartitionState() for _ in range(topic.spec.partitions)])
+            given = payload.get("partitions") or [[]] * topic.spec.partitions
+            stream_time = payload.get("stream_time", NO_STREAM_TIME)
+            self.topics[topic.id] = TopicState(topic, [PartitionState(*values) for values in given], stream_time)
             self.next_topic_id = max(self.next_topic_id, topic.id + 1)
+            self._note_fork(topic, topic.id)
+
+    def _note_fork(self, topic: Topic, fork: int) -> None:
+        if (original := self.topics.get(topic.forked_from)) is not None:
+            original.fork = fork
 
     def _remember(self, fields: dict[str, Any], arrival: int) -> None:
         identity = BatchIdentity(**fields)

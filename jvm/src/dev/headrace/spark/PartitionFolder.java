@@ -9,7 +9,7 @@ import java.util.TreeSet;
 import java.util.stream.Stream;
 
 /** The folder of a partition's segments. Files come and go (retention, rewriting): if one vanished, list again. */
-record PartitionFolder(Path folder, String topic, int topicId, int partition) {
+record PartitionFolder(Path folder, String topic, int topicId, int forkedFrom, int partition) {
   private static final int ATTEMPTS = 10;
 
   Path segment(long baseOffset) {

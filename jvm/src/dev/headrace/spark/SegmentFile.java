@@ -51,7 +51,8 @@ final class SegmentFile implements Closeable {
     if (!whole || header.getInt(12) != folder.partition() || header.getLong(16) != baseOffset) {
       throw LogException.corruptFrame(folder, baseOffset, file, 0, "the segment's header is damaged");
     }
-    if (header.getInt(8) != folder.topicId()) {
+    int topicId = header.getInt(8);
+    if (topicId != folder.topicId() && (folder.forkedFrom() == 0 || topicId != folder.forkedFrom())) {
       throw LogException.topicReplaced(folder.topic(), folder.topicId(), header.getInt(8));
     }
   }

@@ -20,7 +20,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
 
 /** A topic's `topic.json`, as far as reading its frames needs it. */
-record TopicDefinition(Path folder, int id, String name, int partitions, TreeMap<Integer, Schema> schemas) {
+record TopicDefinition(
+    Path folder, int id, int forkedFrom, String name, int partitions, TreeMap<Integer, Schema> schemas) {
   static final String PARTITION = "$partition";
   static final String OFFSET = "$offset";
   static final String ARRIVAL = "$arrival";
@@ -48,6 +49,7 @@ record TopicDefinition(Path folder, int id, String name, int partitions, TreeMap
     return new TopicDefinition(
         folder,
         body.required("id").asInt(),
+        body.path("forked_from").asInt(0),
         body.required("name").asText(),
         body.required("partitions").asInt(),
         schemas);
@@ -71,12 +73,17 @@ record TopicDefinition(Path folder, int id, String name, int partitions, TreeMap
   }
 
   PartitionFolder partition(int number) {
-    return new PartitionFolder(folder.resolve(Integer.toString(number)), name, id, number);
+    return new PartitionFolder(folder.resolve(Integer.toString(number)), name, id, forkedFrom, number);
   }
 
   /** The columns of a frame, without `$offset`. A version registered after this was loaded is read now. */
   Schema schema(int version) {
     return schemas.computeIfAbsent(version, unknown -> reload().schemas.get(unknown));
+  }
+
+  /** Whether this is the topic with that id, or a fork of it, which has its records at the same offsets. */
+  boolean continues(int topicId) {
+    return topicId == id || (forkedFrom != 0 && topicId == forkedFrom);
   }
 
   TopicDefinition reload() {

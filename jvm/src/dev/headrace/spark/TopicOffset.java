@@ -36,7 +36,7 @@ final class TopicOffset extends Offset {
   static TopicOffset parse(String text, TopicDefinition topic, long[] missing) {
     JsonNode body = readTree(text);
     int topicId = body.path("topic").asInt(topic.id());
-    if (topicId != topic.id()) {
+    if (!topic.continues(topicId)) {
       throw LogException.topicReplaced(topic.name(), topicId, topic.id());
     }
     long[] offsets = missing.clone();
@@ -44,7 +44,7 @@ final class TopicOffset extends Offset {
       int partition = partition(entry.getKey(), topic);
       offsets[partition] = entry.getValue().asLong();
     }
-    return new TopicOffset(topicId, body.path("arrival").asLong(0), offsets, body.path("closed").asBoolean(false));
+    return new TopicOffset(topic.id(), body.path("arrival").asLong(0), offsets, body.path("closed").asBoolean(false));
   }
 
   static JsonNode readTree(String text) {
