@@ -58,7 +58,7 @@ def _work(folder: Path, spark: SparkSession, stop: threading.Event, begins: Call
             if catalog.refresh():
                 reconciler.reconcile()
             try:
-                report = EngineReport("running", 1, reconciler.statuses())
+                report = EngineReport("running", 1, reconciler.statuses(), None, reconciler.reconciled)
                 client.call(ENGINE_STATUS, msgspec.to_builtins(report))
             except (HeadraceError, OSError) as error:
                 logger.debug("not reported: %s", error)

@@ -237,7 +237,8 @@ def test_any_two_versions_are_compared_row_by_row_and_taken_away(
     assert "were never compared; compare them:  headrace view diff by_page --now" in run("view", "diff", "by_page").out
     write(tmp_path, SQL.replace("COUNT(*)", "COUNT(*) * 2"))
     assert run("deploy").code == 0
-    for topic, by in (("BY_PAGE", 1), ("BY_PAGE.v2", 2)):
+    first, second = (version.source.topic for version in server.services.catalog.versions("BY_PAGE"))
+    for topic, by in ((first, 1), (second, 2)):
         rows = [(f"/{n}", n * by) for n in range(40)] + [(f"/only/{by}", 1)]
         columns = {"PAGE": pa.array([page for page, _ in rows]), "N": pa.array([n for _, n in rows])}
         batch = pa.record_batch({**columns, TIME: pa.array([0] * len(rows))})

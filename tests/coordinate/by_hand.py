@@ -126,7 +126,9 @@ class ByHand:
             QueryStatus(query, "failed", last_error=QueryError(why, 0, ""), updated_ms=0)
             for query, why in list(self.failed.items())
         ]
-        self.services.engine.receive(msgspec.to_builtins(EngineReport("running", 1, statuses)))
+        self.services.engine.receive(
+            msgspec.to_builtins(EngineReport("running", 1, statuses, None, self.services.catalog.state.events))
+        )
 
     def deploy(self, sql: str, **options: Any) -> Deployment:
         started = self.services.deployments.start({"all.sql": sql}, Options(**options))

@@ -40,7 +40,7 @@ def test_nothing_is_rolled_back_that_a_running_deployment_builds_on(
     assert refused.value.hint == f"wait for it, or end it:  headrace deploy cancel {second.id}"
     deployments.cancel(second.id)
     assert deployments.rollback("BY_USER").id == first.id
-    assert (reads(executor, "BY_USER"), reads(executor, "TOP")) == (["clicks"], ["BY_USER"])
+    assert (reads(executor, "BY_USER"), reads(executor, "TOP")) == (["clicks"], ["BY_USER.v1"])
 
 
 def test_nothing_is_rolled_back_that_a_running_deployment_reads(deployments: Deployments) -> None:
@@ -220,7 +220,7 @@ def test_what_serves_has_neither_a_pace_nor_a_bound(deployments: Deployments, ex
         return known.rows_per_second, known.until
 
     assert how(built) == (0, None), "a build is throttled so that what serves is not starved"
-    [kept] = [query for query in executor.catalog.queries() if query.sink_topic == "BY_USER"]
+    [kept] = [query for query in executor.catalog.queries() if query.sink_topic == "BY_USER.v1"]
     deployments.bound({kept.id: 9})
     assert how(kept) == (0, 9), "whoever compares it holds it up"
     deployments.rollback("BY_USER")

@@ -88,7 +88,7 @@ def test_versions_that_are_written_all_the_time_are_compared_at_the_same_records
         assert counted(found) == (20_001, 0, 0, 0)
         assert found.comparison is not None
         assert 0 < (found.comparison.cut or 0) <= engine.services.log.snapshot().arrival
-        engine.more["BY_PAGE"] = 2
+        engine.more["BY_PAGE.v1"] = 2
         wait_for(lambda: counted(ended(engine)) == (20_000, 1, 0, 0), PATIENCE, "what counts otherwise to be seen")
         assert bounds(engine) == []
 
@@ -110,7 +110,7 @@ def test_one_that_stands_still_at_the_same_place_is_compared_however_late_that_i
 ) -> None:
     monkeypatch.setattr(comparing, "QUIET_S", -1.0)
     with two_versions(tmp_path) as engine:
-        [retired] = [query for query in engine.services.catalog.queries() if query.sink_topic == "BY_PAGE"]
+        [retired] = [query for query in engine.services.catalog.queries() if query.sink_topic == "BY_PAGE.v1"]
         engine.services.catalog.append([QueryWanted(retired.id, "stopped")])
         assert counted(ended(engine)) == (1, 0, 0, 0)
 
@@ -118,7 +118,7 @@ def test_one_that_stands_still_at_the_same_place_is_compared_however_late_that_i
 def test_one_that_stands_still_elsewhere_is_refused_and_says_where(tmp_path: Path) -> None:
     with two_versions(tmp_path) as engine:
         catalog = engine.services.catalog
-        [retired] = [query for query in catalog.queries() if query.sink_topic == "BY_PAGE"]
+        [retired] = [query for query in catalog.queries() if query.sink_topic == "BY_PAGE.v1"]
         catalog.append([QueryWanted(retired.id, "stopped")])
         assert counted(ended(engine)) == (1, 0, 0, 0)
         engine.click(2)
@@ -134,7 +134,7 @@ def test_one_that_stands_still_elsewhere_is_refused_and_says_where(tmp_path: Pat
 def test_what_begins_to_serve_is_held_up_no_longer(tmp_path: Path) -> None:
     with two_versions(tmp_path) as engine:
         known, deployments = engine.services.differences, engine.services.deployments
-        engine.held.add("BY_PAGE")
+        engine.held.add("BY_PAGE.v1")
         engine.click(2)
         number = known.start("BY_PAGE").id
         wait_for(lambda: bounds(engine) != [], PATIENCE, "the retired version to be held")
@@ -144,7 +144,7 @@ def test_what_begins_to_serve_is_held_up_no_longer(tmp_path: Path) -> None:
         assert error is not None
         assert error.message == "the comparison was ended: which version serves has changed meanwhile"
         assert bounds(engine) == []
-        serving = [query.id for query in engine.services.catalog.queries() if query.sink_topic == "BY_PAGE"]
+        serving = [query.id for query in engine.services.catalog.queries() if query.sink_topic == "BY_PAGE.v1"]
         deployments.bound({serving[0]: 1})
         assert bounds(engine) == []
         engine.held.clear()
@@ -154,7 +154,7 @@ def test_what_begins_to_serve_is_held_up_no_longer(tmp_path: Path) -> None:
 def test_what_a_killed_process_held_is_let_go(tmp_path: Path) -> None:
     with two_versions(tmp_path) as engine:
         catalog = engine.services.catalog
-        [retired] = [query for query in catalog.queries() if query.sink_topic == "BY_PAGE"]
+        [retired] = [query for query in catalog.queries() if query.sink_topic == "BY_PAGE.v1"]
         catalog.append([QueryPaced(retired.id, 0, 1)])
         deployer_of(engine).look()
         assert bounds(engine) == []

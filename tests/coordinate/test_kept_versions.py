@@ -96,7 +96,7 @@ def test_a_version_that_is_kept_serves_again_and_so_does_what_reads_it(
     assert {version.state for version in executor.catalog.versions("TOP")} == {"retired", "serving"}
     # Undone and done again, as often as somebody likes.
     deployments.rollback("BY_USER")
-    assert reads(executor, "TOP") == ["BY_USER"]
+    assert reads(executor, "TOP") == ["BY_USER.v1"]
     restored = deployments.restore(first.id, False, Options(approve=True))
     assert restored is not None
     assert deployments.switch(restored).switches() == {"BY_USER": 2, "TOP": 2}

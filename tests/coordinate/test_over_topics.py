@@ -61,7 +61,7 @@ def test_what_is_declared_over_a_views_topic_changes_with_the_view(
     assert not deployments.plan({"pipelines/all.sql": CHANGED}, Options()).pending
 
     deployments.rollback("HOT")
-    assert topics(executor) == {name: name for name in NAMES} | {"USER_EVENTS": "BY_USER"}
+    assert topics(executor) == {name: f"{name}.v1" for name in NAMES} | {"USER_EVENTS": "BY_USER.v1"}
     assert verdicts(deployments, CHANGED) == dict.fromkeys(NAMES, ("serves again", 2))
     deployed(deployments, CHANGED)
     assert topics(executor)["USER_EVENTS"] == "BY_USER.v2"
@@ -93,7 +93,7 @@ def test_what_was_left_on_an_old_version_is_brought_along(
     executor.execute(EVENTS + HOT)
     source = executor.catalog.source("USER_EVENTS")
     assert source is not None
-    executor.catalog.append([SourceCreated(replace(source, topic="BY_USER"))])
+    executor.catalog.append([SourceCreated(replace(source, topic="BY_USER.v1"))])
     with pytest.raises(Conflict, match="version 1 of `by_user` is what `user_events` reads"):
         deployments.forget("BY_USER")
     due = executor.catalog.beside()
@@ -124,7 +124,7 @@ def test_what_is_new_over_a_view_that_is_rebuilt_serves_with_it(
     assert topics(executor)["USER_EVENTS"] == "BY_USER.v2"
     deployments.rollback("BY_USER")
     assert executor.catalog.source("USER_EVENTS") is None
-    assert executor.catalog.source("BY_USER").topic == "BY_USER"  # type: ignore[union-attr]
+    assert executor.catalog.source("BY_USER").topic == "BY_USER.v1"  # type: ignore[union-attr]
 
 
 def test_a_view_is_read_by_what_is_declared_over_it(deployments: Deployments, executor: StatementExecutor) -> None:

@@ -57,7 +57,9 @@ def switched(server: Running) -> None:
 def put(server: Running, topic: str, names: Sequence[str], rows: Sequence[Row]) -> None:
     columns: Mapping[str, Any] = {name: pa.array([row[at] for row in rows]) for at, name in enumerate(names)}
     batch = pa.record_batch({**columns, TIME: pa.array([0] * len(rows))})
-    server.services.log.append([Append(topic, batch)]).result()
+    # The first version has another topic once the second serves.
+    first = server.services.catalog.versions(topic)[:1]
+    server.services.log.append([Append(first[0].source.topic if first else topic, batch)]).result()
 
 
 def put_minutes(server: Running, topic: str, rows: Sequence[Row]) -> None:

@@ -120,7 +120,7 @@ def engine(services: Services, spark: SparkSession, settings: SparkSettings = SE
         while not stop.wait(0.05):
             if catalog.refresh():
                 reconciler.reconcile()
-            report = EngineReport("running", 1, reconciler.statuses())
+            report = EngineReport("running", 1, reconciler.statuses(), None, reconciler.reconciled)
             services.engine.receive(msgspec.to_builtins(report))
 
     thread = threading.Thread(target=work, name="engine-under-test")

@@ -234,3 +234,55 @@ def test_a_join_goes_on_with_its_state_after_a_further_column_that_it_does_not_u
             wait_for(lambda: getattr(status(query.id), "state", None) in states, PATIENCE, word)  # noqa: B023
         project.send("clicks", {"userid": "ann", "page": "/a", "referrer": "x"}, {"userid": "ann", "page": "/b"})
         project.eventually("SELECT * FROM by_town;", [["Bern", 3]])
+
+
+READINGS = """CREATE STREAM readings (device VARCHAR KEY, celsius DOUBLE, ts BIGINT)
+    WITH (KAFKA_TOPIC='readings', TIMESTAMP='ts');"""
+ROLLING = """CREATE TABLE rolling AS SELECT device, AVG(celsius) AS avg_c FROM readings
+    WINDOW HOPPING (SIZE 2 MINUTES, ADVANCE BY 1 MINUTE) GROUP BY device;"""
+ROLLING_EVENTS = """CREATE STREAM rolling_events (device VARCHAR KEY, avg_c DOUBLE)
+    WITH (KAFKA_TOPIC='ROLLING', WINDOW_TYPE='HOPPING', WINDOW_SIZE='2 MINUTES');"""
+HOT = (
+    "CREATE TABLE hot AS SELECT device, MAX(avg_c) AS most FROM rolling_events GROUP BY device HAVING MAX(avg_c) > 100;"
+)
+
+
+def test_what_reads_a_views_topic_follows_a_corrected_formula(tmp_path: Path, spark: SparkSession) -> None:
+    """A stream over a windowed table's topic, what is computed from it, and whoever reads the topic by its name."""
+    wrong = "\n".join((READINGS, ROLLING.replace("AVG(celsius)", "AVG(celsius * 10)"), ROLLING_EVENTS, HOT))
+    right = "\n".join((READINGS, ROLLING, ROLLING_EVENTS, HOT))
+
+    def published(project: Live) -> dict[tuple[str, int], float]:
+        """The newest value by device and window, of the public topic."""
+        found: dict[tuple[str, int], float] = {}
+        [ends] = project.services.log.snapshot().ends["ROLLING"]
+        names = ["DEVICE", "AVG_C", "$window_start"]
+        for records in project.services.log.read("ROLLING", 0, ends.start, ends.end, names):
+            rows = zip(*(records.batch.column(name).to_pylist() for name in names), strict=True)
+            found |= {(device, start): value for device, value, start in rows}
+        return found
+
+    with live(tmp_path, spark, wrong) as project:
+        project.send(
+            "readings",
+            {"device": "a", "celsius": 36.0, "ts": 600_000},
+            {"device": "b", "celsius": 120.0, "ts": 610_000},
+        )
+        project.eventually("SELECT device, most FROM hot;", [["a", 360.0], ["b", 1200.0]])
+        project.write(right)
+        plan = project.services.deployments.plan(project.files)
+        assert {change.name for change in plan.pending} == {"ROLLING", "ROLLING_EVENTS", "HOT"}
+        project.reaches(project.deploy(approve=True), "switched")
+        project.eventually("SELECT device, most FROM hot;", [["b", 120.0]])
+        assert not project.services.deployments.plan(project.files).pending
+        expected = {("a", 540_000): 36.0, ("a", 600_000): 36.0, ("b", 540_000): 120.0, ("b", 600_000): 120.0}
+        wait_for(lambda: published(project) == expected, PATIENCE, "the topic to say what the view says")
+        project.send("readings", {"device": "a", "celsius": 40.0, "ts": 605_000})
+        wait_for(lambda: published(project)["a", 600_000] == 38.0, PATIENCE, "the new version's changes")
+        # The versions before go on with what they have kept, though their topics are others now.
+        project.services.deployments.rollback("HOT")
+        project.eventually("SELECT device, most FROM hot;", [["a", 380.0], ["b", 1200.0]])
+        wait_for(lambda: published(project)["a", 600_000] == 380.0, PATIENCE, "the topic to be rolled back")
+        project.send("readings", {"device": "c", "celsius": 50.0, "ts": 606_000})
+        project.eventually("SELECT device, most FROM hot;", [["a", 380.0], ["b", 1200.0], ["c", 500.0]])
+        wait_for(lambda: published(project).get(("c", 600_000)) == 500.0, PATIENCE, "the first version's changes")

@@ -188,7 +188,7 @@ def test_what_statements_of_insert_write_is_not_left_behind() -> None:
 
 def test_records_that_are_gone_are_missed_aloud() -> None:
     figures = replace(FIGURES, removed={"clicks": 5_000})
-    plan = planned(running(*ALL), *ALL[:4], BY_PAGE.replace("COUNT(*)", "SUM(ms)"), figures=figures)
+    plan = planned(running(*ALL), *ALL[:4], BY_PAGE.replace("COUNT(*)", "COUNT(ms)"), figures=figures)
     gone = "5,000 earlier records of topic `clicks` are gone: it replays from what is left"
     assert plan.pending[0].warnings == (gone,)
     compacted = replace(FIGURES, compacted=frozenset({"clicks"}))

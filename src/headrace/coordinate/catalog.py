@@ -177,13 +177,24 @@ class Catalog:
         return [query for query in self.queries() if (query.sink, query.sink_topic) == (source.name, source.topic)]
 
     def over_topic(self, topic: str) -> list[Source]:
-        """The streams and tables declared over a topic, in any version."""
+        """The streams and tables over a topic, in any version, and the one whose public topic it is."""
         over = {source.name: source for source in self._state.sources.values() if source.topic == topic}
         for versions in self._state.versions.values():
             for version in versions.values():
                 if version.source.topic == topic:
                     over.setdefault(version.name, version.source)
+        if (owner := self.owner(topic)) is not None:
+            over.setdefault(owner.name, owner)
         return list(over.values())
+
+    def publishing(self, topic: str) -> set[str]:
+        """Return the names whose public topic this is, whatever topics their versions have."""
+        return {
+            name
+            for name, versions in self._state.versions.items()
+            for version in versions.values()
+            if version.source.query is not None and public_topic(version.source) == topic
+        }
 
     def source_at(self, name: str, topic: str) -> Source | None:
         """The version of a stream or table that has this topic. What is only declared may have several over one, some

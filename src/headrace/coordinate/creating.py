@@ -47,7 +47,7 @@ def query_definition(
 def place_sink(sink: Source, log: Log, catalog: Catalog) -> Source:
     """What a new query is to write, with a topic that is free. A name that was dropped, or rolled back to nothing, may
     have versions that are kept, and one of them its topic."""
-    over = {source.name for source in catalog.over_topic(sink.topic)}
+    over = {source.name for source in catalog.over_topic(sink.topic)} | catalog.publishing(sink.topic)
     if sink.name in over and sink.name not in catalog.state.sources:
         over.remove(sink.name)
         sink = replace(sink, topic=version_topic(sink.topic, catalog.state.view_versions.get(sink.name, 0) + 1))

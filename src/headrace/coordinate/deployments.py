@@ -23,6 +23,7 @@ from headrace.coordinate.events import DeploymentSaved, Event, FilesApplied, Que
 from headrace.coordinate.from_scratch import check_from_scratch
 from headrace.coordinate.functions import DescribeFile, FunctionChanges
 from headrace.coordinate.layers import check_lambda, is_layered, speed_events
+from headrace.coordinate.public_topics import fork_public
 from headrace.coordinate.rebuilding import definition_text, listed, losses_of, stopped_queries
 from headrace.coordinate.refreshing import is_refresh, may_go_beside, refresh_change, refresh_item
 from headrace.coordinate.replace import apply_in_place
@@ -400,7 +401,12 @@ class Deployments:
             return self.get(deployment.id)
 
     def _switched(self, deployment: Deployment, versions: Mapping[str, int], stage: Stage) -> list[Event]:
-        return switch_events(self._catalog, deployment, versions, stage, self._clock.now_ms())
+        """A version that writes the public topic of its name leaves that to the publisher, with the append that lets
+        another one serve."""
+        serving = self._catalog.state.serving
+        replaced = [name for name, number in versions.items() if number and serving.get(name, number) != number]
+        forked = fork_public(self._log, self._catalog, replaced)
+        return [*forked, *switch_events(self._catalog, deployment, versions, stage, self._clock.now_ms())]
 
     def forget(self, name: str, number: int | None = None) -> list[Version]:
         """Give up versions that are kept for a rollback."""

@@ -15,7 +15,8 @@ from headrace.nearest import did_you_mean
 from headrace.sql.source import Source
 from headrace.sql.statements import Drop
 from headrace.types import display_name
-from headrace.views.versions import Version, query_ids
+from headrace.views.public import public_topic
+from headrace.views.versions import NONE, Version, query_ids
 
 LATE_PREFIX = late_topic("")
 
@@ -32,7 +33,11 @@ def dropped_with_readers(version: Version, catalog: Catalog) -> list[Event]:
     """The same, with the versions that are declared over its topic: that goes, so they have nothing to read."""
     over = [one for one in catalog.beside() if one.source.topic == version.source.topic and one.source.query is None]
     declared = over if version.source.query is not None else []
-    return [*(event for one in declared for event in dropped_version(one)), *dropped_version(version)]
+    events = [*(event for one in declared for event in dropped_version(one)), *dropped_version(version)]
+    public = public_topic(version.source)
+    if version.source.query is not None and public != version.source.topic and len(catalog.versions(version.name)) == 1:
+        events.append(VersionDropped(version.name, NONE, public))  # the last one: nobody publishes any more
+    return events
 
 
 def dropped_query(query: QueryDefinition) -> list[Event]:
@@ -48,7 +53,12 @@ def dropped_source(source: Source, delete_topic: bool, catalog: Catalog) -> list
     for version in catalog.versions(source.name):
         if version.source.topic != source.topic:
             events += dropped_with_readers(version, catalog)
-    events.append(SourceDropped(source.name, source.topic if delete_topic else None))
+    public, over = public_topic(source), catalog.declared_over(source.name)
+    # A version's own topic is nobody's but what is declared over it; the public one goes if that was said.
+    internal = source.query is not None and public != source.topic
+    events.append(SourceDropped(source.name, source.topic if delete_topic or (internal and not over) else None))
+    if internal and delete_topic:
+        events.append(VersionDropped(source.name, NONE, public))
     if source.query:
         events.append(QueryDropped(source.query))
     if catalog.view(source.name):

@@ -51,10 +51,12 @@ logger = logging.getLogger("headrace.engine")
 class Reporter(threading.Thread):
     """Connects to the log, and from then on tells the server how the engine is, while the engine itself is busy."""
 
-    def __init__(self, link: Link, statuses: Callable[[], list[QueryStatus]]) -> None:
+    def __init__(
+        self, link: Link, statuses: Callable[[], list[QueryStatus]], reconciled: Callable[[], int] = lambda: 0
+    ) -> None:
         super().__init__(name="headrace-report", daemon=True)
         self._link = link
-        self._statuses = statuses
+        self._statuses, self._reconciled = statuses, reconciled
         self._changed = threading.Event()
         self._connected = threading.Event()
         self._stopping = False
@@ -98,7 +100,9 @@ class Reporter(threading.Thread):
 
     def _report(self) -> None:
         try:
-            report = EngineReport(self._state, os.getpid(), self._statuses(), self._detail or None)
+            # First: what it says must not be more than the queries run by.
+            reconciled = self._reconciled()
+            report = EngineReport(self._state, os.getpid(), self._statuses(), self._detail or None, reconciled)
             self._link.report(msgspec.to_builtins(report))
         except (HeadraceError, OSError) as error:
             # The server is away; it will hear again when it is back.
@@ -126,7 +130,7 @@ class Engine:
         from headrace.process.jvm import spark_session
 
         link = link_to(self._project, self._clock)
-        reporter = Reporter(link, self._statuses)
+        reporter = Reporter(link, self._statuses, lambda: self._reconciler.reconciled if self._reconciler else 0)
         reporter.start()
         # Seconds, in which the server opens the log.
         spark = spark_session(self._project.settings.spark, f"headrace {self._project.name}")

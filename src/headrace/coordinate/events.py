@@ -113,6 +113,14 @@ class VersionsSwitched:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicForked:
+    """Versions that had a topic have a fork of it from now on: the topic itself is the public changelog of a name."""
+
+    topic: str
+    fork: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeploymentSaved:
     """A deployment as it is from now on: it began, or came into another stage."""
 
@@ -149,6 +157,7 @@ Event: TypeAlias = (
     | VersionCreated
     | VersionDropped
     | VersionsSwitched
+    | TopicForked
     | DeploymentSaved
     | FunctionsChanged
     | FilesApplied
@@ -207,6 +216,8 @@ def _body(event: Event) -> tuple[str, dict[str, Any]]:
             return "version_dropped", {"name": name, "number": number, "doomed_topic": doomed_topic}
         case VersionsSwitched(versions, time_ms, deployment):
             return "versions_switched", {"versions": versions, "time_ms": time_ms, "deployment": deployment}
+        case TopicForked(topic, fork):
+            return "topic_forked", {"topic": topic, "fork": fork}
         case DeploymentSaved(saved):
             return "deployment_saved", {"deployment": msgspec.to_builtins(saved)}
         case FunctionsChanged(files, removed):
@@ -288,6 +299,7 @@ _DECODERS: dict[str, Callable[[dict[str, Any]], Event]] = {
     "version_created": lambda body: VersionCreated(version_from_json(body["version"])),
     "version_dropped": lambda body: VersionDropped(body["name"], body["number"], body["doomed_topic"]),
     "versions_switched": lambda body: VersionsSwitched(body["versions"], body["time_ms"], body["deployment"]),
+    "topic_forked": lambda body: TopicForked(body["topic"], body["fork"]),
     "deployment_saved": lambda body: DeploymentSaved(msgspec.convert(body["deployment"], ready(Deployment))),
     "functions_changed": lambda body: FunctionsChanged(_files_from_json(body["files"]), tuple(body["removed"])),
     "files_applied": lambda body: FilesApplied(tuple(body["names"])),

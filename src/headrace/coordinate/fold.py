@@ -22,6 +22,7 @@ from headrace.coordinate.events import (
     SourceCreated,
     SourceDropped,
     TopicDeleted,
+    TopicForked,
     TypeCreated,
     TypeDropped,
     VersionCreated,
@@ -134,6 +135,8 @@ def fold(state: CatalogState, event: Event) -> CatalogState:
             for name, number in versions.items():
                 state = _switched(state, name, number, time_ms)
             return state
+        case TopicForked(topic, fork):
+            return _forked(state, topic, fork)
         case DeploymentSaved(deployment):
             return _deployment_saved(state, deployment)
         case FilesApplied(names):
@@ -207,6 +210,31 @@ def _switched(state: CatalogState, name: str, number: int, time_ms: int) -> Cata
     if source.kind == "table":
         views[name] = ViewDefinition(name, number, source.query, source.topic)
     return replace(state, sources={**state.sources, name: source}, views=views, serving={**state.serving, name: number})
+
+
+def _forked(state: CatalogState, topic: str, fork: str) -> CatalogState:
+    """All versions, and the queries that read and write them, have the fork in place of the topic."""
+
+    def moved(source: Source) -> Source:
+        return replace(source, topic=fork) if source.topic == topic else source
+
+    def of_query(query: QueryDefinition) -> QueryDefinition:
+        reads = {name: fork if read == topic else read for name, read in query.reads.items()}
+        starts = {fork if read == topic else read: places for read, places in query.starts.items()}
+        sink_topic = fork if query.sink_topic == topic else query.sink_topic
+        changed = (reads, starts, sink_topic) != (query.reads, query.starts, query.sink_topic)
+        return replace(query, reads=reads, starts=starts, sink_topic=sink_topic) if changed else query
+
+    return replace(
+        state,
+        sources={name: moved(source) for name, source in state.sources.items()},
+        versions={
+            name: {number: replace(version, source=moved(version.source)) for number, version in known.items()}
+            for name, known in state.versions.items()
+        },
+        views={name: replace(view, topic=fork) if view.topic == topic else view for name, view in state.views.items()},
+        queries={id_: of_query(query) for id_, query in state.queries.items()},
+    )
 
 
 def _unheld(state: CatalogState, version: Version) -> CatalogState:

@@ -55,10 +55,13 @@ class Reconciler:
         """Queries that could not even be planned."""
         self.unfinished = False
         """Whether something is left to do, though the catalog does not change: the log was away for it."""
+        self.reconciled = 0
+        """How many of the catalog's events everything runs by."""
 
     def reconcile(self) -> bool:
         """Start what is missing, stop what is not wanted, forget what is gone. True if anything was done."""
         self.unfinished = False
+        events = self._catalog.state.events
         wanted = {query.id: query for query in self._catalog.queries() if not _ends(query)}
         done = self._reconcile_jobs()
         for query_id, known in list(self._known.items()):
@@ -81,6 +84,7 @@ class Reconciler:
             if query.wanted == "running" and (known_query is None or known_query.wanted == "stopped"):
                 self._start(query)
                 done = True
+        self.reconciled = events
         return done
 
     def _reconcile_jobs(self) -> bool:
@@ -207,7 +211,8 @@ def _ends(query: QueryDefinition) -> bool:
 
 def _runs_differently(query: QueryDefinition, known: QueryDefinition) -> bool:
     def how(query: QueryDefinition) -> tuple[object, ...]:
-        return query.statement, query.functions, query.rows_per_second, query.until
+        topics = query.sink_topic, tuple(sorted(query.reads.items()))
+        return query.statement, query.functions, query.rows_per_second, query.until, topics
 
     return how(query) != how(known)
 

@@ -28,6 +28,8 @@ class EngineReport(msgspec.Struct, frozen=True):
     pid: int
     queries: list[QueryStatus] = []
     detail: str | None = None
+    reconciled: int = 0
+    """How many of the catalog's events its queries run by."""
 
 
 class EngineState(TypedDict):
@@ -62,6 +64,11 @@ class EngineStatus:
         """Of every query the engine knows; nothing once the engine is gone."""
         with self._lock:
             return list(self._report.queries) if self._report and self._fresh() else []
+
+    def reconciled(self) -> int | None:
+        """How many of the catalog's events the engine's queries run by; None if no engine runs."""
+        with self._lock:
+            return self._report.reconciled if self._report and self._fresh() else None
 
     def state(self) -> EngineState:
         with self._lock:

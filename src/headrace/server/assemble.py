@@ -37,6 +37,7 @@ from headrace.coordinate.layers import merging_of
 from headrace.coordinate.moments import Moments
 from headrace.coordinate.needed import needed_offsets
 from headrace.coordinate.project import apply_project
+from headrace.coordinate.publishing import Publisher
 from headrace.coordinate.reports import REPORT_FILE, ReportReader
 from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.status import ENGINE_STATUS, EngineStatus
@@ -182,6 +183,13 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
         deployer.swept["differences"] = differences.sweep
         deployer.swept["transient queries"] = statements.drop_left
         deployer.start()
+        publisher = Publisher(log, catalog, statements, deployments, followers, engine, scratch)
+        closing.callback(publisher.close)
+        if isinstance(log, LocalLog):
+            log.hold(
+                partial(needed_offsets, log, catalog, beside=lambda topic: needed_beside(topic, deliveries, publisher))
+            )
+            publisher.start()
         # The local log is this process: there is nothing between it and us that could be away.
         spool = None if isinstance(log, LocalLog) else open_spool(project, log)
         collector = EventCollector(log if spool is None else spool, clock, settings.collect)
@@ -239,6 +247,14 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             started=clock.monotonic(),
             applying=[PIPELINES],
         )
+
+
+def needed_beside(topic: str, deliveries: Deliveries, publisher: Publisher) -> dict[int, int]:
+    """By partition: what delivery streams and the publisher have yet to read of a topic."""
+    found = dict(deliveries.needed(topic))
+    for number, offset in publisher.needed(topic).items():
+        found[number] = min(offset, found.get(number, offset))
+    return found
 
 
 def counts_of(gates: Gates, board: Board, attached: AttachedFunctions, deliveries: Deliveries) -> dict[str, int]:

@@ -17,6 +17,7 @@ from headrace.process.base import QueryStatus
 from headrace.server.models.overview import Edge, EngineModel, Node, Overview, Totals
 from headrace.server.services import Services
 from headrace.types import display_name
+from headrace.views.public import public_topic
 
 LAGGING_RECORDS = 1000
 LAGGING_SECONDS = 5
@@ -48,6 +49,9 @@ class _Drawing:
         # The changelog of a table is drawn as the table, not as a topic beside it.
         changelogs = {view.topic for view in self._views.values() if view.query_id is not None}
         changelogs |= {source.topic for source in beside if source.query is not None}
+        # So is the public one, which says the same.
+        written = [source for source in catalog.sources() if source.query is not None]
+        changelogs |= {public for one in written if (public := public_topic(one)) != one.topic}
         topics = services.log.topics()
         self._stats = dict(of_each(topics, lambda topic: (topic.name, services.log.stats(topic.name))))
         shown = [topic for topic in topics if not topic.internal and topic.name not in changelogs]

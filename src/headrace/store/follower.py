@@ -56,7 +56,8 @@ def _of_rows(source: Source | None) -> Source | None:
     """Without what a table's rows do not depend on."""
     if source is None:
         return None
-    plain = replace(source, statement="", query=None, partitions=1, per_batch=False)
+    # A version keeps its records for good, though their topic may be forked: that has the same at the same places.
+    plain = replace(source, statement="", query=None, partitions=1, per_batch=False, topic="")
     return replace(plain, classic=False, read_only=False, retention_ms=None)
 
 

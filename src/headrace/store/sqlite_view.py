@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class SqliteView(ViewStore):
         self._types = {name: column.type for name, column in self._layout.columns.items()}
         self._key = [self._layout.columns[name] for name in self._layout.key]
         self._statements: OrderedDict[Hashable, str] = OrderedDict()
-        self._writer = open_writer(path, self._layout, _definition(source))
+        self._writer = open_writer(path, self._layout, _definition(source), _definition(_before_fork(source, version)))
         self._position = _read_position(self._writer)
         self.epoch = _read_epoch(self._writer)
         self._expiry = expiry_of(source)
@@ -224,7 +225,7 @@ class SqliteView(ViewStore):
                 self._writer.close()
 
 
-def open_writer(path: Path, layout: Layout, definition: bytes) -> sqlite3.Connection:
+def open_writer(path: Path, layout: Layout, definition: bytes, before: bytes = b"") -> sqlite3.Connection:
     """`StoreDamaged` if what is there is not this view's."""
     fresh = not path.exists()
     if fresh:
@@ -234,7 +235,7 @@ def open_writer(path: Path, layout: Layout, definition: bytes) -> sqlite3.Connec
         try:
             if fresh:
                 _create(connection, layout, definition)
-            _check(connection, definition)
+            _check(connection, definition, before)
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA busy_timeout = 100")
         except BaseException:
@@ -255,7 +256,7 @@ def _create(connection: sqlite3.Connection, layout: Layout, definition: bytes) -
     connection.execute("COMMIT")
 
 
-def _check(connection: sqlite3.Connection, definition: bytes) -> None:
+def _check(connection: sqlite3.Connection, definition: bytes, before: bytes) -> None:
     [application] = connection.execute("PRAGMA application_id").fetchone()
     [version] = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
@@ -267,8 +268,13 @@ def _check(connection: sqlite3.Connection, definition: bytes) -> None:
         connection.execute("SELECT * FROM rows LIMIT 1").fetchone()
     except sqlite3.OperationalError as error:
         raise StoreDamaged(f"the file is not a whole view's: {error}") from error
-    if found != definition:
+    if found not in (definition, before):
         raise StoreDamaged("the file is of another definition")
+
+
+def _before_fork(source: Source, version: int) -> Source:
+    """As the source was before its topic was forked: its records are the same at the same places."""
+    return replace(source, topic=source.topic.removesuffix(f".v{version}"))
 
 
 def _definition(source: Source) -> bytes:

@@ -28,7 +28,7 @@ from headrace.sql.statements import CreateAsSelect, CreateSource
 from headrace.types import display_name
 from headrace.views.change import Change, Definition, Figures, Plan, Runs, Wanted
 from headrace.views.kept import Kept, find_kept
-from headrace.views.public import place_over, public_topic
+from headrace.views.public import place_over, public_topic, publishing_problem
 from headrace.views.reasons import instead_of_change, keeps_empty, made_anew, other_functions
 from headrace.views.versions import NONE, Strategy, version_topic
 
@@ -332,7 +332,12 @@ class _Planner:
         sink = replace(query.sink, topic=version_topic(query.sink.topic, number))
         query = replace(query, sink=sink)
         change = replace(base, verdict="rebuilds", reason=why, number=number, source=sink, query=query)
-        return self._costed(self._checked(change))
+        change = self._costed(self._checked(change))
+        if problem := publishing_problem(runs.source, sink, change.strategy == "lambda"):
+            topic = public_topic(replace(sink, statement=base.statement))
+            note = f"who reads topic `{topic}` by its name gets nothing of the new version: {problem}"
+            change = replace(change, warnings=(*change.warnings, note))
+        return change
 
     def _refused_inserts(self, wanted: Wanted, runs: Runs) -> Change | None:
         """Refuse another version of what queries of INSERT INTO read or write: they would stay with this one."""

@@ -14,6 +14,7 @@ from headrace.sql.api import parse
 from headrace.sql.order import topic_name
 from headrace.sql.source import Source
 from headrace.sql.statements import CreateAsSelect, CreateSource
+from headrace.types import display_name
 
 
 def public_topic(source: Source) -> str:
@@ -33,3 +34,17 @@ def _named_by(text: str) -> str | None:
 def place_over(source: Source, owner: Source) -> Source:
     """Return a declared stream or table over the version that serves of the stream or table whose topic it names."""
     return replace(source, topic=owner.topic, per_batch=source.kind == "table" and owner.per_batch)
+
+
+def publishing_problem(old: Source, new: Source, layered: bool) -> str | None:
+    """Return why a new version's changes cannot go on in the public topic; None if they can."""
+    if layered:
+        return "its layers are merged when it is read, and its own topic has only parts of rows"
+    if old.key != new.key or (old.window is None) != (new.window is None):
+        return "its key is another one"
+    types = {column.name: column.type for column in old.value}
+    changed = [column for column in new.value if types.get(column.name, column.type) != column.type]
+    if changed:
+        name = display_name(changed[0].name)
+        return f"its column `{name}` is {types[changed[0].name]} there, and would be {changed[0].type}"
+    return None

@@ -1,0 +1,158 @@
+"""The public topic of a view: one continuous changelog of the version that serves, for whoever reads it by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.clock import SystemClock
+from headrace.config import load_project
+from headrace.log.base import TIME, TOMBSTONE, Log
+from headrace.server.assemble import open_services
+from tests.coordinate.by_hand import PATIENCE, SAME, SQL, ByHand, by_hand
+from tests.support import wait_for
+
+HOME = "CREATE STREAM home AS SELECT userid, page FROM clicks WHERE page <> 'x';"
+HOME_AGAIN = HOME.replace("'x'", "'y'")
+
+
+def records(log: Log, topic: str) -> list[tuple[Any, Any]]:
+    """Key and value of all records of a topic with one partition; None for a tombstone."""
+    found = []
+    [ends] = log.snapshot().ends[topic]
+    for part in log.read(topic, 0, ends.start, ends.end, ["PAGE", "N", TIME, TOMBSTONE]):
+        columns = [part.batch.column(name).to_pylist() for name in ("PAGE", "N", TOMBSTONE)]
+        found += [(page, None if gone else n) for page, n, gone in zip(*columns, strict=True)]
+    return found
+
+
+def rows(log: Log, topic: str = "BY_PAGE") -> dict[str, int]:
+    """The table that a reader of a changelog has."""
+    table: dict[str, int] = {}
+    for page, n in records(log, topic):
+        table.pop(page, None)
+        if n is not None:
+            table[page] = n
+    return table
+
+
+def switched(engine: ByHand, sql: str = SAME) -> None:
+    started = engine.deploy(sql, approve=True)
+    engine.reaches(started, "switched")
+
+
+def shows(engine: ByHand, wanted: dict[str, int]) -> None:
+    wait_for(lambda: rows(engine.services.log) == wanted, PATIENCE, f"the topic to say {wanted}")
+
+
+def test_readers_of_a_views_topic_get_the_version_that_serves(tmp_path: Path) -> None:
+    with by_hand(tmp_path) as engine:
+        log = engine.services.log
+        engine.click(3)
+        wait_for(lambda: engine.shown() == 3, PATIENCE, "three clicks")
+        topic = log.topic("BY_PAGE")
+        first = records(log, "BY_PAGE")
+        engine.more["BY_PAGE.v2"] = 100
+        switched(engine)
+        shows(engine, {"all": 103})
+        assert log.topic("BY_PAGE").id == topic.id, "groups, queues and iterators go on where they were"
+        assert records(log, "BY_PAGE")[: len(first)] == first
+        engine.click(2)
+        shows(engine, {"all": 105})
+        # The version before goes on, where nobody reads it by accident.
+        wait_for(lambda: rows(log, "BY_PAGE.v1") == {"all": 5}, PATIENCE, "the version that is kept")
+        engine.services.deployments.rollback("BY_PAGE")
+        shows(engine, {"all": 5})
+        engine.click()
+        shows(engine, {"all": 6})
+        assert engine.shown() == 6
+        numbers = [n for page, n in records(log, "BY_PAGE") if page == "all"]
+        at = numbers.index(103)
+        assert numbers[at:] == [*dict.fromkeys(numbers[at:])], "nothing twice"
+        assert [n for n in numbers if n is not None and n > 100] == sorted(n for n in numbers if n > 100)
+
+
+def test_rows_that_are_gone_are_deleted_and_the_rest_is_not_repeated(tmp_path: Path) -> None:
+    with by_hand(tmp_path, rows=3) as engine:
+        log = engine.services.log
+        engine.click()
+        wait_for(lambda: len(rows(log)) == 4, PATIENCE, "the rows of the first version")
+        engine._rows = 2
+        switched(engine)
+        shows(engine, {"all": 1, "row 0": 0, "row 1": 1})
+        assert records(log, "BY_PAGE")[-1] == ("row 2", None)
+        assert [page for page, _ in records(log, "BY_PAGE")].count("row 0") == 1
+
+
+def test_a_server_that_is_killed_at_the_switch_goes_on_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the fork and the catalog's event, and between the switch and what is published."""
+    with by_hand(tmp_path) as engine:
+        services = engine.services
+        engine.click(3)
+        wait_for(lambda: engine.shown() == 3, PATIENCE, "three clicks")
+        services.log.fork_topic("BY_PAGE", "BY_PAGE.v1")
+        engine.click(1)
+        wait_for(lambda: rows(services.log, "BY_PAGE.v1") == {"all": 4}, PATIENCE, "the fork to have it")
+    with by_hand(tmp_path) as engine:
+        wait_for(lambda: engine.shown() == 4, PATIENCE, "the view to read its fork")
+        shows(engine, {"all": 4})
+        engine.more["BY_PAGE.v2"] = 100
+        switched(engine)
+        engine.click(1)
+    with open_services(load_project(tmp_path), SystemClock()) as again:
+        wait_for(lambda: rows(again.log)["all"] >= 104, PATIENCE, "what was not published")
+        said = [n for page, n in records(again.log, "BY_PAGE") if page == "all"]
+        assert len(said) == len(set(said)), "nothing twice"
+
+
+def test_a_project_whose_second_version_serves_already_is_brought_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a server that had no publisher left it."""
+    with monkeypatch.context() as patched:
+        patched.setattr("headrace.coordinate.deployments.fork_public", lambda *_: [])
+        patched.setattr("headrace.coordinate.publishing.Publisher.start", lambda self: None)
+        with by_hand(tmp_path) as engine:
+            engine.click(3)
+            engine.more["BY_PAGE.v2"] = 100
+            switched(engine)
+            engine.click(1)
+            wait_for(lambda: engine.shown() == 104, PATIENCE, "the second version")
+            wait_for(lambda: rows(engine.services.log) == {"all": 4}, PATIENCE, "the first version")
+    with open_services(load_project(tmp_path), SystemClock()) as services:
+        wait_for(lambda: rows(services.log) == {"all": 104}, PATIENCE, "the topic to follow")
+        assert services.catalog.state.versions["BY_PAGE"][1].source.topic == "BY_PAGE.v1"
+
+
+def test_a_streams_records_go_on_without_gap_or_repeat(tmp_path: Path) -> None:
+    with by_hand(tmp_path, SQL + HOME) as engine:
+        log = engine.services.log
+
+        def count(topic: str) -> int:
+            [ends] = log.snapshot().ends[topic]
+            return ends.end
+
+        engine.click(3)
+        wait_for(lambda: count("HOME") == 3, PATIENCE, "the first version's records")
+        started = engine.deploy(SQL + HOME_AGAIN, approve=True)
+        while engine.services.deployments.get(started.id).stage != "switched":
+            engine.click()
+        for _ in range(20):
+            engine.click()
+        clicks = count("clicks")
+        wait_for(lambda: count("HOME.v2") == clicks, PATIENCE, "the new version to read all")
+        wait_for(lambda: count("HOME") == clicks, PATIENCE, f"one record for each of {clicks} clicks")
+        engine.click()
+        wait_for(lambda: count("HOME") == clicks + 1, PATIENCE, "the new version's records")
+
+
+def test_a_view_that_is_dropped_takes_its_topics_along(tmp_path: Path) -> None:
+    with by_hand(tmp_path) as engine:
+        engine.click()
+        switched(engine)
+        shows(engine, {"all": 1})
+        engine.services.statements.execute("DROP TABLE by_page DELETE TOPIC;")
+        left = {topic.name for topic in engine.services.log.topics() if topic.name.startswith("BY_PAGE")}
+        assert left == set()
