@@ -165,10 +165,11 @@ async def subscribers(port: int, process: int, count: int, idle_s: float) -> lis
     done, late = await asyncio.wait(receiving, timeout=PATIENCE_S)
     took = time.monotonic() - began
     failed = [repr(one.exception()) for one in done if one.exception() is not None]
+    rate = len(answers.seconds) / 2 / idle_s
     each = (after - before) * 1024 / count
     print(
         f"{count} subscribers in {opened:.1f} s: {after:.0f} MB, {each:.1f} kB each; "
-        f"{(later - busy) / idle_s * 100:.0f} % of a core with 40 events a second; meanwhile {answers}; "
+        f"{(later - busy) / idle_s * 100:.0f} % of a core with {rate:.1f} events a second; meanwhile {answers}; "
         f"an event reached all in {took:.1f} s"
     )
     for reader in readers:
