@@ -48,6 +48,7 @@ def test_a_project_is_restored_and_says_what_becomes_of_it(headrace: Headrace, t
     assert made["copied_bytes"] > 0
     for _ in range(3):
         assert headrace("topic", "put", "clicks", '{"page":"/lost","n":1}').code == 0
+    (tmp_path / ".headrace" / "imports.json").write_text("{}")
     assert headrace("restore", "backups", "--json").code == 1  # nobody said yes
     said = headrace("restore", "backups", "--yes", "--json")
     restored = json.loads(said.out)
@@ -57,6 +58,8 @@ def test_a_project_is_restored_and_says_what_becomes_of_it(headrace: Headrace, t
     assert restored["rebuilt"] == ["counted", "busy"]
     [insert] = restored["left"]
     assert insert.startswith("INSERTQUERY")
+    assert not (tmp_path / ".headrace" / "imports.json").exists()
+    assert (tmp_path / "backups").stat().st_mode & 0o077 == 0
     assert Path(restored["log_before"]).is_dir()
     assert Path(restored["checkpoints_before"]).is_dir()
     log = open_log(load_project(tmp_path), SystemClock())

@@ -66,6 +66,7 @@ def restore(
 ) -> None:
     """Put the log back as it was when it was backed up. The project must be stopped. The log and the checkpoints of now
     are set aside, not deleted; views are computed again from the log when the project is started."""
+    from headrace.cli.import_record import RECORD
     from headrace.log.local.backup_store import BackupStore
     from headrace.log.local.restore import choose_point, restore_log
 
@@ -81,7 +82,14 @@ def restore(
     with show_progress("restoring") as progress:
         restored = restore_log(found.log_folder, store, point, progress)
     aside = set_checkpoints_aside(found)
+    # What files were imported into the log of before; without it they are sent again, and known ids are left out.
+    (found.data / RECORD).unlink(missing_ok=True)
     _report(restored, aside, rebuild_restored(found), as_json)
+    if (found.data / "agents").is_dir() and not as_json:
+        print(
+            f"agents of this project do not send again what they sent after the backup: their positions are in "
+            f"{found.data / 'agents'}"
+        )
 
 
 def check_stopped(project: Project) -> None:

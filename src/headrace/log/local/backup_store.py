@@ -69,6 +69,9 @@ class BackupStore:
         """Make the folder, or check that it is one of backups."""
         if self.folder.is_dir() and any(self.folder.iterdir()) and not (self.folder / "format").exists():
             raise UsageError(f"`{self.folder}` is not empty, and holds no backups", hint="name another folder")
+        if not self.folder.exists():
+            make_folder(self.folder.parent)
+            self.folder.mkdir(mode=0o700)
         for name in ("objects", "points"):
             make_folder(self.folder / name)
         if not (self.folder / "format").exists():
