@@ -55,7 +55,9 @@ def test_files_and_folders(files: Files, tmp_path: Path) -> None:
     # No checksum files beside them.
     assert (files.names(deep), sorted(os.listdir(deep))) == (["one", "two"], ["one", "two"])
     status = files.system.getFileStatus(files.path(deep / "two"))
-    assert (status.getLen(), status.isFile(), status.getPermission().toShort()) == (6, True, 0o644)
+    assert (status.getLen(), status.isFile(), status.getPermission().toShort()) == (6, True, 0o600)
+    # Hadoop asks for 0777 and leaves the rest to a umask that it does not apply.
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in (deep, deep.parent)] == [0o700, 0o700]
     assert status.getModificationTime() == os.stat(deep / "two").st_mtime_ns // 1_000_000
     assert files.system.mkdirs(files.path(deep))
     assert files.system.getFileStatus(files.path(deep)).isDirectory()

@@ -9,6 +9,7 @@ import pytest
 
 from headrace.access.keys import hash_key, make_key
 from headrace.access.limits import MOST
+from headrace.cli.checks import project_checks
 from headrace.config import load_project
 from headrace.server.auth import Auth
 from tests.security.users import NOBODY, acting_as, as_root
@@ -86,3 +87,21 @@ def test_the_same_key_twice_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "headrace.toml").write_text(entry(HASHED) + entry(hash_key(HASHED), "admin"))
     with pytest.raises(Exception, match="key 2 of \\[auth\\] keys is there twice"):
         Auth(load_project(tmp_path))
+
+
+def test_the_doctor_finds_keys_that_others_can_read(tmp_path: Path) -> None:
+    def access() -> tuple[str, str]:
+        [found] = [check for check in project_checks(tmp_path) if check.name == "access"]
+        return found.state, found.text
+
+    file = tmp_path / "headrace.toml"
+    file.write_text(entry(HASHED, "admin"))
+    file.chmod(0o644)
+    assert access() == ("wrong", "others can read the keys in headrace.toml")
+    file.chmod(0o600)
+    assert access() == ("ok", "1 keys")
+    file.write_text(entry(hash_key(HASHED), "admin"))
+    file.chmod(0o644)
+    assert access() == ("ok", "1 keys"), "a hash is no key"
+    (tmp_path / ".headrace").mkdir(mode=0o755)
+    assert access()[0] == "wrong"

@@ -81,6 +81,6 @@ def _wrapped(java: Path, cache: Path) -> Path:
         f'for word do shift; [ "$word" = {_UNWANTED} ] || set -- "$@" "$word"; done\n'
         f'exec {shlex.quote(str(java))} "$@"\n'
     )
-    draft.chmod(0o755)
+    draft.chmod(0o700)
     draft.replace(script)
     return cache

@@ -64,9 +64,7 @@ final class SyncedRawFileSystem extends RawLocalFileSystem {
     } catch (FileAlreadyExistsException error) {
       return false; // somebody else was faster; the caller looks whether it is a folder
     }
-    if (permission != null) {
-      setMode(made, permission);
-    }
+    setMode(made, permission == null ? FsPermission.getDirDefault() : permission);
     sync(made.toAbsolutePath().getParent());
     return true;
   }
