@@ -74,6 +74,28 @@ def test_readers_of_a_views_topic_get_the_version_that_serves(tmp_path: Path) ->
         assert [n for n in numbers if n is not None and n > 100] == sorted(n for n in numbers if n > 100)
 
 
+def test_a_group_goes_on_over_a_switch_and_a_rollback(tmp_path: Path) -> None:
+    with by_hand(tmp_path) as engine, engine.services.log.consumer(["BY_PAGE"], "billing") as consumer:
+        seen: list[int] = []
+
+        def sees(number: int) -> bool:
+            for part in consumer.poll(0.1):
+                seen.extend(part.batch.column("N").to_pylist())
+            consumer.commit()
+            return bool(seen) and seen[-1] == number
+
+        engine.click(3)
+        wait_for(lambda: sees(3), PATIENCE, "the first version")
+        engine.more["BY_PAGE.v2"] = 100
+        switched(engine)
+        wait_for(lambda: sees(103), PATIENCE, "the second version")
+        engine.click()
+        wait_for(lambda: sees(104), PATIENCE, "its changes")
+        engine.services.deployments.rollback("BY_PAGE")
+        wait_for(lambda: sees(4), PATIENCE, "the first version again")
+        assert len(seen) == len(records(engine.services.log, "BY_PAGE"))
+
+
 def test_rows_that_are_gone_are_deleted_and_the_rest_is_not_repeated(tmp_path: Path) -> None:
     with by_hand(tmp_path, rows=3) as engine:
         log = engine.services.log
@@ -86,7 +108,7 @@ def test_rows_that_are_gone_are_deleted_and_the_rest_is_not_repeated(tmp_path: P
         assert [page for page, _ in records(log, "BY_PAGE")].count("row 0") == 1
 
 
-def test_a_server_that_is_killed_at_the_switch_goes_on_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_killed_at_the_switch_goes_on_with_it(tmp_path: Path) -> None:
     """Between the fork and the catalog's event, and between the switch and what is published."""
     with by_hand(tmp_path) as engine:
         services = engine.services
