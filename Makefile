@@ -44,6 +44,7 @@ conformance: setup-tests ## KSQL cases: CASES=path.jsonl [REPORT=out.jsonl] [FIL
 
 chaos: setup-tests ## hundreds of kill -9 under load, then every fault of the log; ROUNDS=300 SCALE=1
 	@$(VENV)/python -m tests.chaos.crash --rounds $(or $(ROUNDS),300)
+	@$(VENV)/python -m tests.chaos.freeze --rounds $(or $(FREEZES),3)
 	@$(VENV)/python -m tests.chaos.deploy
 	@$(VENV)/python -m tests.chaos.deploy --spark
 	@$(VENV)/python -m tests.chaos.change --points --rounds $(or $(CHANGES),100)
