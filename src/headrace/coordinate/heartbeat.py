@@ -17,7 +17,7 @@ from collections.abc import Callable
 HEARTBEAT = "HEADRACE_HEARTBEAT"
 """Environment variable with the number of the pipe's descriptor."""
 EVERY_S = 1.0
-LONGEST_STEP_S = 0.5
+LONGEST_STEP_S = 1.0
 """How much one look of the supervisor adds to a silence at the most. A machine that slept, or that gives the supervisor
 no time either, says nothing about its children."""
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JNetworkError
 from pyspark import inheritable_thread_target
@@ -31,7 +31,6 @@ from headrace.process.progress import Offsets, Progress, lag, listed, parse_offs
 from headrace.process.running import RunningQuery
 from headrace.process.session import query_session
 from headrace.process.stall_watcher import LOOK_S, Position, StallWatcher
-from headrace.process.stalls import work_of
 from headrace.process.streaming import bound_query, start_query
 from headrace.store.cuts import Cut, offsets_at, parse_cut
 
@@ -72,7 +71,9 @@ class SparkQueryRunner(QueryRunner):
         self._java: subprocess.Popen[bytes] | None = getattr(self._spark.sparkContext._gateway, "proc", None)
         """None if somebody else has started it."""
         self._pool = ThreadPoolExecutor(STARTERS, thread_name_prefix="headrace-start")
-        self.stalls = StallWatcher(self._position, lambda query: work_of(self._spark, query.spec.id), clock, patience)
+        context: Any = spark.sparkContext
+        self._work = context._jvm.dev.headrace.spark.Work.watch(context._jsc.sc())
+        self.stalls = StallWatcher(self._position, lambda query: str(self._work.of(query.spec.id)), clock, patience)
         self._stall_thread = threading.Thread(target=self._watch_stalls, name="headrace-stalls", daemon=True)
         self._stall_thread.start()
         self._watcher = threading.Thread(target=self._watch, name="headrace-watch", daemon=True)
@@ -130,6 +131,8 @@ class SparkQueryRunner(QueryRunner):
         list(self._pool.map(self._in_thread(RunningQuery.stop), queries))
         self._pool.shutdown(wait=True)
         self._watcher.join()
+        context: Any = self._spark.sparkContext
+        context._jsc.sc().removeSparkListener(self._work)
 
     def _query(self, query_id: str) -> RunningQuery:
         with self._lock:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LONGEST_STEP_S = 5.0
 """How much one look adds at the most. A machine that slept or starved the watcher says nothing about the query."""
@@ -46,27 +42,3 @@ class StallWatch:
             return False
         self._silent = 0.0
         return True
-
-
-def work_of(spark: SparkSession, pool: str) -> Hashable:
-    """Return what the running stages of a query have done so far: tasks finished, records read and written. Spark
-    counts within running tasks too, every ten seconds. A query all of whose tasks wait for a core has to wait for the
-    others, so what these do counts for it."""
-    context: Any = spark.sparkContext
-    active = context._jsc.sc().statusStore().activeStages()
-    stages = [active.apply(number) for number in range(active.length())]
-    own = [stage for stage in stages if stage.schedulingPool() == pool]
-    if own and not any(stage.numActiveTasks() for stage in own):
-        own = stages
-    return tuple(
-        (
-            stage.stageId(),
-            stage.attemptId(),
-            stage.numCompleteTasks(),
-            stage.inputRecords(),
-            stage.shuffleReadRecords(),
-            stage.shuffleWriteRecords(),
-            stage.outputRecords(),
-        )
-        for stage in own
-    )
