@@ -41,7 +41,8 @@ def query_state(query: QueryDefinition, services: Services) -> str:
     status = services.engine.status(query.id)
     if query.wanted == "stopped":
         return "PAUSED"
-    return {"running": "RUNNING", "failed": "ERROR", "stalled": "ERROR"}.get(status.state if status else "", "REBALANCING")
+    known = {"running": "RUNNING", "failed": "ERROR", "stalled": "ERROR"}
+    return known.get(status.state if status else "", "REBALANCING")
 
 
 def description(source: Source, extended: bool, services: Services) -> Entity:
