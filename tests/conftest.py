@@ -92,6 +92,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (order.get(str(item.path.relative_to(ROOT)), len(order)), item.path not in slow))
 
 
+@pytest.fixture(autouse=True)
+def _umask() -> Iterator[None]:
+    """Undo what commands that a test runs in its own process do to the mode of new files."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     session = spark_session(SparkSettings(master="local[2]", memory="1g", shuffle_partitions=2), "headrace tests")

@@ -106,7 +106,8 @@ def test_a_ticket_tells_no_more_of_an_address_than_the_collector_does(tmp_path: 
         'type = "http"\ntopic = "pageviews"\n[enrich]\naddress = "pageid"\naddress_as = "hash"\n'
         'proxies = ["127.0.0.1/32"]\n'
     )
-    with running_server(tmp_path) as server:
+    key = "a-key-0123456789"
+    with running_server(tmp_path, f'[[auth.keys]]\nkey = "{key}"\nrole = "admin"\n', key=key) as server:
         headers = {"X-Forwarded-For": "198.51.100.77"}
         server.send("pageviews", {"userid": "now"}, headers=headers)
         given = server.send("pageviews", {"userid": "later"}, params={"wait": "ticket"}, headers=headers).json()

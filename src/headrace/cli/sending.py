@@ -15,7 +15,6 @@ from typing import Any, Generic, Protocol, TypeVar
 from headrace.cli.backend import Backend
 from headrace.cli.event_texts import Found
 from headrace.cli.output import duration
-from headrace.client.operations import merge_tokens
 from headrace.errors import DeadlineExceeded, Disconnected, NotRunning, Overloaded, OwnerLost, TooLarge
 
 BATCH_BYTES = 1_000_000
@@ -211,6 +210,9 @@ class Sender(Generic[B]):
         self.shed += answer.get("shed", 0)
         if self.keeps:
             self.positions += answer.get("positions", [])
+        # Imported here: it brings an HTTP library, which commands that send nothing do without.
+        from headrace.client.operations import merge_tokens
+
         self.token = merge_tokens(self.token, answer.get("token"))
         for one in answer.get("rejected", []):
             self._rejected(one, batch, first + one["index"])

@@ -12,7 +12,6 @@ import typer
 from headrace.cli.formats import Format, JsonDocument, Writer, open_writer
 from headrace.cli.options import JsonOption, KeyOption, ProjectOption, UrlOption, open_api
 from headrace.cli.output import Progress, iso_time, print_json, print_table
-from headrace.client.rows import RowReading
 from headrace.errors import LimitReached, SqlError, UsageError, error_from_json
 
 if TYPE_CHECKING:
@@ -193,6 +192,8 @@ class SqlSession:
         """Print rows as they come, however many. A table is made of all its rows at once, so without a limit it has at
         most `[server] query_rows`: on a terminal a note says so, for a script it is an error."""
         wanted = {"sql": text} | ({"limit": self._limit} if self._limit else {}) | self.waiting
+        from headrace.client.rows import RowReading
+
         reading = RowReading(exact=True)
         form = JsonDocument() if self._as_json else None
         capped = form is None and not self._limit and limit is None and self.format in (Format.table, Format.vertical)

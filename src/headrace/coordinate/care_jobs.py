@@ -17,6 +17,7 @@ import msgspec
 
 from headrace.clock import Clock
 from headrace.errors import Gone, HeadraceError, NotFound, Overloaded
+from headrace.structs import ready
 from headrace.types import display_name
 
 MOST_WAITING = 16
@@ -94,7 +95,7 @@ class CareJobs:
     def resume(self) -> None:
         """Begin again what was under way when the last server ended."""
         try:
-            wishes = msgspec.json.decode(self._file.read_bytes(), type=list[Wish])
+            wishes = msgspec.json.decode(self._file.read_bytes(), type=ready(list[Wish]))
         except FileNotFoundError:
             return
         except (OSError, msgspec.DecodeError) as error:

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from headrace.structs import ready
+
 REPORT_FILE = "engine.json"
 CHILDREN_FILE = "children.json"
 """Where the supervisor writes which of its children were restarted, and why."""
@@ -45,7 +47,7 @@ class ChildReport(msgspec.Struct, frozen=True):
 def read_children(data: Path) -> list[ChildReport]:
     """Return what the running supervisor last wrote about its children; nothing if it has not yet."""
     try:
-        return msgspec.json.decode((data / CHILDREN_FILE).read_bytes(), type=list[ChildReport])
+        return msgspec.json.decode((data / CHILDREN_FILE).read_bytes(), type=ready(list[ChildReport]))
     except (OSError, msgspec.DecodeError):
         return []
 
