@@ -104,7 +104,7 @@ def test_it_stops_when_told_and_finishes_what_it_was_doing(tmp_path: Path) -> No
     ("toml", "code", "said"),
     [
         ('[server]\nhost = "0.0.0.0"\n', 78, "without keys"),
-        ('[[auth.keys]]\nkey = "k"\nrole = "boss"\n', 78, "`boss` is not a role"),
+        ('[[auth.keys]]\nkey = "k"\nrole = "boss"\n', 78, "cannot be `boss`"),
         ("[server]\nprot = 1\n", 78, "prot"),
     ],
 )
