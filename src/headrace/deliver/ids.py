@@ -147,6 +147,8 @@ def _in_order(offsets: Mapping[int, int]) -> list[int]:
 def position_after(log: Log, now: Snapshot, view: ViewStore, id_: str) -> Position:
     """Right behind an event. `Gone` if what follows it may no longer be complete."""
     parsed = parse_id(id_)
+    if has_arrivals(log):
+        _check_epoch(log, parsed, id_)
     if parsed.version != view.version:
         raise gone(id_, f"`{display_name(view.source.name)}` is at version {view.version} now")
     topic, ends = view.source.topic, topic_ends(now, view.source.topic)
@@ -156,7 +158,6 @@ def position_after(log: Log, now: Snapshot, view: ViewStore, id_: str) -> Positi
         return _after_moved_offsets(log, now, topic, parsed, id_)
     if parsed.arrival is None:
         return _after_offsets(ends, topic, parsed, id_)
-    _check_epoch(log, parsed, id_)
     return _after_arrival(log, now, topic, parsed.arrival, id_)
 
 
