@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -53,6 +52,7 @@ from headrace.server.http import http_server
 from headrace.server.metrics import Metrics
 from headrace.server.protocols import endpoints as protocols
 from headrace.server.services import Intake, Services
+from headrace.server.signals import stop_on_signals
 
 WORKERS = 4
 OWNER_S = 60.0
@@ -92,9 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 async def run(project: Project, port: int, heartbeat: Heartbeat) -> int:
     """Serve until a signal says stop."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_on_signals()
     with open_intake(project, GuardedClock(project.settings.server.clock_trust_seconds)) as intake:
         heartbeat.probe_loop(asyncio.get_running_loop())
         # Every listener of granian's is open to sharing its port.

@@ -13,7 +13,6 @@ import contextlib
 import logging
 import os
 import random
-import signal
 import sys
 from pathlib import Path
 
@@ -40,6 +39,7 @@ from headrace.log.local.client import LocalClient
 from headrace.log.open import open_log
 from headrace.log.registry.schemas import RegistrySchemas
 from headrace.logs import start_logging
+from headrace.server.signals import stop_on_signals
 
 PROCESS = "listeners"
 LOOK_S, REPORT_S = 0.5, 0.5
@@ -187,9 +187,7 @@ class Listeners:
 async def serve(project: Project, clock: Clock, heartbeat: Heartbeat) -> int:
     """Until a signal says stop."""
     heartbeat.probe_loop(asyncio.get_running_loop())
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_on_signals()
     log = await _connect(project, clock, stop)
     if log is not None:
         await Listeners(project, log, clock).run(stop)

@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import contextlib
 import logging
-import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -36,6 +35,7 @@ from headrace.server.connections import Connections
 from headrace.server.http import http_server
 from headrace.server.job_process import JobProcess
 from headrace.server.services import Services
+from headrace.server.signals import stop_on_signals
 from headrace.server.topology import overview
 from headrace.server.trust import look_at_care
 from headrace.server.waiting import wait_until_there
@@ -71,9 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 async def run(project: Project, port: int, heartbeat: Heartbeat) -> int:
     """Serve until a signal says stop."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_on_signals()
     if project.settings.log.backend == "kafka" and not await _kafka_is_there(project, port, stop):
         return 0
     with open_services(project, GuardedClock(project.settings.server.clock_trust_seconds)) as services:
