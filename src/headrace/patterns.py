@@ -34,6 +34,7 @@ _REFUSED = (
 )
 
 
+_SPECIAL = frozenset("\\.+()[]{}|^$-")
 _FLAGS = re.compile(r"\(\?([A-Za-z-]+)[:)]")
 
 
@@ -165,6 +166,16 @@ def compile_pattern(pattern: str) -> Regex:
         raise _refusal(pattern, said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)) from None
     except UnicodeEncodeError:
         raise _refusal(pattern, "a lone surrogate") from None
+
+
+def translate_wildcard(wildcard: str) -> str:
+    """Return the pattern of whole names that a wildcard stands for: `*` is any characters, `?` is one.
+
+    >>> translate_wildcard("*-eu")
+    '.*\\\\-eu'
+    """
+    plain = ("\\" + letter if letter in _SPECIAL else letter for letter in wildcard)
+    return "".join({"*": ".*", "?": "."}.get(letter, letter) for letter in plain)
 
 
 def _refusal(pattern: str, said: str) -> UsageError:

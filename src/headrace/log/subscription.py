@@ -10,11 +10,10 @@ from re import ASCII, DOTALL, IGNORECASE, MULTILINE, VERBOSE, Pattern
 from headrace.errors import UsageError
 from headrace.log.base import Subscription
 from headrace.log.schema import is_topic_name
-from headrace.patterns import Regex, compile_pattern
+from headrace.patterns import Regex, compile_pattern, translate_wildcard
 
 # RE2's classes are those of ASCII in any case.
 _FLAGS = {"i": IGNORECASE, "m": MULTILINE, "s": DOTALL, "x": VERBOSE, "": ASCII}
-_SPECIAL = frozenset("\\.+()[]{}|^$-")
 
 
 @dataclass(frozen=True)
@@ -55,12 +54,7 @@ def wanted(topics: Subscription) -> Wanted:
                 hint="`*` stands for any characters, `?` for one; pass `re.compile(…)` for a regular expression",
             )
     wild = [one for one in given if "*" in one or "?" in one]
-    return Wanted(tuple(dict.fromkeys(one for one in given if one not in wild)), tuple(map(_translate, wild)))
-
-
-def _translate(wildcard: str) -> str:
-    plain = ("\\" + letter if letter in _SPECIAL else letter for letter in wildcard)
-    return "".join({"*": ".*", "?": "."}.get(letter, letter) for letter in plain)
+    return Wanted(tuple(dict.fromkeys(one for one in given if one not in wild)), tuple(map(translate_wildcard, wild)))
 
 
 def _expression(topics: Pattern[str] | Regex) -> str:
