@@ -296,6 +296,11 @@ class Key(Settings, frozen=True):
     """`read`, `write` (and read) or `admin` (and all)."""
     name: str = ""
     """Who it is, for logs."""
+    topics: list[str] | None = None
+    """Names and wildcards (`web-*`) of the topics that the key is limited to. Without `topics` and `views` it may use
+    all."""
+    views: list[str] | None = None
+    """The same for tables, in any case. A key with `topics` alone may use no tables, and the other way round."""
 
 
 class AuthSettings(Settings, frozen=True):
@@ -386,6 +391,7 @@ def parse_settings(raw: dict[str, Any]) -> ProjectSettings:
         _check_choice(key.role, ROLES, ("auth", "keys", number, "role"))
         if not key.key:
             raise ConfigError("`auth.keys.key`: a key cannot be empty", path=("auth", "keys", number, "key"))
+        _check_scopes(key, ("auth", "keys", number))
     workers = settings.server.workers
     if not 1 <= workers <= MOST_WORKERS:
         path = ("server", "workers")
@@ -394,6 +400,21 @@ def parse_settings(raw: dict[str, Any]) -> ProjectSettings:
         path = ("server", "port")
         raise ConfigError(f"`server.port`: cannot be {settings.server.port}", hint="0 to 65535", path=path)
     return settings
+
+
+def _check_scopes(key: Key, path: tuple[str | int, ...]) -> None:
+    for setting, names in (("topics", key.topics), ("views", key.views)):
+        if names is None:
+            continue
+        said, place = f"`auth.keys.{setting}`:", (*path, setting)
+        if key.role == "admin":
+            hint = "an admin's statements can make and read anything; the role is read or write"
+            raise ConfigError(f"{said} a key with the role admin cannot be limited", hint=hint, path=place)
+        if not all(names):
+            raise ConfigError(f"{said} a name cannot be empty", path=place)
+        if own := [name for name in names if setting == "topics" and name.startswith("_")]:
+            hint = "leave both `topics` and `views` out of a key that is to read it"
+            raise ConfigError(f"{said} `{own[0]}` is Headrace's own, for keys without limits", hint=hint, path=place)
 
 
 def _check_choice(value: str, choices: tuple[str, ...], path: tuple[str | int, ...]) -> None:

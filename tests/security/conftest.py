@@ -1,4 +1,4 @@
-"""Two servers for all tests of this folder: one without keys, one with a key of each role."""
+"""Two servers for all tests of this folder: one without keys, one with a key of each role and some with scopes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,21 @@ HITS = "CREATE STREAM hits (id VARCHAR KEY) WITH (KAFKA_TOPIC='hits', VALUE_FORM
 
 KEYS = {role: f"{role}-key-0123456789" for role in ("read", "write", "admin")}
 TOML = "".join(f'[[auth.keys]]\nkey = "{key}"\nrole = "{role}"\nname = "{role}er"\n' for role, key in KEYS.items())
+
+VAULT = """
+CREATE TABLE vault (id VARCHAR PRIMARY KEY, hidden_word VARCHAR)
+  WITH (KAFKA_TOPIC='vault', VALUE_FORMAT='JSON', PARTITIONS=1);
+"""
+LIMITED = {name: f"limited-{name}-0123456789" for name in ("read", "write", "all")}
+"""Keys for the topics `page*` and `reply` and the view `users`; and one for all there are."""
+SCOPES = dict.fromkeys(("read", "write"), 'topics = ["page*", "reply"]\nviews = ["Us?rs"]') | {
+    "all": 'topics = ["*"]\nviews = ["*"]'
+}
+LIMITED_TOML = "".join(
+    f'[[auth.keys]]\nkey = "{key}"\nrole = "{"write" if name == "all" else name}"\n'
+    f'name = "limited-{name}"\n{SCOPES[name]}\n'
+    for name, key in LIMITED.items()
+)
 
 
 @pytest.fixture(scope="session")
@@ -28,5 +43,5 @@ def keyless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture(scope="session")
 def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running_server(tmp_path_factory.mktemp("keyed"), TOML) as running:
+    with running_server(tmp_path_factory.mktemp("keyed"), TOML + LIMITED_TOML, f"{PAGEVIEWS}{HITS}{VAULT}") as running:
         yield running

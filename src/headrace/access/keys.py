@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.access.rights import RANK, Identity
+from headrace.access.rights import RANK, Identity, Scope
 from headrace.config import Key
 from headrace.errors import ConfigError
 from headrace.toml_files import secret
@@ -80,7 +80,9 @@ def _read(key: Key, number: int, folder: Path) -> HeldKey:
     title = f"key {number} of [auth] keys" + (f" (`{key.name}`)" if key.name else "")
     if key.role not in RANK:
         raise ConfigError(f"`{key.role}` is not a role", hint="[auth] keys have the role read, write or admin")
-    identity = Identity(key.role, key.name)  # type: ignore[arg-type]
+    scoped = key.topics is not None or key.views is not None
+    scope = Scope(tuple(key.topics or ()), tuple(key.views or ())) if scoped else None
+    identity = Identity(key.role, key.name, scope=scope)  # type: ignore[arg-type]
     if key.key.startswith(HASHED):
         try:
             digest = bytes.fromhex(key.key.removeprefix(HASHED))

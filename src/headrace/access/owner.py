@@ -39,7 +39,8 @@ def own_key(project: Project) -> str | None:
         keys = read_keys(project.settings.auth.keys, project.folder).keys
     except HeadraceError:
         return None
-    told = sorted((key for key in keys if key.text is not None), key=lambda key: -RANK[key.identity.role])
+    known = [key for key in keys if key.text is not None]
+    told = sorted(known, key=lambda key: (key.identity.scope is not None, -RANK[key.identity.role]))
     return told[0].text if told else None
 
 

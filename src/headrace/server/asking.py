@@ -12,6 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.access.rights import Resource
 from headrace.coordinate.including import Inclusion
 from headrace.errors import Refused, UsageError
 from headrace.server.endpoint import Parameter
@@ -58,6 +59,7 @@ def question_of(request: Request, intake: Intake) -> Question | None:
     view = resolve(name, dict.fromkeys(known), "table", "SHOW TABLES lists what there is")
     if request.query_params.get("acks", "all") not in ("all", "-1"):
         raise UsageError("a view includes only what is durable", hint="leave `acks` out")
+    services.auth.check_each(request, "read", [Resource("view", view)])
     source = services.followers.view(view).source
     sql = rows_sql(source, _keys(request, [column.name for column in source.key]), ROWS)
     topic = services.log.topic(request.path_params["topic"]).name

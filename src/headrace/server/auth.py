@@ -11,7 +11,7 @@ import base64
 import binascii
 import ipaddress
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,17 +21,21 @@ from starlette.types import Scope
 from headrace.access.keys import FROM_FILE, HeldKey, KeyRing, key_digest, read_keys
 from headrace.access.limits import AddressLimit
 from headrace.access.peers import Peers, own_uid
-from headrace.access.rights import RANK, Identity, Role
+from headrace.access.rights import RANK, Identity, Resource, Role
 from headrace.clock import Clock, SystemClock
 from headrace.config import PROJECT_FILE, Key, Project, load_project
-from headrace.errors import HeadraceError, Overloaded, Refused, Unauthenticated, UnsupportedMedia
+from headrace.errors import HeadraceError, NotFound, Overloaded, Refused, Unauthenticated, UnsupportedMedia
 from headrace.server.audit import IDENTITY, ROLE
 from headrace.toml_files import Stamp, stamp_files
 
 OWNER = Identity("admin", "owner")
 HINT = "send a key as `Authorization: Bearer KEY`; `headrace key owner` prints the owner's"
 LOOK_S = 1.0
+LIMITED_HINT = "its `topics` and `views` are in headrace.toml, [[auth.keys]]"
 _MEMO = "headrace.local"
+
+Touched = Callable[[HTTPConnection], Iterable[Resource | None]]
+"""Finds what a request reads or writes. None is what is not one topic or view."""
 
 logger = logging.getLogger("headrace.server")
 
@@ -60,16 +64,37 @@ class Auth:
         """Those that a signature can be checked with."""
         return [key for key in (*self._ring.keys, *self._owner.keys) if key.text is not None]
 
-    def check(self, connection: HTTPConnection, needed: Role | None) -> None:
-        """`Unauthenticated` or `Refused` unless the connection may. None is for what anybody may."""
+    def check(self, connection: HTTPConnection, needed: Role | None, touched: Touched | None = None) -> None:
+        """`Unauthenticated` or `Refused` unless the connection may. None is for what anybody may.
+
+        A key with scopes may only what `touched` finds; without it, nothing."""
         if needed is None:
             return
         identity = self.identify(connection, needed)
         connection.scope[IDENTITY] = identity
-        if not identity.may(needed):
-            raise Refused(f"this needs the role `{needed}`, the key has `{identity.role}`")
+        if RANK[identity.role] < RANK[needed]:
+            raise Refused(refusal_of(identity, needed, None))
+        if identity.scope is not None:
+            self.check_each(connection, needed, (None,) if touched is None else touched(connection))
         if RANK[needed] >= RANK.get(connection.scope.get(ROLE, ""), 0):
             connection.scope[ROLE] = needed
+
+    def check_each(self, connection: HTTPConnection, needed: Role, resources: Iterable[Resource | None]) -> None:
+        """`Refused` unless who was checked before may use all of these."""
+        identity: Identity = connection.scope[IDENTITY]
+        for resource in resources if self.is_limited(connection) else ():
+            if not identity.may(needed, resource):
+                raise Refused(refusal_of(identity, needed, resource), hint=LIMITED_HINT)
+
+    def is_limited(self, connection: HTTPConnection) -> bool:
+        """Return whether who was checked before has scopes."""
+        identity: Identity = connection.scope[IDENTITY]
+        return identity.scope is not None
+
+    def allows(self, connection: HTTPConnection, resource: Resource) -> bool:
+        """Return whether who was checked before may read it: for lists."""
+        identity: Identity = connection.scope[IDENTITY]
+        return identity.may("read", resource)
 
     def identify(self, connection: HTTPConnection, needed: Role) -> Identity:
         """Return who asks: by the key that is sent, or else, where no keys are set, as this machine's user."""
@@ -149,6 +174,27 @@ class Auth:
         if uid != self._uid:
             raise Unauthenticated("another user of this machine needs a key", hint=HINT)
         return Identity("admin", uid=uid)
+
+
+def refusal_of(identity: Identity, needed: Role, resource: Resource | None) -> str:
+    """
+    >>> refusal_of(Identity("read", "shop"), "read", Resource("topic", "payments"))
+    'the key `shop` may not read the topic `payments`'
+    """
+    if RANK[identity.role] < RANK[needed]:
+        return f"this needs the role `{needed}`, the key has `{identity.role}`"
+    who = f"the key `{identity.name}`" if identity.name else "this key"
+    if resource is None:
+        return f"{who} is limited to some topics and views, and this needs more"
+    return f"{who} may not {needed} the {resource.kind} `{resource.name[:100]}`"
+
+
+def hide_names(connection: HTTPConnection, error: Exception) -> Exception:
+    """Take the names of what else there is out of an error, if its reader is limited to some."""
+    identity: Identity | None = connection.scope.get(IDENTITY)
+    if isinstance(error, NotFound) and identity is not None and identity.scope is not None:
+        error.detail = error.hint = None
+    return error
 
 
 def _named_files(folder: Path, keys: Sequence[Key]) -> list[Path]:

@@ -4,25 +4,27 @@ from it."""
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from headrace.access.rights import Role
+from headrace.access.rights import Resource, Role
 from headrace.collect.http.bodies import ClientGone, Incoming
-from headrace.server.auth import require_json
+from headrace.server.auth import Touched, hide_names, require_json
 from headrace.server.errors import error_response, http_exception
 from headrace.server.models.base import ErrorAnswer
 from headrace.server.services import Services
 
 Handler = Callable[[Request, Services], Awaitable[Response]]
 WebSocketHandler = Callable[[WebSocket, Services], Awaitable[None]]
+Touches = Callable[[HTTPConnection, Any], Iterable[Resource | None]]
+"""Finds the topics and views of a request, by its address and the server's `Services` or `Intake`."""
 
 EVENT_STREAM, NDJSON, TEXT, HTML = "text/event-stream", "application/x-ndjson", "text/plain", "text/html"
 
@@ -63,6 +65,9 @@ class Endpoint:
     changes: bool = False
     """Whether it may change definitions although its role does not say so, because what is sent decides."""
 
+    touches: Touches | None = None
+    """What it reads or writes: a key with scopes may call it for its own topics and views. None: such keys may not."""
+
     @property
     def name(self) -> str:
         return self.operation or self.handler.__name__
@@ -76,20 +81,21 @@ class Endpoint:
 def routes_of(endpoint: Endpoint, services: Services) -> list[BaseRoute]:
     routes: list[BaseRoute] = [Route(endpoint.path, _http(endpoint, services), methods=[endpoint.method])]
     if endpoint.websocket is not None:
-        routes.append(WebSocketRoute(endpoint.path, _websocket(endpoint.websocket, endpoint.role, services)))
+        routes.append(WebSocketRoute(endpoint.path, _websocket(endpoint, endpoint.websocket, services)))
     return routes
 
 
 def _http(endpoint: Endpoint, services: Services) -> Callable[[Request], Awaitable[Response]]:
     observe = services.metrics.requests(endpoint.method, endpoint.path)
     role = endpoint.role if endpoint.checks == "route" else None
+    touched = _touched(endpoint, services)
 
     async def serve(request: Request) -> Response:
         started = time.perf_counter()
         incoming = Incoming(request.receive)
         request = Request(request.scope, incoming)
         try:
-            services.auth.check(request, role)
+            services.auth.check(request, role, touched)
             if endpoint.needs_json:
                 require_json(request)
             response = await endpoint.handler(request, services)
@@ -99,7 +105,7 @@ def _http(endpoint: Endpoint, services: Services) -> Callable[[Request], Awaitab
         except HTTPException as error:
             response = await http_exception(request, error)
         except Exception as error:
-            response = endpoint.errors(error)
+            response = endpoint.errors(hide_names(request, error))
         if response.status_code >= 400 and endpoint.method in ("POST", "PUT") and "expect" not in request.headers:
             await incoming.drain()
         observe(response.status_code, time.perf_counter() - started)
@@ -109,12 +115,19 @@ def _http(endpoint: Endpoint, services: Services) -> Callable[[Request], Awaitab
     return serve
 
 
+def _touched(endpoint: Endpoint, services: Services) -> Touched | None:
+    touches = endpoint.touches
+    return None if touches is None else lambda connection: touches(connection, services)
+
+
 def _websocket(
-    handler: WebSocketHandler, role: Role | None, services: Services
+    endpoint: Endpoint, handler: WebSocketHandler, services: Services
 ) -> Callable[[WebSocket], Awaitable[None]]:
+    touched = _touched(endpoint, services)
+
     async def serve(websocket: WebSocket) -> None:
         try:
-            services.auth.check(websocket, role)
+            services.auth.check(websocket, endpoint.role, touched)
             services.subscribers.check(websocket)
         except Exception as error:
             response = error_response(error)

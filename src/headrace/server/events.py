@@ -27,6 +27,7 @@ from headrace.server.models.events import EventsAnswer, NewRecords, Place, Rejec
 from headrace.server.models.tickets import TicketGiven
 from headrace.server.parameters import integer
 from headrace.server.services import Intake
+from headrace.server.touched import topic_of_path
 
 INLINE_BYTES = 16 * 1024
 """Decoding less than this is faster than handing it to another thread."""
@@ -162,6 +163,7 @@ ENDPOINTS = (
         method="POST",
         path="/v1/topics/{topic}/events",
         handler=send_events,
+        touches=topic_of_path,
         summary="Send one event, an array of them, or one per line",
         role="write",
         body=("application/json", NDJSON, "application/octet-stream"),
@@ -172,6 +174,7 @@ ENDPOINTS = (
         method="POST",
         path="/v1/topics/{topic}/records",
         handler=send_records,
+        touches=topic_of_path,
         summary="Send records with keys, headers, times and partitions of their own; a null value is a tombstone",
         role="write",
         body=NewRecords,

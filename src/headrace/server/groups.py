@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
+from headrace.access.rights import Resource
 from headrace.coordinate.groups import describe_group, describe_groups, reset_offsets
 from headrace.errors import Fenced
-from headrace.log.base import TopicPartition
+from headrace.log.base import Subscription, TopicPartition
 from headrace.log.codecs.json_encode import to_json
+from headrace.log.schema import is_topic_name
 from headrace.server.answers import LargeAnswer, json_list
 from headrace.server.consumers import Member, Polled, offsets_by_topic, shown, subscription
 from headrace.server.endpoint import Endpoint, Parameter
@@ -32,6 +35,7 @@ from headrace.server.models.log import (
 from headrace.server.parameters import body_of, integer, moment, number
 from headrace.server.records import MAX_BYTES, MAX_PAGE_BYTES, MAX_RECORDS, MAX_WAIT_S, WAIT
 from headrace.server.services import Services
+from headrace.server.touched import by_handler
 from headrace.store.base import Position
 
 LOOK_AGAIN_S = 1.0
@@ -83,6 +87,7 @@ def _by_partition(offsets: list[OffsetModel]) -> dict[TopicPartition, int]:
 async def join_group(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, NewConsumer)
     topics = subscription(wanted.topics)
+    services.auth.check_each(request, "read", _subscribed(topics))
     member = await services.run(
         services.members.join,
         request.path_params["group"],
@@ -92,6 +97,8 @@ async def join_group(request: Request, services: Services) -> Response:
         wanted.session_timeout_s,
         wanted.id,
     )
+    # One that is in already may read others.
+    services.auth.check_each(request, "read", _subscribed(member.topics))
     return json_response(await services.run(consumer_model, member), 201)
 
 
@@ -105,7 +112,16 @@ def consumer_model(member: Member) -> ConsumerModel:
     )
 
 
-def _member(request: Request, services: Services) -> Member:
+def _subscribed(topics: Subscription) -> Iterable[Resource | None]:
+    """Return what a member reads; a pattern is nothing that a key with scopes may name."""
+    return [Resource("topic", one) if is_topic_name(one) else None for one in shown(topics)]
+
+
+def topics_of_member(connection: HTTPConnection, services: Services) -> Iterable[Resource | None]:
+    return _subscribed(_member(connection, services).topics)
+
+
+def _member(request: HTTPConnection, services: Services) -> Member:
     return services.members.member(request.path_params["group"], request.path_params["consumer"])
 
 
@@ -158,8 +174,14 @@ async def _news(services: Services, member: Member, seconds: float) -> None:
             wait.cancel()
 
 
-async def commit_offsets(request: Request, services: Services) -> Response:
+async def _wanted_offsets(request: Request, services: Services) -> CommitRequest:
     wanted = await body_of(request, services, CommitRequest)
+    services.auth.check_each(request, "write", [Resource("topic", one.topic) for one in wanted.offsets or ()])
+    return wanted
+
+
+async def commit_offsets(request: Request, services: Services) -> Response:
+    wanted = await _wanted_offsets(request, services)
     member = _member(request, services)
     offsets = None if wanted.offsets is None else _by_partition(wanted.offsets)
     async with member.lock:
@@ -168,7 +190,7 @@ async def commit_offsets(request: Request, services: Services) -> Response:
 
 
 async def seek(request: Request, services: Services) -> Response:
-    wanted = await body_of(request, services, CommitRequest)
+    wanted = await _wanted_offsets(request, services)
     member = _member(request, services)
 
     def go() -> list[OffsetModel]:
@@ -229,6 +251,7 @@ ENDPOINTS = (
         method="POST",
         path=f"{GROUP}/consumers",
         handler=join_group,
+        touches=by_handler,
         summary="Join a group",
         role="write",
         body=NewConsumer,
@@ -238,6 +261,7 @@ ENDPOINTS = (
         method="GET",
         path=f"{CONSUMER}/records",
         handler=consume,
+        touches=topics_of_member,
         summary="What is new in the consumer's partitions; with `wait`, what comes. Keeps it in the group",
         role="write",
         answers={200: (ConsumedAnswer,)},
@@ -252,6 +276,7 @@ ENDPOINTS = (
         method="POST",
         path=f"{CONSUMER}/offsets",
         handler=commit_offsets,
+        touches=topics_of_member,
         summary="Commit offsets: those given, or all that was polled",
         role="write",
         body=CommitRequest,
@@ -261,6 +286,7 @@ ENDPOINTS = (
         method="POST",
         path=f"{CONSUMER}/seek",
         handler=seek,
+        touches=topics_of_member,
         summary="Go on from other offsets; answers where the consumer is",
         role="write",
         body=CommitRequest,
@@ -270,6 +296,7 @@ ENDPOINTS = (
         method="POST",
         path=f"{CONSUMER}/heartbeat",
         handler=heartbeat,
+        touches=topics_of_member,
         summary="Stay in the group without polling",
         role="write",
         answers={200: ConsumerModel},
@@ -278,6 +305,7 @@ ENDPOINTS = (
         method="DELETE",
         path=CONSUMER,
         handler=leave_group,
+        touches=topics_of_member,
         summary="Leave the group",
         role="write",
         answers={204: None},

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from starlette.requests import Request
 
+from headrace.access.rights import Resource
 from headrace.collect.base import Outcome
 from headrace.coordinate.including import Inclusion, moment_of, token_of
 from headrace.deliver.ids import position_after
@@ -47,6 +48,7 @@ async def wait_until_included(
 ) -> None:
     """Return once all that the plan reads includes what `after` names. `DeadlineExceeded` after so many seconds, or
     when the client has left."""
+    services.auth.check_each(request, "read", filter(None, map(_named_in, after)))
     inclusions = await services.run(_begin, services, plan, after)
     loop = asyncio.get_running_loop()
     end, pause, asked = loop.time() + seconds, LOOK_S, loop.time()
@@ -63,6 +65,14 @@ async def wait_until_included(
                 )
             await asyncio.sleep(pause)
             pause = min(LONGEST_LOOK_S, pause * 1.5)
+
+
+def _named_in(text: str) -> Resource | None:
+    """Return what an `after` is about, if it names that."""
+    if token := _TOKEN.fullmatch(text):
+        return Resource("topic", token["topic"])
+    name, _, _ = text.rpartition("/")
+    return Resource("view", name) if name else None
 
 
 def _begin(services: Services, plan: PullQuery | AskQuery, after: Sequence[str]) -> list[Inclusion]:

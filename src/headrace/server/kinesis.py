@@ -25,6 +25,7 @@ from headrace.log.base import Topic
 from headrace.server import firehose
 from headrace.server.answers import LargeAnswer
 from headrace.server.audit import DETAIL, IDENTITY, REFUSAL, ROLE
+from headrace.server.auth import refusal_of
 from headrace.server.endpoint import Endpoint, Handler, Parameter
 from headrace.server.events import INLINE_BYTES
 from headrace.server.kinesis_puts import put, put_bytes
@@ -137,7 +138,7 @@ def _identify(request: Request, services: Intake, action: Action, body: bytes) -
     except ApiError as error:
         raise error if refusal is None else ApiError(DENIED, refusal.message) from None
     if not identity.may(action.role):
-        raise ApiError(DENIED, f"this needs the role `{action.role}`, the key has `{identity.role}`")
+        raise ApiError(DENIED, refusal_of(identity, action.role, None))
     return identity
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.access.rights import Resource
 from headrace.collect.mending import Letter
 from headrace.collect.redrive import Order, Report
 from headrace.errors import NotFound
@@ -18,6 +19,7 @@ from headrace.server.models.letters import DeadLetterModel, DeadLetters, Redrive
 from headrace.server.parameters import body_of, integer
 from headrace.server.services import Services
 from headrace.server.topics import LIMIT, MAX_EVENTS
+from headrace.server.touched import by_handler, topic_of_path
 
 
 async def list_dead_letters(request: Request, services: Services) -> Response:
@@ -34,6 +36,7 @@ async def show_dead_letter(request: Request, services: Services) -> Response:
     row = await services.run(services.dead_letters.letter, int(offset)) if known else None
     if row is None:
         raise NotFound(f"there is no dead letter `{offset[:40]}`", hint="headrace dlq list shows the newest")
+    services.auth.check_each(request, "read", [Resource("topic", str(row["TOPIC"]))])
     return json_response(_of_row(row))
 
 
@@ -97,6 +100,7 @@ ENDPOINTS = (
         method="GET",
         path="/v1/topics/{topic}/dead-letters",
         handler=list_dead_letters,
+        touches=topic_of_path,
         summary="Events that did not fit the topic, and messages that a queue gave up, newest first",
         answers={200: DeadLetters},
         parameters=(LIMIT,),
@@ -105,6 +109,7 @@ ENDPOINTS = (
         method="POST",
         path="/v1/topics/{topic}/dead-letters/redrive",
         handler=redrive,
+        touches=topic_of_path,
         summary="Send dead letters again, mended, under their own ids; or look at what that would do",
         role="write",
         body=RedriveRequest,
@@ -114,6 +119,7 @@ ENDPOINTS = (
         method="GET",
         path="/v1/dead-letters/{offset}",
         handler=show_dead_letter,
+        touches=by_handler,
         summary="One dead letter",
         answers={200: DeadLetterModel},
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from headrace.coordinate.catalog import Catalog
@@ -24,9 +24,11 @@ from headrace.server.records import ARROW
 from headrace.server.row_answer import stream_answer
 from headrace.server.services import Services
 from headrace.server.sse import stream
+from headrace.server.touched import AllowedSources, by_handler, read_resource
 from headrace.sql.api import parse, plan_select
 from headrace.sql.ask_plan import AskQuery
 from headrace.sql.plan import PullQuery, PushQuery
+from headrace.sql.source import Sources
 from headrace.sql.statements import SelectStatement
 
 ARROW_ROWS = 1_000_000
@@ -48,6 +50,13 @@ class Plans:
         self._events = -1
         self._plans: dict[str, SelectPlan] = {}
 
+    async def plan_for(self, connection: HTTPConnection, sql: str, services: Services) -> SelectPlan:
+        """Return the plan for who asks. `Refused` if it reads what they may not."""
+        if not services.auth.is_limited(connection):
+            return await self.plan(sql, services)
+        found: SelectPlan = await services.run(plan_allowed, connection, sql, services)
+        return found
+
     async def plan(self, sql: str, services: Services) -> SelectPlan:
         events = self._catalog.state.events
         if events != self._events or len(self._plans) >= self._size:
@@ -62,7 +71,15 @@ class Plans:
         return found
 
 
-def plan_one(sql: str, catalog: Catalog) -> SelectPlan:
+def plan_allowed(connection: HTTPConnection, sql: str, services: Services) -> SelectPlan:
+    """Plan with the streams and tables that a caller may read. `Refused` if it looks up others."""
+    plan = plan_one(sql, AllowedSources(services.catalog, services.auth, connection))
+    sources = (plan.source,) if isinstance(plan, PullQuery) else plan.inputs
+    services.auth.check_each(connection, "read", map(read_resource, sources))
+    return plan
+
+
+def plan_one(sql: str, catalog: Sources) -> SelectPlan:
     statements = parse(sql)
     if len(statements) != 1:
         raise UsageError(f"one SELECT at a time, got {len(statements)} statements")
@@ -74,7 +91,7 @@ def plan_one(sql: str, catalog: Catalog) -> SelectPlan:
 
 async def run_query(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, QueryRequest)
-    plan = await request.app.state.plans.plan(wanted.sql, services)
+    plan = await request.app.state.plans.plan_for(request, wanted.sql, services)
     after = [wanted.after] if isinstance(wanted.after, str) else wanted.after
     if after and isinstance(plan, PushQuery):
         raise UsageError("a push query cannot wait for what was written", hint="leave out `after`, or EMIT CHANGES")
@@ -152,6 +169,7 @@ ENDPOINTS = (
         method="POST",
         path="/v1/query",
         handler=run_query,
+        touches=by_handler,
         summary="Ask a table or stream; with EMIT CHANGES, the answer is a stream",
         body=QueryRequest,
         answers={200: (QueryAnswer, EVENT_STREAM, NDJSON, ARROW)},

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
+from headrace.access.rights import Resource
 from headrace.coordinate.groups import describe_queue
 from headrace.log.codecs.json_encode import to_json
 from headrace.log.queues import Message, Queue, QueueDefinition, Settled
@@ -30,13 +32,17 @@ from headrace.server.models.log import (
 from headrace.server.parameters import body_of, integer, number
 from headrace.server.records import MAX_BYTES, MAX_PAGE_BYTES, MAX_WAIT_S, WAIT
 from headrace.server.services import Services
+from headrace.server.touched import by_handler
 from headrace.store.base import Position
 
 MAX_MESSAGES = 1000
 
 
 async def list_queues(request: Request, services: Services) -> Response:
-    found = await services.run(lambda: [describe_queue(queue) for queue in services.queues])
+    def describe() -> list[dict[str, Any]]:
+        return [describe_queue(queue) for queue in services.queues if services.auth.allows(request, _topic(queue))]
+
+    found = await services.run(describe)
     return json_response({"queues": found})
 
 
@@ -128,12 +134,27 @@ async def _settle(request: Request, services: Services, settle: Callable[[Queue]
     return json_response(SettledAnswer(settled.done, list(settled.lost)))
 
 
-def _queue(request: Request, services: Services) -> Queue:
+def _topic(queue: Queue) -> Resource:
+    return Resource("topic", queue.definition.topic)
+
+
+def topic_of_queue(connection: HTTPConnection, services: Services) -> Iterable[Resource]:
+    return (_topic(_queue(connection, services)),)
+
+
+def _queue(request: HTTPConnection, services: Services) -> Queue:
     return services.queues.queue(request.path_params["queue"])
 
 
 ENDPOINTS = (
-    Endpoint(method="GET", path="/v1/queues", handler=list_queues, summary="All queues", answers={200: QueuesAnswer}),
+    Endpoint(
+        method="GET",
+        path="/v1/queues",
+        handler=list_queues,
+        touches=by_handler,
+        summary="All queues",
+        answers={200: QueuesAnswer},
+    ),
     Endpoint(
         method="POST",
         path="/v1/queues",
@@ -144,7 +165,12 @@ ENDPOINTS = (
         answers={201: QueueModel},
     ),
     Endpoint(
-        method="GET", path="/v1/queues/{queue}", handler=show_queue, summary="One queue", answers={200: QueueModel}
+        method="GET",
+        path="/v1/queues/{queue}",
+        handler=show_queue,
+        touches=topic_of_queue,
+        summary="One queue",
+        answers={200: QueueModel},
     ),
     Endpoint(
         method="DELETE",
@@ -158,6 +184,7 @@ ENDPOINTS = (
         method="POST",
         path="/v1/queues/{queue}/receive",
         handler=receive,
+        touches=topic_of_queue,
         summary="Take messages, for the length of a lease",
         role="write",
         answers={200: (MessagesAnswer,)},
@@ -172,6 +199,7 @@ ENDPOINTS = (
         method="POST",
         path="/v1/queues/{queue}/ack",
         handler=ack,
+        touches=topic_of_queue,
         summary="Messages are done",
         role="write",
         body=AckRequest,
@@ -181,6 +209,7 @@ ENDPOINTS = (
         method="POST",
         path="/v1/queues/{queue}/nack",
         handler=nack,
+        touches=topic_of_queue,
         summary="Messages could not be done: again, after a delay",
         role="write",
         body=NackRequest,
@@ -190,6 +219,7 @@ ENDPOINTS = (
         method="POST",
         path="/v1/queues/{queue}/extend",
         handler=extend,
+        touches=topic_of_queue,
         summary="Keep messages for another lease",
         role="write",
         body=ExtendRequest,

@@ -28,6 +28,7 @@ from headrace.server.endpoint import NDJSON, Endpoint, Parameter
 from headrace.server.models.events import RecordsPage
 from headrace.server.parameters import choice, integer, number
 from headrace.server.services import Services
+from headrace.server.touched import topic_of_path
 from headrace.store.arrivals import topic_ends
 from headrace.store.base import Position
 
@@ -135,6 +136,7 @@ ENDPOINTS = (
         method="GET",
         path="/v1/topics/{topic}/records",
         handler=read_records,
+        touches=topic_of_path,
         summary="Records of a topic page by page; with `wait`, those to come",
         answers={200: (RecordsPage, NDJSON, ARROW)},
         parameters=(

@@ -9,6 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.access.rights import Resource
 from headrace.collect.base import RawEvents
 from headrace.errors import DeadlineExceeded, NotFound, UsageError
 from headrace.log.base import TopicConfig, TopicSpec
@@ -20,6 +21,7 @@ from headrace.server.events import arrival
 from headrace.server.models.log import NewRequest, ReplyAnswer
 from headrace.server.parameters import body_of, number
 from headrace.server.services import Services
+from headrace.server.touched import topic_of_path
 
 REPLIES_KEPT_MS = 3600 * 1000
 MAX_TIMEOUT_S = 300.0
@@ -29,6 +31,8 @@ async def send_request(request: Request, services: Services) -> Response:
     topic = services.log.topic(request.path_params["topic"]).name
     timeout = number(request, "timeout", 10.0, 0.001, MAX_TIMEOUT_S)
     wanted = await body_of(request, services, NewRequest)
+    answered_in = wanted.reply_topic or f"{topic}.replies"
+    services.auth.check_each(request, "read", [Resource("topic", answered_in)])
     reply_topic = await services.run(_reply_topic, services, topic, wanted.reply_topic)
     correlation = str((wanted.headers or {}).get(CORRELATION) or uuid.uuid4())
     expected = services.requests.expect(reply_topic, correlation)
@@ -87,6 +91,7 @@ ENDPOINTS = (
         method="POST",
         path="/v1/requests/{topic}",
         handler=send_request,
+        touches=topic_of_path,
         summary="Send a record and wait for the one that answers it, by correlation id",
         role="write",
         body=NewRequest,

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -19,16 +20,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from headrace.access.rights import Role
+from headrace.access.rights import Resource, Role
 from headrace.deliver.browse import Page, offsets_at, parse_position, position_text, read_after
-from headrace.errors import Conflict, HeadraceError, NotFound, OffsetOutOfRange, Overloaded, UsageError
+from headrace.errors import Conflict, HeadraceError, NotFound, OffsetOutOfRange, Overloaded, Refused, UsageError
 from headrace.log.codecs.json_encode import to_json
 from headrace.log.subscription import Wanted, wanted
 from headrace.server import pump
+from headrace.server.auth import hide_names
 from headrace.server.endpoint import Endpoint
 from headrace.server.errors import error_body
 from headrace.server.publishing import publish
 from headrace.server.services import Services
+from headrace.server.touched import by_handler
 from headrace.server.websocket import GOING_AWAY, TOO_SLOW, close
 from headrace.store.base import Position
 from headrace.structs import ready
@@ -176,7 +179,7 @@ class Talk:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             await self._tell(error=error_body(UsageError(f"the message does not fit: {error}")), id=None)
         except Exception as error:
-            await self._tell(error=error_body(error), id=name)
+            await self._tell(error=error_body(hide_names(self._websocket, error)), id=name)
 
     def _act(self, said: Said) -> Callable[[Said], Awaitable[None]]:
         acts = {"subscribe": self._subscribe, "unsubscribe": self._unsubscribe, "publish": self._publish}
@@ -185,20 +188,25 @@ class Talk:
             raise UsageError("a message says one of subscribe, unsubscribe and publish, with an id as its value")
         return acts[given[0]]
 
-    def _check(self, role: Role) -> None:
-        self._services.auth.check(self._websocket, role)
+    def _check(self, role: Role, topics: Iterable[str]) -> None:
+        found = [Resource("topic", topic) for topic in topics]
+        try:
+            self._services.auth.check(self._websocket, role, lambda _: found)
+        except Refused as error:
+            self._services.audit.note(self._websocket, error.status)
+            raise
 
     # Subscribing
 
     async def _subscribe(self, said: Said) -> None:
-        self._check("read")
+        topics = wanted(said.topics)
+        self._check("read", (*topics.names, *said.after))
         name = str(said.subscribe)
         if name in self._subscriptions:
             raise Conflict(f"there is a subscription `{name[:40]}` already", hint="unsubscribe it, or take another id")
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
             raise Overloaded(f"a connection has {MOST_SUBSCRIPTIONS} subscriptions at most")
         after = {topic: parse_position(text, "after") for topic, text in said.after.items()}
-        topics = wanted(said.topics)
         for topic in (*topics.names, *after):
             self._services.log.topic(topic)
         subscription = Subscription(name, topics, said.start, after)
@@ -215,7 +223,9 @@ class Talk:
     def _places(self, subscription: Subscription) -> dict[str, dict[int, int]]:
         """Where the topics that are not followed yet begin."""
         log = self._services.log
-        found = subscription.wanted.among(topic.name for topic in log.topics())
+        names = (topic.name for topic in log.topics())
+        allows = partial(self._services.auth.allows, self._websocket)
+        found = subscription.wanted.among(name for name in names if allows(Resource("topic", name)))
         places: dict[str, dict[int, int]] = {}
         where: dict[str, Any] = {"from": subscription.start}
         for topic in sorted(found - set(subscription.reading))[:MOST_TOPICS]:
@@ -267,7 +277,7 @@ class Talk:
 
     async def _publish(self, said: Said) -> None:
         """Handed over in the order they come; acknowledged each by itself."""
-        self._check("write")
+        self._check("write", [said.topic])
         given = said.event if said.event is not msgspec.UNSET else said.events
         if given is msgspec.UNSET or (said.event is not msgspec.UNSET and said.events is not msgspec.UNSET):
             raise UsageError("what is published is an `event`, or several `events`")
@@ -308,6 +318,7 @@ ENDPOINTS = (
         method="GET",
         path="/v1/socket",
         handler=not_a_socket,
+        touches=by_handler,
         websocket=serve_socket,
         summary="Publish and subscribe over one WebSocket",
         answers={},

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.access.rights import Role
+from headrace.access.rights import Resource, Role
 from headrace.coordinate.definitions import substitute
 from headrace.coordinate.result import StatementResult
 from headrace.errors import HeadraceError, SqlError
@@ -29,6 +29,7 @@ from headrace.server.models.sql import (
 )
 from headrace.server.parameters import body_of
 from headrace.server.services import Services
+from headrace.server.touched import by_handler, written_resource
 from headrace.sql.api import FUNCTIONS, PlanTree, parse
 from headrace.sql.api import validate as check_script
 from headrace.sql.parser.statements import KEYWORDS
@@ -52,7 +53,7 @@ WORDS = sorted({*NOT_AN_ALIAS, *KEYWORDS, *OTHER_WORDS.split()})
 async def run_statements(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, StatementsRequest)
     request.scope[DETAIL] = wanted.sql
-    services.auth.check(request, await services.run(role_needed, wanted.sql, wanted.variables))
+    await check_statements(request, services, wanted.sql, wanted.variables)
 
     def run() -> tuple[list[ResultModel], Exception | None]:
         results: list[ResultModel] = []
@@ -68,6 +69,23 @@ async def run_statements(request: Request, services: Services) -> Response:
     # Those before it have happened, so the answer has both.
     body = StatementsAnswer(results=results, error=error_body(error) | {"statement": len(results)})
     return json_response(body, error.status if isinstance(error, HeadraceError) else 500)
+
+
+async def check_statements(request: Request, services: Services, sql: str, variables: Mapping[str, str] | None) -> None:
+    """`Refused` unless who asks may run all of these. With scopes, that is INSERT into their own topics."""
+    needed = await services.run(role_needed, sql, variables)
+    limited = services.auth.is_limited(request)
+    written = await services.run(_written, services, sql, variables) if limited else []
+    services.auth.check(request, needed, lambda _: written)
+
+
+def _written(services: Services, sql: str, variables: Mapping[str, str] | None) -> list[Resource | None]:
+    try:
+        statements = parse(substitute(sql, variables or {}), variables)
+    except SqlError:
+        return []
+    targets = [services.catalog.source(one.name) if isinstance(one, InsertValues) else None for one in statements]
+    return [None if target is None else written_resource(target) for target in targets]
 
 
 def role_needed(sql: str, variables: Mapping[str, str] | None = None) -> Role:
@@ -147,6 +165,7 @@ ENDPOINTS = (
         method="POST",
         path="/v1/statements",
         handler=run_statements,
+        touches=by_handler,
         summary="Run statements one after the other, up to the first error. INSERT needs `write`, what defines `admin`",
         body=StatementsRequest,
         changes=True,

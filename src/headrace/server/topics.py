@@ -10,6 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.access.rights import Resource
 from headrace.coordinate.describe import (
     CONFIG,
     altered_topic,
@@ -43,6 +44,7 @@ from headrace.server.models.topics import (
 from headrace.server.parameters import body_of, flag, integer, moment
 from headrace.server.services import Services
 from headrace.server.sse import stream
+from headrace.server.touched import by_handler, topic_of_path
 from headrace.store.arrivals import topic_ends
 from headrace.structs import ready
 from headrace.types import Column, display_name
@@ -55,7 +57,8 @@ async def list_topics(request: Request, services: Services) -> Response:
     internal = flag(request, "internal")
 
     def describe() -> Topics:
-        topics = [topic for topic in services.log.topics() if internal or not topic.internal]
+        shown = (topic for topic in services.log.topics() if internal or not topic.internal)
+        topics = [topic for topic in shown if services.auth.allows(request, Resource("topic", topic.name))]
         return Topics(list(of_each(topics, partial(topic_model, services))))
 
     return json_response(await services.run(describe))
@@ -184,6 +187,7 @@ ENDPOINTS = (
         method="GET",
         path="/v1/topics",
         handler=list_topics,
+        touches=by_handler,
         summary="All topics",
         answers={200: Topics},
         parameters=(Parameter("internal", "Headrace's own too", {"type": "boolean", "default": False}),),
@@ -201,6 +205,7 @@ ENDPOINTS = (
         method="GET",
         path="/v1/topics/{topic}",
         handler=show_topic,
+        touches=topic_of_path,
         summary="One topic",
         answers={200: TopicModel},
     ),
@@ -237,6 +242,7 @@ ENDPOINTS = (
         method="GET",
         path="/v1/topics/{topic}/events",
         handler=list_events,
+        touches=topic_of_path,
         summary="Records of a topic",
         answers={200: Events},
         parameters=(
@@ -251,6 +257,7 @@ ENDPOINTS = (
         method="GET",
         path="/v1/topics/{topic}/tail",
         handler=tail_topic,
+        touches=topic_of_path,
         summary="New records of a topic, live",
         answers={200: (EVENT_STREAM, NDJSON)},
         parameters=(

@@ -10,12 +10,14 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
+from headrace.access.rights import Resource
 from headrace.coordinate.base import ViewDefinition
 from headrace.deliver.base import FeedEvent
 from headrace.deliver.feed import feed
 from headrace.errors import UsageError
 from headrace.server import websocket as websockets
 from headrace.server.answer_models import through_model
+from headrace.server.auth import hide_names
 from headrace.server.endpoint import EVENT_STREAM, NDJSON, Endpoint, Parameter
 from headrace.server.errors import error_response, json_response
 from headrace.server.included import MAX_WAIT_S, wait_until_included
@@ -28,13 +30,15 @@ from headrace.server.query import pull_plan
 from headrace.server.services import Services
 from headrace.server.sse import stream
 from headrace.server.topics import keyed_columns
+from headrace.server.touched import by_handler, view_of_path
 from headrace.sql.source import Source
 from headrace.types import BigInt, Boolean, Column, Decimal, Double, Integer, display_name, quote_name
 
 
 async def list_views(request: Request, services: Services) -> Response:
     served = set(services.followers.names())
-    found = [view for view in services.catalog.views() if view.name in served]
+    known = (view for view in services.catalog.views() if view.name in served)
+    found = [view for view in known if services.auth.allows(request, Resource("view", view.name))]
     models = await services.run(lambda: [view_model(view, services) for view in found])
     return json_response(Views(models))
 
@@ -140,7 +144,7 @@ async def follow_view_socket(websocket: WebSocket, services: Services) -> None:
     try:
         events = await services.run(_feed, websocket, services)
     except Exception as error:
-        await websocket.send_denial_response(error_response(error))
+        await websocket.send_denial_response(error_response(hide_names(websocket, error)))
         return
     await websockets.stream(events, websocket, services, "feed")
 
@@ -162,12 +166,27 @@ def _feed(connection: HTTPConnection, services: Services) -> AsyncIterator[FeedE
 
 
 ENDPOINTS = (
-    Endpoint(method="GET", path="/v1/views", handler=list_views, summary="All views", answers={200: Views}),
-    Endpoint(method="GET", path="/v1/views/{view}", handler=show_view, summary="One view", answers={200: ViewModel}),
+    Endpoint(
+        method="GET",
+        path="/v1/views",
+        handler=list_views,
+        touches=by_handler,
+        summary="All views",
+        answers={200: Views},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/views/{view}",
+        handler=show_view,
+        touches=view_of_path,
+        summary="One view",
+        answers={200: ViewModel},
+    ),
     Endpoint(
         method="GET",
         path="/v1/views/{view}/rows",
         handler=list_rows,
+        touches=view_of_path,
         summary="Rows of a view; any other parameter is a column that must have that value",
         answers={200: QueryAnswer},
         parameters=(
@@ -181,6 +200,7 @@ ENDPOINTS = (
         method="GET",
         path="/v1/views/{view}/feed",
         handler=follow_view,
+        touches=view_of_path,
         websocket=follow_view_socket,
         summary="Changes of a view as they happen",
         answers={200: (EVENT_STREAM, NDJSON)},

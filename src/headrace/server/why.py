@@ -11,6 +11,7 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.access.rights import Resource
 from headrace.coordinate.care_jobs import CareJob, Wish
 from headrace.coordinate.subjects import source_subject, view_subject
 from headrace.errors import UsageError
@@ -24,6 +25,7 @@ from headrace.server.models.trust import CareJobModel, WhyAnswer
 from headrace.server.names import resolve
 from headrace.server.parameters import choice, integer, moment
 from headrace.server.services import Services
+from headrace.server.touched import view_of_path
 from headrace.server.trust_models import MOST_SHOWN, why_model
 from headrace.server.views import find_view
 from headrace.sql.casting import caster
@@ -32,6 +34,7 @@ from headrace.sql.source import Source
 from headrace.types import VARCHAR, Column, Varchar, display_name
 from headrace.views.keyless import is_null
 from headrace.views.reading import Reader
+from headrace.views.subject import Subject
 from headrace.views.why import Page, Why, why
 
 LONGEST_S = 24 * 3600.0
@@ -43,6 +46,7 @@ async def explain_row(request: Request, services: Services) -> Response:
     view = find_view(request, services)
     version = integer(request, "version", view.version)
     subject = view_subject(services.catalog, view, version)
+    services.auth.check_each(request, "read", (Resource("topic", one) for one in _topics_below(services, subject)))
     key = _key(request, subject.source, services)
     window = request.query_params.get("window")
     order = choice(request, "order", "newest", "newest", "oldest", "largest")
@@ -62,6 +66,18 @@ async def explain_row(request: Request, services: Services) -> Response:
         wish = Wish("why", view.name, text=str(request.query_params))
         return await answer_with_job(services.care_jobs.start(wish, partial(_explain_long, explain)), services)
     return json_response(why_model(await services.run_explanation(explain), services))
+
+
+def _topics_below(services: Services, subject: Subject) -> set[str]:
+    """Return the topics whose records an explanation may show: what the row is made of, down to what was sent in."""
+    found: set[str] = set()
+    todo = [subject]
+    while todo:
+        for source in todo.pop().query.inputs:
+            below = None if source.topic in found else source_subject(services.catalog, source.name, source.topic)
+            found.add(source.topic)
+            todo += [] if below is None else [below]
+    return found
 
 
 def _explain_long(explain: Callable[..., Why], job: CareJob) -> Why:
@@ -135,6 +151,7 @@ ENDPOINTS = (
         method="GET",
         path="/v1/views/{view}/why",
         handler=explain_row,
+        touches=view_of_path,
         summary="The records that made a row, and the row computed again; the key's columns are parameters",
         answers={200: WhyAnswer},
         parameters=PARAMETERS,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from headrace.access.rights import Role
+from headrace.server.auth import Touched
 from headrace.server.endpoint import Endpoint, Handler
 from headrace.server.ksql import info, inserts, queries, statements, websocket
 from headrace.server.ksql.errors import V1
 from headrace.server.ksql.formats import DELIMITED, JSON
 from headrace.server.ksql.requests import CloseRequest, KsqlRequest, StreamRequest, guarded
+from headrace.server.touched import by_handler
 
 
 def _endpoint(
@@ -21,11 +23,12 @@ def _endpoint(
     role: Role | None = "read",
     body: Any = None,
     changes: bool = False,
+    touched: Touched | None = None,
 ) -> Endpoint:
     return Endpoint(
         method=method,
         path=path,
-        handler=guarded(role, handler, changes),
+        handler=guarded(role, handler, changes, touched),
         summary=summary,
         answers={200: media or (JSON,)},
         role=role,
@@ -37,8 +40,26 @@ def _endpoint(
 
 
 ENDPOINTS = (
-    _endpoint("POST", "/ksql", statements.run_ksql, "ksqlDB: run statements", V1, body=KsqlRequest, changes=True),
-    _endpoint("POST", "/query", queries.ksql_query, "ksqlDB: a SELECT", V1, DELIMITED, body=KsqlRequest),
+    _endpoint(
+        "POST",
+        "/ksql",
+        statements.run_ksql,
+        "ksqlDB: run statements",
+        V1,
+        body=KsqlRequest,
+        changes=True,
+        touched=by_handler,
+    ),
+    _endpoint(
+        "POST",
+        "/query",
+        queries.ksql_query,
+        "ksqlDB: a SELECT",
+        V1,
+        DELIMITED,
+        body=KsqlRequest,
+        touched=by_handler,
+    ),
     _endpoint(
         "POST",
         "/query-stream",
@@ -48,6 +69,7 @@ ENDPOINTS = (
         JSON,
         V1,
         body=StreamRequest,
+        touched=by_handler,
     ),
     _endpoint("POST", "/close-query", queries.close_query, "ksqlDB: end a push query", body=CloseRequest),
     _endpoint(
@@ -59,6 +81,7 @@ ENDPOINTS = (
         JSON,
         role="write",
         body=(DELIMITED, JSON, V1),
+        touched=by_handler,
     ),
     _endpoint("GET", "/info", info.info, "ksqlDB: about the server"),
     _endpoint("GET", "/healthcheck", info.healthcheck, "ksqlDB: is it healthy?", role=None),
@@ -70,6 +93,7 @@ ENDPOINTS = (
         method="GET",
         path="/ws/query",
         handler=websocket.needs_upgrade,
+        touches=by_handler,
         summary="ksqlDB: a push query over a WebSocket",
         answers={200: (JSON,)},
         websocket=websocket.query_socket,

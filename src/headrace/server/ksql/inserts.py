@@ -18,7 +18,8 @@ from headrace.server.events import arrival
 from headrace.server.ksql.errors import error_object, ksql_error
 from headrace.server.ksql.formats import Arrays, Lines, format_for
 from headrace.server.services import Services
-from headrace.sql.source import Source
+from headrace.server.touched import AllowedSources, written_resource
+from headrace.sql.source import Source, Sources
 from headrace.structs import ready
 from headrace.types import display_name
 
@@ -35,7 +36,8 @@ async def insert_rows(request: Request, services: Services) -> Response:
         text = decompress(body, request.headers.get("content-encoding", ""), limits.max_bytes)
         first, _, rows = text.partition(b"\n")
         try:
-            source = _source(first, services)
+            allowed = AllowedSources(services.catalog, services.auth, request, "write", written_resource)
+            source = _source(first, allowed)
             outcome = await _send(rows, source, request, services) if rows.strip() else None
         except HeadraceError as error:
             return ksql_error(error)
@@ -45,16 +47,16 @@ async def insert_rows(request: Request, services: Services) -> Response:
     return Response(b"".join(to_json(line) + b"\n" for line in lines), media_type=Lines.media_type)
 
 
-def _source(first: bytes, services: Services) -> Source:
+def _source(first: bytes, catalog: Sources) -> Source:
     try:
         wanted = msgspec.json.decode(first, type=ready(Target)).target
     except msgspec.MsgspecError as error:
         raise UsageError(f"the first line must say where to: {error}", hint='{"target": "MY_STREAM"}') from error
     quoted = len(wanted) > 2 and wanted[0] == wanted[-1] == "`"
     name = wanted[1:-1] if quoted else wanted.upper()
-    source = services.catalog.source(name)
+    source = catalog.source(name)
     if source is None:
-        known = [source.name for source in services.catalog.sources()]
+        known = [source.name for source in catalog.sources()]
         hint = did_you_mean(name, known, "SHOW STREAMS; lists all", display_name)
         raise NotFound(f"stream `{display_name(name)}` does not exist", hint=hint)
     if source.query is not None:

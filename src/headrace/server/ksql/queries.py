@@ -11,10 +11,12 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from headrace.access.rights import Resource
 from headrace.coordinate.definitions import substitute
 from headrace.deliver.base import Answer, FeedEvent
 from headrace.deliver.pull import answer_of, pull
 from headrace.errors import HeadraceError, NotFound
+from headrace.server.auth import hide_names
 from headrace.server.ksql.errors import error_object, ksql_error
 from headrace.server.ksql.formats import Format, Header, Lines, Objects, format_for
 from headrace.server.ksql.printing import print_topic
@@ -22,7 +24,7 @@ from headrace.server.ksql.requests import CloseRequest, KsqlRequest, Properties,
 from headrace.server.ksql.values import row_converter
 from headrace.server.parameters import body_of
 from headrace.server.pump import Pump
-from headrace.server.query import plan_one
+from headrace.server.query import plan_allowed
 from headrace.server.questions import ask_engine, is_for_engine
 from headrace.server.services import Services
 from headrace.sql.api import parse
@@ -91,14 +93,15 @@ async def _answer(
     try:
         text = substitute(sql, variables)
         if printed := print_statement(text):
+            services.auth.check_each(request, "read", [Resource("topic", printed.topic)])
             return print_topic(printed, from_beginning(properties), request, services)
-        plan = await services.run(plan_one, text, services.catalog)
+        plan = await services.run(plan_allowed, request, text, services)
         if not isinstance(plan, PushQuery):
             return await _pulled(request, services, plan, text, form)
         services.subscribers.check(request)
         events = request.app.state.push_queries.listen(plan, text, request, from_beginning(properties))
     except HeadraceError as error:
-        return ksql_error(error, sql)
+        return ksql_error(hide_names(request, error), sql)
     return PushAnswer(plan, events, request.app.state.open_queries, services, form)
 
 

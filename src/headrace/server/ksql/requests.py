@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.access.rights import Role
-from headrace.server.auth import require_json
+from headrace.server.auth import Touched, hide_names, require_json
 from headrace.server.endpoint import Handler
 from headrace.server.ksql.errors import ksql_error
 from headrace.server.services import Services
@@ -51,17 +51,17 @@ def from_beginning(properties: Mapping[str, Any]) -> bool:
     return False
 
 
-def guarded(role: Role | None, handler: Handler, changes: bool) -> Handler:
+def guarded(role: Role | None, handler: Handler, changes: bool, touched: Touched | None) -> Handler:
     """Errors of whatever kind in ksqlDB's form, those of who may do it included."""
 
     async def serve(request: Request, services: Services) -> Response:
         try:
-            services.auth.check(request, role)
+            services.auth.check(request, role, touched)
             if changes:
                 require_json(request)
             return await handler(request, services)
         except Exception as error:
-            return ksql_error(error)
+            return ksql_error(hide_names(request, error))
 
     serve.__name__ = handler.__name__
     return serve

@@ -17,7 +17,7 @@ from headrace.server.ksql.errors import QUERY_ENDPOINT, V1, ksql_error
 from headrace.server.ksql.requests import KsqlRequest
 from headrace.server.parameters import body_of
 from headrace.server.services import Services
-from headrace.server.statements import role_needed
+from headrace.server.statements import check_statements
 from headrace.sql.api import parse
 from headrace.sql.statements import Print, SelectStatement
 
@@ -25,7 +25,7 @@ from headrace.sql.statements import Print, SelectStatement
 async def run_ksql(request: Request, services: Services) -> Response:
     wanted = await body_of(request, services, KsqlRequest)
     request.scope[DETAIL] = wanted.ksql
-    services.auth.check(request, await services.run(role_needed, wanted.ksql, wanted.session_variables))
+    await check_statements(request, services, wanted.ksql, wanted.session_variables)
     return await services.run(_run, wanted, services)
 
 

@@ -22,7 +22,7 @@ from headrace.server.ksql.requests import KsqlRequest, from_beginning
 from headrace.server.ksql.schemas import schema_json
 from headrace.server.ksql.values import row_converter
 from headrace.server.pump import Pump, too_slow
-from headrace.server.query import plan_one
+from headrace.server.query import plan_allowed
 from headrace.server.services import Services
 from headrace.server.websocket import close
 from headrace.sql.plan import PushQuery
@@ -43,6 +43,7 @@ async def query_socket(websocket: WebSocket, services: Services) -> None:
         try:
             await _serve(websocket, services)
         except HeadraceError as error:
+            services.audit.note(websocket, error.status)
             await websocket.send_text(to_json(error_object(error)).decode())
             await websocket.close(REFUSED, message_of(error, error.message)[:MOST_REASON])
         else:
@@ -55,7 +56,7 @@ async def _serve(websocket: WebSocket, services: Services) -> None:
     except msgspec.MsgspecError as error:
         raise UsageError(f"`request` is not as expected: {error}", hint='?request={"ksql": "SELECT …"}') from error
     text = substitute(wanted.ksql, wanted.session_variables)
-    plan = await services.run(plan_one, text, services.catalog)
+    plan = await services.run(plan_allowed, websocket, text, services)
     if not isinstance(plan, PushQuery):
         server = services.project.settings.server
         answer = await services.run_query(
