@@ -19,7 +19,7 @@ demo: setup      ## the page-view pipeline, live in the browser
 	@$(VENV)/python examples/pageviews/demo.py
 
 test: setup-tests  ## all tests
-	@$(VENV)/pytest -n 3 --no-loadscope-reorder --max-worker-restart=0
+	@$(VENV)/pytest -n 3 --no-loadscope-reorder --max-worker-restart=0 --durations=40 --durations-min=5
 
 test-fast:       ## one to two minutes: no Spark, no processes, no browser, fewer examples
 	@$(VENV)/pytest -q -n 3 --hypothesis-profile=some -m "not spark and not slow and not browser"
