@@ -89,17 +89,24 @@ class Publisher:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            arrival = self.log.snapshot().arrival
             try:
-                self.fork_left()
-                worked = [self._tried(name) for name in self.names()]
+                self._step()
             except (HeadraceError, OSError) as error:
                 logger.warning("nothing is published at the moment: %s", error)
                 self._stop.wait(AGAIN_S)
-                continue
-            if not any(worked):
-                self.log.wait(arrival, LOOK_S)
-                self._stop.wait(LEAST_S)
+            except Exception:
+                # Nobody would start the thread again.
+                logger.exception("nothing is published at the moment")
+                self._stop.wait(AGAIN_S)
+
+    def _step(self) -> None:
+        """Publish what is there, or wait for more."""
+        arrival = self.log.snapshot().arrival
+        self.fork_left()
+        worked = [self._tried(name) for name in self.names()]
+        if not any(worked):
+            self.log.wait(arrival, LOOK_S)
+            self._stop.wait(LEAST_S)
 
     def names(self) -> list[str]:
         """Return the names whose serving version has a topic of its own beside the public one."""
