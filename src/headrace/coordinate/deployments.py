@@ -325,6 +325,10 @@ class Deployments:
             if paced:
                 self._catalog.append(paced)
 
+    def is_bound(self, id_: str) -> bool:
+        """Return whether something in this server holds a query at a position."""
+        return id_ in self._bounded
+
     def _serves(self, id_: str) -> bool:
         query = self._catalog.query(id_)
         version = self._catalog.version_of(query) if query is not None else None

@@ -35,6 +35,7 @@ from headrace.log.base import ARRIVAL, PUBLISHER_PREFIX, BatchIdentity, Log, Rou
 from headrace.log.schema import frame_schema
 from headrace.store.arrivals import read_stretch
 from headrace.store.base import Position
+from headrace.store.cuts import Cut
 from headrace.store.follow import Followers
 from headrace.store.positions import bounded
 from headrace.structs import ready
@@ -73,6 +74,8 @@ class Publisher:
     """By name: why nothing is published at the moment."""
     _seen: dict[str, int] = field(default_factory=dict)
     """By name: how many events the catalog had when it was first found to need a publisher."""
+    _held: dict[str, Cut] = field(default_factory=dict)
+    """By query: where the publisher holds it."""
     _checked: tuple[int, float] = (-1, 0.0)
     """How many events the catalog had when it was last looked for topics to fork, and when that was."""
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -279,6 +282,9 @@ class Publisher:
             wanted = {read: offsets_at(self.log, read, cut) for read in common}
             if cut_of(self.log, after) != cut:
                 return True
+            if self.deployments.is_bound(before.id) and before.until != self._held.get(before.id):
+                return False  # a comparison of versions holds it, elsewhere
+            self._held[before.id] = cut
             self.deployments.bound({before.id: cut})
             read = {name: tuple(next_offsets(self.log, before, name).values()) for name in common}
             if any(have > want for name in common for have, want in zip(read[name], wanted[name], strict=True)):
@@ -287,7 +293,7 @@ class Publisher:
                 return False  # it is held, and comes there
         until = dict(enumerate(ends_of(self.log, old.source.topic)))
         done = self._commit(topic, self._all_records(old, topic, state.offsets, until), Published(new.number, ends))
-        if before is not None:
+        if before is not None and self._held.pop(before.id, None) is not None:
             self.deployments.bound({before.id: None})
         return done
 
