@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from headrace.coordinate.deployments import Options
 from headrace.errors import Conflict, Refused
-from tests.support import wait_for
+from tests.support import let_pass, wait_for
 from tests.views.live import PATIENCE, Live, live
 
 pytestmark = pytest.mark.spark
@@ -92,6 +92,7 @@ def test_the_same_numbers_switch_by_themselves_while_events_arrive(project: Live
     while project.services.deployments.get(started.id).stage not in ("switched", "waiting", "failed"):
         project.send("clicks", {"userid": f"u{sent % 7}", "page": "/home"})
         sent += 1
+        let_pass(0.05)
     deployment = project.reaches(started, "switched")
     assert all(one["changed"] + one["only_old"] + one["only_new"] == 0 for one in deployment.comparisons)
     # What serves now and what did before are still the same whenever somebody looks, at the end of a chain too.
@@ -99,6 +100,7 @@ def test_the_same_numbers_switch_by_themselves_while_events_arrive(project: Live
     while (found := project.services.differences.get("TOP", asked.id)).state not in ("done", "failed"):
         project.send("clicks", {"userid": f"u{sent % 7}", "page": "/home"})
         sent += 1
+        let_pass(0.05)
     assert found.comparison is not None, found.error
     assert (found.old, found.new, found.comparison.different) == (1, 2, 0)
     assert found.comparison.same >= 1
