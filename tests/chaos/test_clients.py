@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
 
 from tests.chaos import clients
+from tests.support import SEED
 
 
 @pytest.mark.slow
 def test_real_clients_lose_and_double_nothing_over_a_kill(tmp_path: Path) -> None:
-    seed = random.randrange(1 << 30)
-    print(f"seed {seed}")
-    outcome = clients.run(tmp_path, events=200, kills=1, seed=seed)
-    assert outcome.good, f"seed {seed}: {outcome}"
+    outcome = clients.run(tmp_path, events=200, kills=1, seed=SEED)
+    assert outcome.good, str(outcome)

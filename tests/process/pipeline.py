@@ -42,12 +42,12 @@ class Records:
         return sorted(found, key=lambda record: record["$arrival"]) if has_arrivals(self.log) else found
 
     def table(self, topic: str) -> list[Row]:
-        """What the changelog adds up to: the newest row by key and window, with its event time."""
+        """A table has the newest row of each key and window; two sessions of a key may begin at the same time."""
         spec = self.log.topic(topic).spec
         rows: dict[tuple[Any, ...], Row] = {}
         for record in self.records(topic):
             key = tuple(record[column.name] for column in spec.key)
-            key += (record[WINDOW_START],) if spec.windowed else ()
+            key += (record[WINDOW_START], record[WINDOW_END]) if spec.windowed else ()
             rows.pop(key, None)
             if not record[TOMBSTONE]:
                 rows[key] = {name: value for name, value in record.items() if name in kept(spec)}
