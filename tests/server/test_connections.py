@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from headrace.config import ServerSettings
+from headrace.server.connections import COMPARE_LOOKS, Connections
 from tests.server.running import Running, running_server
 from tests.support import wait_for
 
@@ -106,3 +109,64 @@ def test_one_key_does_not_take_every_push_query(server: Running) -> None:
         assert [subscribe(server, READER, closing, "/v1/query") for _ in range(3)] == [200, 200, 429]
         assert [subscribe(server, OTHER, closing, "/v1/query") for _ in range(2)] == [200, 429]
     wait_for(lambda: nobody_is_subscribed(server), 60, "all have left")
+
+
+@contextlib.contextmanager
+def accepted(listener: socket.socket) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends of a connection to `listener`: the server's first."""
+    with socket.create_connection(listener.getsockname()) as client:
+        ours, _ = listener.accept()
+        with ours:
+            yield ours, client
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        yield found
+
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+def test_a_look_costs_little_for_connections_that_are_known(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call for each of thousands of connections, twice a second, would keep the event loop waiting."""
+    calls: list[int] = []
+    fstat = os.fstat
+
+    def counted(descriptor: int) -> os.stat_result:
+        calls.append(descriptor)
+        return fstat(descriptor)
+
+    connections = Connections(listener.getsockname()[1], ServerSettings())
+    with contextlib.ExitStack() as closing:
+        for _ in range(200):
+            _, client = closing.enter_context(accepted(listener))
+            client.sendall(REQUEST)
+        connections.look(0.0)
+        assert connections.open == 200
+        connections.look(100.0)
+        assert connections.closed_silent == 0
+        monkeypatch.setattr(os, "fstat", counted)
+        connections.look(101.0)
+        assert connections.open == 200
+        assert len(calls) < 100
+    connections.look(102.0)
+    assert connections.open == 0
+
+
+def test_a_silent_connection_with_the_number_of_another_is_closed(listener: socket.socket) -> None:
+    connections = Connections(listener.getsockname()[1], ServerSettings())
+    with accepted(listener) as (busy, client):
+        client.sendall(REQUEST)
+        connections.look(0.0)
+        connections.look(100.0)
+        with accepted(listener) as (new, newcomer):
+            os.dup2(new.fileno(), busy.fileno())
+            new.close()
+            for second in range(200, 200 + 2 * COMPARE_LOOKS):
+                connections.look(second)
+            assert is_closed(newcomer)
+        assert connections.closed_silent >= 1

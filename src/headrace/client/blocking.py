@@ -22,8 +22,8 @@ from headrace.errors import HeadraceError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SILENCE_S = 20.0
-"""A feed says something at least every 5 s; longer silence means that the server is gone."""
+SILENCE_S = 45.0
+"""A feed says something at least every 15 s; a silence of three times that means that the server is gone."""
 
 
 def _blocking(operation: Callable[P, Steps[T]]) -> Callable[Concatenate[Client, P], T]:

@@ -19,6 +19,10 @@ from headrace.store.revisions import Revisions
 from headrace.types import Column
 from headrace.watchdog import Watchdog
 
+HEARTBEAT_SECONDS = 14.0
+"""A feed that has nothing to say for so long says how far it has come. A little less than what a server lets pass
+before it sends a sign of life of its own (`server.pump.ALIVE_S`): one of the two is enough."""
+
 
 @dataclass(frozen=True, slots=True)
 class AsOfNote:
@@ -65,6 +69,8 @@ class FeedEvent:
     event: str
     data: dict[str, Any]
     id: str | None = None
+    forms: dict[str, bytes] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """The event as it is sent, by the name of the form: encoded once for all subscribers who get it."""
 
 
 class RowsAtMoment(Protocol):

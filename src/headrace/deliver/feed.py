@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.deliver.base import Delivery, FeedEvent
+from headrace.deliver.base import HEARTBEAT_SECONDS, Delivery, FeedEvent
 from headrace.deliver.ids import parse_midway
 from headrace.deliver.way import Way, changes_after, cut, heartbeat, place_after, travel, way_from
 from headrace.errors import NotFound, OffsetOutOfRange
@@ -19,7 +19,6 @@ from headrace.store.arrivals import behind, has_arrivals, position_at_end, posit
 from headrace.store.base import Position, ViewStore
 from headrace.types import display_name
 
-HEARTBEAT_SECONDS = 5.0
 MAX_BEHIND = 100_000
 """A feed that once had caught up and falls this many changes behind is cut: its client does not read."""
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from headrace.deliver.base import Delivery, FeedEvent
+from headrace.deliver.base import HEARTBEAT_SECONDS, Delivery, FeedEvent
 from headrace.errors import NotFound, OffsetOutOfRange, UsageError
 from headrace.log.base import TIME, TOMBSTONE, Snapshot
 from headrace.sql.expressions import ColumnRef
@@ -32,7 +32,6 @@ from headrace.types import Column, display_name
 Row: TypeAlias = tuple[Any, ...]
 Evaluate: TypeAlias = Callable[[Row], Row | None]
 
-HEARTBEAT_SECONDS = 5.0
 ROWS_PER_READ = 500
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
-from headrace.deliver.base import Delivery, FeedEvent
+from headrace.deliver.base import HEARTBEAT_SECONDS, Delivery, FeedEvent
 from headrace.deliver.changes import Changes, next_changes
 from headrace.errors import NotFound, OffsetOutOfRange, UsageError
 from headrace.log.base import OFFSET, PARTITION, Log, Snapshot, Topic
@@ -15,7 +15,6 @@ from headrace.store.arrivals import behind, merge, position_at_end, position_at_
 from headrace.store.base import Position
 from headrace.store.columns import arrow_rows
 
-HEARTBEAT_SECONDS = 5.0
 ROWS_PER_READ = 500
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from headrace.log.base import Log, PartitionEnds, Snapshot
@@ -24,6 +24,8 @@ WAIT_SECONDS = 0.25
 PAUSE_PER_WAITER = 50e-6
 LONGEST_PAUSE = 0.02
 SHARED_READS = 64
+WOKEN_AT_ONCE = 64
+"""Between so many subscribers that are woken, others get their turn: a request must not wait for all of them."""
 
 
 class Tails:
@@ -82,7 +84,7 @@ class Tails:
                 self._reads.popitem(last=False)
         try:
             # Shielded: one client that goes away must not cancel what the others wait for.
-            loaded: T = await asyncio.shield(read)
+            loaded: T = read.result() if read.done() else await asyncio.shield(read)
             return loaded
         except Exception:
             self._reads.pop(key, None)
@@ -161,7 +163,9 @@ def wake_all(waiters: Iterable[Waiter], snapshot: Snapshot | None) -> None:
             continue  # that loop is closed, and with it all who waited in it
 
 
-def _wake(waiters: Iterable[Waiter], snapshot: Snapshot | None) -> None:
-    for waiter in waiters:
+def _wake(waiters: Sequence[Waiter], snapshot: Snapshot | None) -> None:
+    for waiter in waiters[:WOKEN_AT_ONCE]:
         if not waiter.done():
             waiter.set_result(snapshot)
+    if rest := waiters[WOKEN_AT_ONCE:]:
+        rest[0].get_loop().call_soon(_wake, rest, snapshot)

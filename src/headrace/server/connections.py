@@ -3,6 +3,11 @@
 The HTTP server waits for a first byte without any deadline, and stops accepting at its limit. So a thread looks at the
 connections of this process: the kernel tells for each how many bytes it has received. Requests that have begun have
 deadlines of their own (headers, bodies, slow readers).
+
+There may be thousands of connections, nearly all of them known, and every system call of this thread takes the
+interpreter from the event loop. So one call, `poll`, tells which descriptors are open. Only new ones, and those that
+have not begun a request, are looked at one by one. A known descriptor may have been closed and taken by another
+connection since the last look, so a part of them is compared each time, all within `COMPARE_LOOKS` looks.
 """
 
 from __future__ import annotations
@@ -11,18 +16,22 @@ import contextlib
 import logging
 import os
 import resource
+import select
 import socket
 import stat
 import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.config import ServerSettings
 from headrace.server.sever import reset
 
 LOOK_S = 0.5
+COMPARE_LOOKS = 10
+SPARE_DESCRIPTORS = 512
+"""How many numbers above the highest open descriptor are asked for. The kernel gives out the lowest free number."""
 FILES_RESERVED = 2000
 """Open files that are kept for the log, views and everything else."""
 HASTY_S = 1.0
@@ -58,10 +67,41 @@ def most_subscribers(settings: ServerSettings) -> int:
 
 
 @dataclass(slots=True)
-class _Connection:
-    descriptor: int
+class _Descriptor:
+    """An open file; `inode` tells whether the number has become another one's. Not all are connections of ours."""
+
+    inode: int
+    connection: bool
     since: float
     begun: bool = False
+
+
+class OpenDescriptors:
+    """Tells which descriptors of this process are open, with one system call for thousands of them."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._count = 0
+
+    def look(self) -> set[int]:
+        while True:
+            found = self._look()
+            # More than may be open cannot be asked for.
+            most, highest = raise_file_limit(), max(found, default=0)
+            if self._count >= min(most, highest + SPARE_DESCRIPTORS):
+                return found
+            self._extend(min(most, highest + 2 * SPARE_DESCRIPTORS))
+
+    def _look(self) -> set[int]:
+        # Asked for no event at all, it answers for those that are closed, and for ends and errors of others.
+        return set(range(self._count)).difference(
+            number for number, events in self._poll.poll(0) if events & select.POLLNVAL
+        )
+
+    def _extend(self, count: int) -> None:
+        for number in range(self._count, count):
+            self._poll.register(number, 0)
+        self._count = count
 
 
 class Connections:
@@ -72,8 +112,10 @@ class Connections:
         self.most = most_connections(settings)
         self.closed_silent = 0
         """Connections closed because they said nothing."""
-        self._known: dict[int, _Connection] = {}
-        self._others: set[int] = set()
+        self._descriptors = OpenDescriptors()
+        self._known: dict[int, _Descriptor] = {}
+        self._open = 0
+        self._looks = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look_on, name="headrace-connections", daemon=True)
 
@@ -87,7 +129,7 @@ class Connections:
     @property
     def open(self) -> int:
         """How many there were when last looked at."""
-        return len(self._known)
+        return self._open
 
     def _look_on(self) -> None:
         while not self._stop.wait(LOOK_S):
@@ -99,53 +141,53 @@ class Connections:
 
     def look(self, now: float) -> None:
         """Notice new connections and those that are gone, and close the ones that are silent for too long."""
-        seen: set[int] = set()
-        for descriptor in _descriptors():
-            with contextlib.suppress(OSError):  # closed meanwhile
-                status = os.fstat(descriptor)
-                if not stat.S_ISSOCK(status.st_mode):
-                    continue
-                seen.add(status.st_ino)
-                if status.st_ino not in self._known and status.st_ino not in self._others:
-                    self._meet(descriptor, status.st_ino, now)
-        self._others &= seen
-        for inode in self._known.keys() - seen:
-            self._known.pop(inode, None)
-        crowded = len(self._known) > self.most * 3 // 4
+        seen = self._descriptors.look()
+        for number in self._known.keys() - seen:
+            del self._known[number]
+        self._looks += 1
+        turn = self._looks % COMPARE_LOOKS
+        for number in seen:
+            if number not in self._known or number % COMPARE_LOOKS == turn:
+                with contextlib.suppress(OSError):  # closed meanwhile
+                    self._meet(number, now)
+        ours = [(number, one) for number, one in self._known.items() if one.connection]
+        self._open = len(ours)
+        crowded = self._open > self.most * 3 // 4
         deadline = min(HASTY_S, self._seconds) if crowded else self._seconds
-        silent = [(inode, one) for inode, one in self._known.items() if not one.begun]
-        late = [(inode, one) for inode, one in silent if self._is_late(inode, one, now - deadline)]
-        closed = sum(self._close_silent(inode, one) for inode, one in late)
+        late = [(number, one) for number, one in ours if not one.begun and self._is_late(number, one, now - deadline)]
+        closed = sum(self._close_silent(number, one) for number, one in late)
         if closed:
             self.closed_silent += closed
             logger.warning("closed %d connections that said nothing for %g s", closed, deadline)
 
-    def _meet(self, descriptor: int, inode: int, now: float) -> None:
-        with socket.socket(fileno=os.dup(descriptor)) as found:
-            ours = found.family in (socket.AF_INET, socket.AF_INET6) and found.getsockname()[1] == self._port
-            if ours and not found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                self._known[inode] = _Connection(descriptor, now)
-            else:
-                self._others.add(inode)
+    def _meet(self, number: int, now: float) -> None:
+        status = os.fstat(number)
+        known = self._known.get(number)
+        if known is not None and known.inode == status.st_ino:
+            return
+        connection = stat.S_ISSOCK(status.st_mode) and self._is_ours(number)
+        self._known[number] = _Descriptor(status.st_ino, connection, now)
 
-    def _is_late(self, inode: int, one: _Connection, before: float) -> bool:
+    def _is_ours(self, number: int) -> bool:
+        with socket.socket(fileno=os.dup(number)) as found:
+            ours = found.family in (socket.AF_INET, socket.AF_INET6) and found.getsockname()[1] == self._port
+            return ours and not found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+
+    def _is_late(self, number: int, one: _Descriptor, before: float) -> bool:
         """Return whether the connection is older than that moment and has not begun a request."""
         if one.since > before:
             return False
-        with contextlib.suppress(OSError), _same_socket(one.descriptor, inode) as found:
+        with contextlib.suppress(OSError), _same_socket(number, one.inode) as found:
             one.begun = _received(found) >= BEGUN_BYTES
             return not one.begun
+        self._known.pop(number, None)  # it has become another one's, and is met anew
         return False
 
-    def _close_silent(self, inode: int, one: _Connection) -> bool:
-        with contextlib.suppress(OSError), _same_socket(one.descriptor, inode) as found:
+    def _close_silent(self, number: int, one: _Descriptor) -> bool:
+        with contextlib.suppress(OSError), _same_socket(number, one.inode) as found:
             reset(found)
             return True
         return False
-
-
-def _descriptors() -> Iterable[int]:
-    return map(int, os.listdir("/proc/self/fd"))
 
 
 @contextlib.contextmanager

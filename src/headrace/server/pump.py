@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -17,7 +18,9 @@ from headrace.server.errors import error_body
 from headrace.server.services import Services
 from headrace.server.sever import sever
 
-ALIVE_S = 5.0
+ALIVE_S = 15.0
+"""After so much silence a client is sent a sign of life. Clients and proxies take a longer silence for a dead
+connection, and a client that vanished without a word is noticed by it."""
 SEND_S = 30.0
 """A client that takes nothing for this long is gone, or might as well be."""
 CLOSE_S = 5.0
@@ -27,7 +30,6 @@ GATHER = 500
 
 Encode = Callable[[FeedEvent], bytes]
 Send = Callable[[list[FeedEvent]], Awaitable[None]]
-Ended = tuple[asyncio.Future[Any], asyncio.Future[Any]]
 _END = object()
 
 
@@ -36,6 +38,13 @@ def sse(event: FeedEvent) -> bytes:
     >>> sse(FeedEvent("change", {"key": {}}, "1-7"))
     b'id: 1-7\\nevent: change\\ndata: {"key":{}}\\n\\n'
     """
+    found = event.forms.get("sse")
+    if found is None:
+        found = event.forms["sse"] = _sse(event)
+    return found
+
+
+def _sse(event: FeedEvent) -> bytes:
     head = f"id: {event.id}\n" if event.id is not None else ""
     if event.event == "heartbeat":
         # A comment keeps the connection open; the id, where there is one, is what a client continues from.
@@ -45,23 +54,21 @@ def sse(event: FeedEvent) -> bytes:
 
 def message(event: FeedEvent) -> bytes:
     """The form for WebSocket and for lines of JSON."""
-    return to_json({"id": event.id, "event": event.event, "data": event.data})
+    found = event.forms.get("message")
+    if found is None:
+        found = event.forms["message"] = to_json({"id": event.id, "event": event.event, "data": event.data})
+    return found
 
 
 def line(event: FeedEvent) -> bytes:
-    return message(event) + b"\n"
+    found = event.forms.get("line")
+    if found is None:
+        found = event.forms["line"] = message(event) + b"\n"
+    return found
 
 
 def too_slow() -> str:
     return f"too slow: nothing was taken for {SEND_S:g} s"
-
-
-class _TooSlow(Exception):
-    """With what is still being sent: what was half sent can be followed by nothing else."""
-
-    def __init__(self, sending: asyncio.Future[None]) -> None:
-        super().__init__(too_slow())
-        self.sending = sending
 
 
 def _slow(kind: str) -> FeedEvent:
@@ -96,36 +103,81 @@ async def cut_off(scope: Scope, sending: asyncio.Future[None]) -> None:
 
 class Pump:
     """Runs `events` in a task of its own, at most `gather` ahead of the client: beyond that the source waits, and
-    nobody else."""
+    nobody else. There may be thousands of pumps, so one costs three tasks and one timer, however much it sends."""
 
     def __init__(self, events: AsyncIterator[FeedEvent], services: Services, kind: str, gather: int = GATHER) -> None:
-        self._events, self._services, self._kind = events, services, kind
-        self._queue: asyncio.Queue[Any] = asyncio.Queue(gather)
-        self._taken = 0
+        self._events, self._services, self._kind, self._gather = events, services, kind, gather
+        self._counter = services.metrics.feed_events.labels(kind)
+        self._queue: deque[Any] = deque()
+        self._room = asyncio.Event()
+        self._news: asyncio.Future[None] | None = None
+        """What the sender waits for while it has nothing to send."""
+        self._over: asyncio.Future[None] | None = None
+        self._progress = 0.0
+        """When the client last took something, or was handed something."""
+        self._sending = self._alive = self._slow = False
+        self._timer: asyncio.TimerHandle | None = None
 
     def taken(self) -> None:
         """For `send`: the client has taken a piece of what it was handed."""
-        self._taken += 1
+        self._progress = asyncio.get_running_loop().time()
 
     async def run(self, send: Send, gone: Awaitable[Any], scope: Scope) -> bool:
-        """Hand everything to `send`, in order, an empty list every five seconds of silence, until the events end, the
+        """Hand everything to `send`, in order, an empty list after `ALIVE_S` of silence, until the events end, the
         client is gone or the server stops. False if the client took nothing for too long: it was told, or cut off."""
-        filling = asyncio.create_task(self._fill())
-        ended: Ended = (asyncio.ensure_future(gone), asyncio.create_task(self._services.stopping.wait()))
+        loop = asyncio.get_running_loop()
+        self._over = loop.create_future()
+        filling, going = loop.create_task(self._fill()), asyncio.ensure_future(gone)
+        sending = loop.create_task(self._deliver(send))
+        for task in (sending, going):
+            task.add_done_callback(self._end)
+        self._progress = loop.time()
+        self._watch()
+        self._services.stopping.call(self._ring)
         try:
-            await self._run(send, ended)
-            return True
-        except _TooSlow as slow:
+            await self._over
+            if not self._slow:
+                if sending.done():
+                    sending.result()
+                return True
             self._services.metrics.feed_cuts.labels("too slow").inc()
-            await self._say_why(send, slow.sending, scope)
+            await self._say_why(send, sending, scope)
             return False
         finally:
-            for task in (*ended, filling):
+            self._services.stopping.forget(self._ring)
+            if self._timer is not None:
+                self._timer.cancel()
+            tasks = (filling, sending, going)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*ended, filling, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self._close()
 
+    def _end(self, _: object = None) -> None:
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+
+    def _watch(self) -> None:
+        """Look whether a sign of life is due, or the client takes nothing; then look again when it may be."""
+        loop = asyncio.get_running_loop()
+        left = self._progress + (SEND_S if self._sending else ALIVE_S) - loop.time()
+        if left <= 0 and self._sending:
+            self._slow = True
+            self._end()
+            return
+        if left <= 0:
+            self._alive = True
+            self._ring()
+            left = ALIVE_S
+        # What it waits for may change before that; looking too early does no harm.
+        self._timer = loop.call_later(min(left, ALIVE_S, SEND_S), self._watch)
+
+    def _ring(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
     async def _say_why(self, send: Send, sending: asyncio.Future[None], scope: Scope) -> None:
+        """Tell a slow client why it is cut off. What was half sent can be followed by nothing else."""
         if not await taken_within(CLOSE_S, sending):
             await cut_off(scope, sending)
             return
@@ -133,28 +185,13 @@ class Pump:
         if not await taken_within(CLOSE_S, last):
             await cut_off(scope, last)
 
-    async def _send(self, send: Send, batch: list[FeedEvent]) -> None:
-        """However long it takes, as long as some of it is taken."""
-        sending = asyncio.ensure_future(send(batch))
-        try:
-            while not sending.done():
-                before = self._taken
-                await asyncio.wait([sending], timeout=SEND_S)
-                if not sending.done() and self._taken == before:
-                    raise _TooSlow(sending)
-        except asyncio.CancelledError:
-            sending.cancel()
-            raise
-        sending.result()
-
-    async def _run(self, send: Send, ended: Ended) -> None:
-        gone, stopping = ended
+    async def _deliver(self, send: Send) -> None:
+        """Send what there is, until the events end, the server stops or the client was too slow."""
+        stopping = self._services.stopping
         while True:
-            batch = await self._next(ended)
-            if gone.done():
-                return
+            batch = await self._next()
             last = batch.pop() if batch and not isinstance(batch[-1], FeedEvent) else None
-            if last is None and stopping.done():
+            if last is None and stopping.is_set():
                 last = _stopped(self._kind)
                 self._services.metrics.feed_cuts.labels("stopping").inc()
             if isinstance(last, Exception):
@@ -162,33 +199,39 @@ class Pump:
             if isinstance(last, FeedEvent):
                 batch.append(last)
             if batch or last is None:
-                await self._send(send, batch)
-                self._services.metrics.feed_events.labels(self._kind).inc(len(batch))
-            if last is not None:
+                self.taken()
+                self._sending = True
+                await send(batch)
+                self._sending = False
+                self.taken()
+                self._counter.inc(len(batch))
+            if last is not None or self._slow:
                 return
 
-    async def _next(self, ended: Ended) -> list[Any]:
-        """All that is there; waits for the first. Empty after a while of nothing, or when it is over."""
-        if not self._queue.empty():
-            batch = [self._queue.get_nowait()]
-        else:
-            getting = asyncio.ensure_future(self._queue.get())
-            await asyncio.wait([getting, *ended], timeout=ALIVE_S, return_when=asyncio.FIRST_COMPLETED)
-            if not getting.done():
-                getting.cancel()
-                return []
-            batch = [getting.result()]
-        while isinstance(batch[-1], FeedEvent) and not self._queue.empty():
-            batch.append(self._queue.get_nowait())
+    async def _next(self) -> list[Any]:
+        """Wait for the first event, then return all that are queued. Empty if a sign of life is due, or at the end."""
+        self._alive = False
+        while not self._queue and not self._alive and not self._services.stopping.is_set():
+            self._news = asyncio.get_running_loop().create_future()
+            await self._news
+        batch = list(self._queue)
+        self._queue.clear()
+        self._room.set()
         return batch
 
     async def _fill(self) -> None:
+        last: object = _END
         try:
             async for event in self._events:
-                await self._queue.put(event)
-            await self._queue.put(_END)
+                while len(self._queue) >= self._gather:
+                    self._room.clear()
+                    await self._room.wait()
+                self._queue.append(event)
+                self._ring()
         except Exception as error:
-            await self._queue.put(error)
+            last = error
+        self._queue.append(last)
+        self._ring()
 
     async def _close(self) -> None:
         aclose = getattr(self._events, "aclose", None)

@@ -39,7 +39,7 @@ from headrace.log.queues import Queues, Requests
 from headrace.log.registry.registry import Registry
 from headrace.server.audit import Audit
 from headrace.server.auth import Auth
-from headrace.server.bell import Bell
+from headrace.server.bell import Bell, Stopping
 from headrace.server.connections import Connections
 from headrace.server.consumers import Members
 from headrace.server.counts import Counts
@@ -137,7 +137,7 @@ class Services(Intake):
     """What the project's pipelines and functions got wrong when they were last applied, for `/readyz`."""
     applying: list[str] = field(default_factory=list)
     """What of the project's own pipelines is not applied yet, for `/readyz`."""
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    stopping: Stopping = field(default_factory=Stopping)
     """Set when the server is about to stop: feeds end."""
     waiting_queries: int = 0
     streams: int = 0

@@ -250,10 +250,16 @@ class Talk:
         log, tails = self._services.log, self._services.delivery.tails
         try:
             while True:
-                await tails.wait(topic, Position(0, at), pump.ALIVE_S)
-                page = await self._services.run(read_after, log, topic, at, PAGE, PAGE_BYTES)
+                now = await tails.wait(topic, Position(0, at), pump.ALIVE_S)
+                place = ("page", log.topic(topic).id, tuple(at.items()))
+                if at == {number: end.end for number, end in enumerate(now.ends.get(topic, ()))}:
+                    continue
+                # Read once for all who are at the same place.
+                page: Page = await tails.share(place, partial(read_after, log, topic, at, PAGE, PAGE_BYTES))
                 if page.records:
                     await self._queue.put(_records(subscription.name, topic, page))
+                if page.next == at:
+                    tails.forget(place)  # the next who are here find what has come since
                 at = page.next
         except NotFound:
             await self._cut(subscription, topic, "the topic is gone")

@@ -1,4 +1,4 @@
-"""Streams over WebSocket: each message is `{"id", "event", "data"}`; a `heartbeat` every five seconds of silence."""
+"""Streams over WebSocket: each message is `{"id", "event", "data"}`; a `heartbeat` after 15 s of silence."""
 
 from __future__ import annotations
 

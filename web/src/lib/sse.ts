@@ -82,7 +82,7 @@ export interface FollowOptions {
   onState?: (state: StreamState) => void;
   /** The server no longer holds the position (410). Return true to begin again without one. */
   onGone?: () => boolean;
-  /** Silence that long means a dead connection; the server sends a comment every 5 s. */
+  /** Silence that long means a dead connection; the server sends a comment every 15 s. */
   silenceMs?: number;
   after?: string | null;
 }
@@ -145,7 +145,7 @@ export class Follow {
 
   async #once(opened: () => void): Promise<void> {
     const abort = (this.#abort = new AbortController());
-    const silence = this.#options.silenceMs ?? 15_000;
+    const silence = this.#options.silenceMs ?? 45_000;
     let timer: ReturnType<typeof setTimeout> | undefined;
     const heard = (): void => {
       clearTimeout(timer);
