@@ -36,6 +36,7 @@ AREAS = {
     "http": "benchmarks.http_bench",
     "collect": "benchmarks.collect_bench",
     "rules": "benchmarks.rules_bench",
+    "subscribers": "benchmarks.subscribers_bench",
     "patterns": "benchmarks.patterns_bench",
     "protocols": "benchmarks.protocols_bench",
     "agent": "benchmarks.agent_bench",
