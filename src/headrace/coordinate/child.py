@@ -14,6 +14,7 @@ from pathlib import Path
 
 from headrace.clock import Clock
 from headrace.coordinate.heartbeat import HEARTBEAT, Silence
+from headrace.coordinate.stopped import SUSPECT_S, StoppedTime
 
 LOG_BYTES = 10 * 1024 * 1024
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 30.0
@@ -49,6 +50,7 @@ class Child:
         self._backoff = FIRST_BACKOFF_S
         self._start_after = 0.0
         self._silence: Silence | None = None
+        self._stopped = StoppedTime()
         self._stalls = 0
         self.restarts = -1
         """How often it was started after the first time."""
@@ -107,6 +109,13 @@ class Child:
     def silent_s(self, elapsed: float) -> float:
         """For how many seconds it has not been heard, `elapsed` seconds after the last look; 0 if it does not run."""
         return self._silence.after(elapsed) if self._silence else 0.0
+
+    def stopped_s(self, elapsed: float, silent: float) -> float:
+        """For how many seconds it, or its JVM, has been stopped by a signal. Looked at only once it is silent."""
+        if self._process is None or silent < SUSPECT_S:
+            self._stopped.reset()
+            return 0.0
+        return self._stopped.after(elapsed, self._process.pid)
 
     def end_frozen(self) -> None:
         """Kill a child that does not answer, and plan its next start."""

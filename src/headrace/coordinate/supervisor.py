@@ -25,6 +25,7 @@ from headrace.coordinate.child import EXIT_STALLED, Child, sweep
 from headrace.coordinate.local import Holder, UpLock
 from headrace.coordinate.ports import choose_port, port_holder
 from headrace.coordinate.reports import CHILDREN_FILE, ChildEnd, ChildReport, write_report
+from headrace.coordinate.stopped import STOPPED_S
 from headrace.errors import ConfigError, Conflict, Refused
 
 POLL_S = 0.1
@@ -136,12 +137,16 @@ class Supervisor:
         return True
 
     def _check_frozen(self, child: Child, elapsed: float) -> None:
-        """Kill a child that runs but has not answered for too long: stopped by a signal, stuck, or without an answer
-        from its JVM."""
+        """Kill a child that runs but has not answered for too long: stuck, or without an answer from its JVM; sooner if
+        a signal has stopped it."""
         limit, silent = self._project.settings.server.frozen_seconds, child.silent_s(elapsed)
-        if limit <= 0 or silent < limit:
+        if limit <= 0:
             return
-        pid, text = child.pid, f"did not answer for {limit:g} s and was killed"
+        stopped = child.stopped_s(elapsed, silent) >= STOPPED_S
+        if silent < limit and not stopped:
+            return
+        why = " (it was stopped by a signal)" if stopped else ""
+        pid, text = child.pid, f"did not answer for {min(silent, limit):.0f} s and was killed{why}"
         child.end_frozen()
         self._ended(child, text)
         again = f"starting it again in {child.wait_s:.1f} s"
