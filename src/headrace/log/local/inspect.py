@@ -27,7 +27,7 @@ Repair = Literal["quarantine", "rebuild index", "none"]
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is not as it should be."""
 
-    kind: Literal["journal", "segment", "frame", "order", "index", "file", "unrestored", "ids"]
+    kind: Literal["journal", "segment", "frame", "order", "index", "file", "unrestored", "ids", "marks"]
     message: str
     file: str
     topic: str = ""

@@ -46,6 +46,7 @@ from headrace.log.local.ids import delete_index
 from headrace.log.local.load import Loader
 from headrace.log.local.lock import Holder, OwnerLock
 from headrace.log.local.maintenance import Maintenance
+from headrace.log.local.marks import Marker
 from headrace.log.local.owner import Committer
 from headrace.log.local.publication import Publication
 from headrace.log.local.quarantine import quarantine
@@ -98,6 +99,8 @@ class LocalLog(ReadingLog):
             self.desk: OwnerDesk = OwnerDesk(self._committer, self.preparer, self.coordinator.rows)
             self._maintenance = Maintenance(self, self._committer)
             undo.callback(self._maintenance.close)
+            self._marker = Marker(self._committer.marks.is_due, self._committer.write_marks)
+            undo.callback(self._marker.close)
             if serve:
                 self._server = OwnerServer(self, started_ms)
             socket = str(self._server.path) if self._server else ""
@@ -350,6 +353,10 @@ class LocalLog(ReadingLog):
         """Seal, rewrite, retain now, instead of when the maintenance thread next does."""
         self._maintenance.run_once()
 
+    def mark(self) -> None:
+        """Make this moment one that a backup can be restored to, instead of the next that the marks' thread makes."""
+        self._committer.write_marks()
+
     def commits(self) -> int:
         """Groups committed so far: what one sync has carried can be told from it."""
         return self._committer.state.group
@@ -372,6 +379,7 @@ class LocalLog(ReadingLog):
             return
         if self._server is not None:
             self._server.close()
+        self._marker.close()
         self._maintenance.close()
         self._committer.close()
         self._let_go()

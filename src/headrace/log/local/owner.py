@@ -26,6 +26,7 @@ from headrace.log.local.files import sync_folder
 from headrace.log.local.group import Group, OwnedTopic
 from headrace.log.local.inbox import Inbox
 from headrace.log.local.journal import Journal
+from headrace.log.local.marks import Marks
 from headrace.log.local.open_files import OpenFiles
 from headrace.log.local.partition import Partition
 from headrace.log.local.producers import Stamp
@@ -69,6 +70,7 @@ class Committer:
         self.transactions = Transactions(folder, clock, settings.max_pending_bytes)
         self._load = load
         self._journal, self.state, self.topics = load(None)
+        self.marks = Marks(folder, clock, self.state)
         # Only now: opening compares the journal with what the last owner published.
         self._publication = publication()
         self._failed: HeadraceError | None = None
@@ -139,6 +141,10 @@ class Committer:
     def wait(self, arrival: int, timeout: float) -> Snapshot:
         return self._publication.wait(arrival, timeout)
 
+    def write_marks(self) -> None:
+        """Make now a moment that a backup can be restored to."""
+        self.control(lambda: self.marks.write(self.state))
+
     def publish(self, topics: Sequence[OwnedTopic], removed: Sequence[Topic] = ()) -> None:
         """Make visible what the state says of these topics. For control requests."""
         self._publication.show(self.state, topics, removed)
@@ -158,6 +164,7 @@ class Committer:
 
     def _tidy(self) -> None:
         """Leave files that are complete without the journal's frames. If that fails, opening does it."""
+        self.marks.write(self.state, all_tiers=True)
         try:
             self.unsynced.sync_all()
             if self._journal.has_frames:
@@ -256,6 +263,7 @@ class Committer:
         """Commit one record, and make the state what it says."""
         self._journal.append(kind, payload)
         self.state.apply(kind, payload)
+        self.marks.note(kind, payload)
 
     def _care_for_journal(self) -> None:
         """Bring what only the journal has to the segments; replace a long journal by a snapshot of what it says."""
@@ -332,6 +340,7 @@ class Committer:
             self._failed = named(self.folder, error)
             raise self._failed from error
         self._failed = None
+        self.marks.forget_files()
         self._publication.show_all(self.state, self.topics.values())
         logger.warning("the log was opened again; %d groups are committed", self.state.group)
 

@@ -68,6 +68,7 @@ def _why_not(finding: Finding) -> str:
     reasons = BY_OPENING | {
         "journal": "the journal is the one file that cannot be made again: restore it from a backup",
         "segment": "only readers other than Headrace's server need the header; its frames can be read",
+        "marks": "no record is missing; up to the next file of marks no moment can be restored to",
         "order": "the bytes are as they were written: please report this",
     }
     return reasons.get(finding.kind, "nothing can be done about it")

@@ -66,15 +66,13 @@ class LogState:
         self.group, self.next_arrival = payload["group"], payload["next_arrival"]
         self.next_topic_id = payload["next_topic_id"]
         self.topics = {}
-        for entry in payload["topics"]:
-            topic = topic_from_json(entry["topic"])
-            partitions = [PartitionState(*values) for values in entry["partitions"]]
-            self.topics[topic.id] = TopicState(topic, partitions, entry["stream_time"])
-        for topic_state in self.topics.values():
-            self._note_fork(topic_state.topic, topic_state.topic.id)
+        for state in map(topic_state, payload["topics"]):
+            self.topics[state.topic.id] = state
+        for state in self.topics.values():
+            self._note_fork(state.topic, state.topic.id)
         self.batches = {}
         for fields, arrival in payload["batches"]:
-            self._remember(fields, arrival)
+            self.remember(fields, arrival)
         self.next_producer_id = payload.get("next_producer_id", 1)
         producers = [ProducerState.from_payload(entry) for entry in payload.get("producers", [])]
         self.producers = {producer.id: producer for producer in producers}
@@ -91,7 +89,7 @@ class LogState:
         for topic_id, stream_time in stream_times:
             self.topics[topic_id].stream_time = stream_time
         for fields, arrival in batches:
-            self._remember(fields, arrival)
+            self.remember(fields, arrival)
         for producer, sequence, answer in writes:
             self.producers[producer].accept(sequence, answer)
 
@@ -124,7 +122,7 @@ class LogState:
         if (original := self.topics.get(topic.forked_from)) is not None:
             original.fork = fork
 
-    def _remember(self, fields: dict[str, Any], arrival: int) -> None:
+    def remember(self, fields: dict[str, Any], arrival: int) -> None:
         identity = BatchIdentity(**fields)
         self.batches[identity.query, identity.version] = CommittedBatch(identity, arrival)
 
@@ -134,18 +132,24 @@ class LogState:
             "group": self.group,
             "next_arrival": self.next_arrival,
             "next_topic_id": self.next_topic_id,
-            "topics": [
-                {
-                    "topic": topic_to_json(state.topic),
-                    "partitions": [[p.start, p.end, p.segment, p.position] for p in state.partitions],
-                    "stream_time": state.stream_time,
-                }
-                for state in self.topics.values()
-            ],
+            "topics": [topic_payload(state) for state in self.topics.values()],
             "batches": [batch_payload(batch) for batch in self.batches.values()],
             "next_producer_id": self.next_producer_id,
             "producers": [producer.to_payload() for producer in self.producers.values()],
         }
+
+
+def topic_payload(state: TopicState) -> dict[str, Any]:
+    return {
+        "topic": topic_to_json(state.topic),
+        "partitions": [[p.start, p.end, p.segment, p.position] for p in state.partitions],
+        "stream_time": state.stream_time,
+    }
+
+
+def topic_state(payload: dict[str, Any]) -> TopicState:
+    partitions = [PartitionState(*values) for values in payload["partitions"]]
+    return TopicState(topic_from_json(payload["topic"]), partitions, payload["stream_time"])
 
 
 def batch_payload(batch: CommittedBatch) -> list[Any]:

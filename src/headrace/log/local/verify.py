@@ -20,6 +20,10 @@ from headrace.log.local.frame import HAS_OFFSETS, FrameHeader, frame_body
 from headrace.log.local.ids import IdIndex, ids_folder
 from headrace.log.local.index import Index
 from headrace.log.local.inspect import Extent, Finding, read_moment
+from headrace.log.local.marks import EVERY_S as TIERS
+from headrace.log.local.marks import FOLDER as MARKS
+from headrace.log.local.marks import decode_marks
+from headrace.log.local.marks import list_files as list_marks
 from headrace.log.local.rewrite import schema_of
 from headrace.log.local.segment import HEADER_SIZE, NO_TIME, MappedSegment, index_path, segment_path
 from headrace.log.local.walk import SegmentVanished, find_damage, follows
@@ -61,6 +65,7 @@ def verify_log(folder: Path, topic: str | None = None, progress: Progress = lamb
     findings += [
         found for one in {extent.topic.id: extent.topic for extent in extents}.values() for found in _ids(folder, one)
     ]
+    findings += _marks(folder / MARKS) if topic is None else []
     progress(total, total)
     report.findings = tuple(findings)
     return report
@@ -77,6 +82,22 @@ def _ids(folder: Path, topic: Topic) -> list[Finding]:
             if last:
                 return [Finding(kind="ids", message=error.message, file=str(path), topic=topic.name)]
     return []
+
+
+def _marks(folder: Path) -> list[Finding]:
+    """The marks. The end of a tier's last file may be missing: it is never synced."""
+    found = []
+    for files in (list_marks(folder, tier) for tier in TIERS):
+        for file in files:
+            try:
+                data = file.read_bytes()
+            except FileNotFoundError:
+                continue  # there were too many
+            length = max((mark.length for mark, _, _ in decode_marks(data, file.name)), default=0)
+            if length < len(data) and (file != files[-1] or not length):
+                message = "marks are damaged: moments after them cannot be restored to"
+                found.append(Finding(kind="marks", message=message, file=str(file), position=length))
+    return found
 
 
 def _size(extent: Extent) -> int:
