@@ -3,7 +3,8 @@ whoever was ahead of the backup is noticed.
 
 A server process is played by an owner of the log with views that follow it. Writers go on while backups are made and
 maintenance seals, rewrites, compacts and archives. Then the owner is closed, or its files are left as a kill leaves
-them; the log is restored to a random backup, or put back by hand; and all is compared with what was acknowledged.
+them; the log is restored to a random backup, to a random moment between backups, or put back by hand; and all is
+compared with what was acknowledged by then. A restore that says it is not complete is not made.
 
     python -m tests.chaos.restore --rounds 30 --seed 7
 """
@@ -11,6 +12,7 @@ them; the log is restored to a random backup, or put back by hand; and all is co
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import shutil
 import sys
@@ -22,12 +24,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.clock import SystemClock
+from headrace.clock import SystemClock, wall_milliseconds
 from headrace.config import ArchiveSettings, LogSettings
+from headrace.errors import NotFound
 from headrace.log.base import Append, TopicConfig, TopicSpec
+from headrace.log.local import marks
 from headrace.log.local.backup import back_up
 from headrace.log.local.backup_store import BackupStore, Point
+from headrace.log.local.cutting import Cut
 from headrace.log.local.log import LocalLog
+from headrace.log.local.moments import Target, choose_moment
 from headrace.log.local.restore import restore_log
 from headrace.log.local.verify import verify_log
 from headrace.sql.source import Source
@@ -51,6 +57,9 @@ KEYS = 7
 class Outcome:
     rounds: int = 0
     restores: int = 0
+    moments: int = 0
+    exact: int = 0
+    incomplete: int = 0
     copies: int = 0
     written: int = 0
     lost: int = 0
@@ -60,19 +69,25 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        return self.restores + self.copies > 0 and not (self.lost or self.wrong or self.unnoticed or self.damaged)
+        return self.restores + self.moments + self.copies > 0 and not (
+            self.lost or self.wrong or self.unnoticed or self.damaged
+        )
 
 
 @dataclass(slots=True)
 class Branch:
-    """What was acknowledged, in order, and how far the log was after each."""
+    """What was acknowledged, in order, how far the log was after each, and when it was sent and acknowledged."""
 
     numbers: list[int] = field(default_factory=list)
     arrivals: list[int] = field(default_factory=list)
+    times: list[tuple[int, int]] = field(default_factory=list)
 
     def until(self, arrival: int) -> Branch:
         kept = sum(one <= arrival for one in self.arrivals)
-        return Branch(self.numbers[:kept], self.arrivals[:kept])
+        return Branch(self.numbers[:kept], self.arrivals[:kept], self.times[:kept])
+
+    def copy(self) -> Branch:
+        return Branch(list(self.numbers), list(self.arrivals), list(self.times))
 
 
 class Place:
@@ -106,7 +121,9 @@ class Place:
             key = f"k{number % KEYS}"
             rows = pa.RecordBatch.from_pydict({"K": [key], "N": [number], "$id": [f"id {number}"]})
             row = pa.RecordBatch.from_pydict({"K": [key], "N": [number]})
+            sent = wall_milliseconds()
             self.log.append([Append("events", rows), Append("table", row)]).result()
+            self.branch.times.append((sent, wall_milliseconds()))
             self.branch.numbers.append(number)
             self.branch.arrivals.append(self.log.snapshot().arrival)
             self.outcome.written += 1
@@ -156,15 +173,51 @@ class Place:
             shutil.copytree(copy / "log", self.folder / "log")
             shutil.rmtree(self.folder / "archive", ignore_errors=True)
             shutil.copytree(copy / "archive", self.folder / "archive", dirs_exist_ok=True)
-            self.branch = Branch(list(branch.numbers), list(branch.arrivals))
+            self.branch = branch.copy()
             self.outcome.copies += 1
+        elif self.points and self.random.random() < 0.6:
+            self.restore_moment()
         elif self.points:
             point, branch = self.random.choice(self.points)
-            aside = restore_log(self.folder / "log", BackupStore(self.folder / "backups"), point).aside
-            if aside is not None:
-                shutil.rmtree(aside)
-            self.branch = branch.until(point.arrival)
+            self.put_back(Target(point), branch)
             self.outcome.restores += 1
+
+    def put_back(self, target: Target, branch: Branch) -> None:
+        aside = restore_log(self.folder / "log", BackupStore(self.folder / "backups"), target, SystemClock()).aside
+        if aside is not None:
+            shutil.rmtree(aside)
+        self.branch = branch.until(target.arrival)
+
+    def restore_moment(self) -> None:
+        """Restore what the log was when some record was sent, or a little later."""
+        store = BackupStore(self.folder / "backups")
+        _, branch = self.random.choice(self.points)
+        if not branch.times:
+            return
+        asked = self.random.choice(branch.times)[self.random.randint(0, 1)] + self.random.choice([0, 1, 20])
+        try:
+            target = choose_moment(store, asked)
+        except NotFound:
+            return  # before the first mark
+        if target.mark is not None and Cut(store, target).losses:
+            self.outcome.incomplete += 1
+            return
+        branch = next(branch for point, branch in self.points if point == target.point)
+        there = set(branch.until(target.arrival).numbers)
+        times = list(zip(branch.numbers, branch.times, strict=True))
+        self.outcome.wrong += len(there - {number for number, (sent, _) in times if sent <= asked})
+        if target.exact:
+            self.outcome.lost += len({number for number, (_, known) in times if known <= asked} - there)
+        self.put_back(target, branch)
+        self.outcome.moments += 1
+        self.outcome.exact += target.exact
+
+    def lose_marks(self) -> None:
+        """As a power cut may: the last marks were not written, or half."""
+        for tier in marks.EVERY_S:
+            for file in marks.list_files(self.folder / "log" / marks.FOLDER, tier)[-1:]:
+                ends = [mark.length for mark, _, _ in marks.decode_marks(file.read_bytes(), "")]
+                os.truncate(file, ends[0] + self.random.randint(0, ends[-1] - ends[0]))
 
     def copy(self) -> None:
         """By hand, of a project that is stopped."""
@@ -172,7 +225,7 @@ class Place:
         shutil.copytree(self.folder / "log", to / "log")
         (self.folder / "archive").mkdir(exist_ok=True)
         shutil.copytree(self.folder / "archive", to / "archive")
-        self.copies.append((to, Branch(list(self.branch.numbers), list(self.branch.arrivals))))
+        self.copies.append((to, self.branch.copy()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +242,8 @@ def run(folder: Path, rounds: int, seed: int) -> Outcome:
         place.load()
         place.check()
         place.close()
+        if place.random.random() < 0.3:
+            place.lose_marks()
         outcome.damaged += len(verify_log(folder / "log").findings)
         if place.random.random() < 0.3:
             place.copy()
@@ -213,6 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=None)
     options = parser.parse_args(arguments)
     seed = random.randrange(1 << 32) if options.seed is None else options.seed
+    marks.EVERY_S["seconds"] = 0.02  # rounds are short
     with tempfile.TemporaryDirectory() as folder:
         outcome = run(Path(folder), options.rounds, seed)
     print(f"seed {seed}: {outcome}")

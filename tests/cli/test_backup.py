@@ -12,6 +12,7 @@ from headrace.coordinate.deployments import Deployments
 from headrace.coordinate.local import UpLock
 from headrace.coordinate.statements import StatementExecutor
 from headrace.log.base import BatchIdentity, TopicPartition
+from headrace.log.local.moments import iso_moment
 from headrace.log.open import open_log
 from tests.cli.conftest import Headrace
 
@@ -105,3 +106,53 @@ def test_a_groups_offsets_are_restored_with_the_log(headrace: Headrace, tmp_path
     [offset] = log.group("readers").offsets
     assert (offset.committed, offset.end) == (2, 11)
     log.close()
+
+
+def test_a_project_is_restored_to_a_moment_between_two_backups(headrace: Headrace, tmp_path: Path) -> None:
+    (tmp_path / "headrace.toml").touch()
+    headrace("topic", "create", "clicks", "--columns", "n BIGINT")
+    assert headrace("backup", "backups").code == 0
+    headrace("topic", "put", "clicks", '{"n":1}', '{"n":2}')
+    moment = iso_moment(SystemClock().now_ms())
+    headrace("topic", "put", "clicks", '{"n":3}')
+    headrace("topic", "create", "later", "--columns", "n BIGINT")
+    said = headrace("restore", "backups", "--yes", "--to", moment)
+    assert (said.code, "before the moment asked for" in said.out) == (0, True)  # no backup has it yet
+    assert "restored 0 records" in said.out
+    headrace("topic", "put", "clicks", '{"n":4}', '{"n":5}')
+    moment = iso_moment(SystemClock().now_ms())
+    headrace("topic", "put", "clicks", '{"n":6}')
+    headrace("topic", "create", "later", "--columns", "n BIGINT")
+    assert headrace("backup", "backups").code == 0
+    listed = json.loads(headrace("restore", "backups", "--list", "--json").out)
+    assert [one["records"] for one in listed] == [0, 3]
+    assert listed[1]["from"] < moment < listed[1]["backup"]
+    assert "also any moment from" in headrace("restore", "backups", "--list").out
+    said = headrace("restore", "backups", "--to", moment, "--to-arrival", "1", "--yes")
+    assert (said.code, "name two moments" in said.err) == (1, True)
+    said = headrace("restore", "backups", "--yes", "--json", "--to", moment.replace("T", " ").removesuffix("+00:00"))
+    restored = json.loads(said.out)
+    assert (said.code, restored["exact"], restored["records"], restored["later_records"]) == (0, True, 2, 1)
+    assert restored["losses"] == []
+    log = open_log(load_project(tmp_path), SystemClock())
+    assert [n for found in log.read("clicks", 0, 0) for n in found.batch.column("N").to_pylist()] == [4, 5]
+    assert "later" not in {topic.name for topic in log.topics()}
+    log.close()
+    said = headrace("restore", "backups", "--yes", "--to-arrival", "3")
+    assert (said.code, "restored 3 records" in said.out) == (0, True)
+
+
+def test_a_moment_of_which_no_backup_has_everything_is_restored_on_request_only(
+    headrace: Headrace, tmp_path: Path
+) -> None:
+    (tmp_path / "headrace.toml").touch()
+    headrace("topic", "create", "clicks", "--columns", "n BIGINT")
+    headrace("topic", "put", "clicks", '{"n":1}')
+    moment = iso_moment(SystemClock().now_ms())
+    assert headrace("topic", "delete", "clicks", "--yes").code == 0
+    assert headrace("backup", "backups").code == 0
+    said = headrace("restore", "backups", "--yes", "--to", moment)
+    assert (said.code, "the topic was deleted before the backup" in said.err) == (1, True)
+    assert not list((tmp_path / ".headrace").glob("log.before-restore-*"))
+    said = headrace("restore", "backups", "--yes", "--to", moment, "--accept-loss")
+    assert (said.code, "not restored: topic `clicks`, partition 0: up to 1" in said.out) == (0, True)

@@ -16,7 +16,8 @@ from headrace.log.local.backup import back_up
 from headrace.log.local.backup_store import BackupStore
 from headrace.log.local.client import LocalClient
 from headrace.log.local.log import LocalLog
-from headrace.log.local.restore import choose_point, restore_log
+from headrace.log.local.moments import Target, choose_point
+from headrace.log.local.restore import restore_log
 from headrace.log.local.verify import verify_log
 from headrace.types import BIGINT, VARCHAR, Column
 from tests.support import wait_for
@@ -51,7 +52,7 @@ def numbers(log: LocalLog) -> list[int]:
 
 def restored(folder: Path, backups: Path, clock: ManualClock, to_ms: int | None = None) -> LocalLog:
     store = BackupStore(backups)
-    restore_log(folder / "log", store, choose_point(store, to_ms))
+    restore_log(folder / "log", store, Target(choose_point(store, to_ms)), clock)
     return opened(folder, clock)
 
 
@@ -172,7 +173,7 @@ def test_a_program_that_has_read_further_is_told_so(tmp_path: Path, clock: Manua
     assert client.snapshot().arrival == 20
     log.close()
     store = BackupStore(tmp_path / "backups")
-    restore_log(tmp_path / "log", store, choose_point(store, None))
+    restore_log(tmp_path / "log", store, Target(choose_point(store, None)), clock)
     log = LocalLog(tmp_path / "log", SETTINGS, clock)
     write(log, *range(100, 200))
     with pytest.raises(PositionOfAnotherLog, match="was restored while it was being read"):
@@ -190,7 +191,7 @@ def test_what_cannot_be_restored_is_refused_and_changes_nothing(tmp_path: Path, 
     point = back_up(tmp_path / "log", backups, clock).point
     store = BackupStore(backups)
     with pytest.raises(Conflict, match="in use by pid"):
-        restore_log(tmp_path / "log", store, point)
+        restore_log(tmp_path / "log", store, Target(point), clock)
     log.close()
     with pytest.raises(NotFound, match="no backup is as old as that"):
         choose_point(store, point.time_ms - 1)
@@ -198,10 +199,10 @@ def test_what_cannot_be_restored_is_refused_and_changes_nothing(tmp_path: Path, 
     content = store.path(segment.sha256).read_bytes()
     store.path(segment.sha256).write_bytes(content[:-1] + b"?")
     with pytest.raises(LogError, match="is damaged"):
-        restore_log(tmp_path / "log", store, point)
+        restore_log(tmp_path / "log", store, Target(point), clock)
     store.path(segment.sha256).unlink()
     with pytest.raises(LogError, match="the backup lacks"):
-        restore_log(tmp_path / "log", store, point)
+        restore_log(tmp_path / "log", store, Target(point), clock)
     log = opened(tmp_path, clock)
     assert numbers(log) == list(range(100))
     log.close()

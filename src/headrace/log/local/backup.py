@@ -22,6 +22,9 @@ from headrace.log.local.archive import MANIFEST, ArchivedFile, Manifest, archive
 from headrace.log.local.backup_store import BackupStore, Point, Stored
 from headrace.log.local.epoch_file import FILE as EPOCHS
 from headrace.log.local.epoch_file import read_epochs
+from headrace.log.local.marks import EVERY_S as TIERS
+from headrace.log.local.marks import FOLDER as MARKS
+from headrace.log.local.marks import list_files as list_marks
 from headrace.log.local.segment import decode_generation, index_path, list_segments, segment_path
 from headrace.log.local.state import LogState, PartitionState, fold
 from headrace.log.local.topics import topic_folder
@@ -96,6 +99,10 @@ class _Copying:
                 stored.append(self._bytes(home / MANIFEST, msgspec.json.encode(manifest)))
             if (home / QUARANTINED).exists():
                 stored.append(self._bytes(home / QUARANTINED, (home / QUARANTINED).read_bytes()))
+        for tier in TIERS:
+            marks = list_marks(self.log / MARKS, tier)
+            stored += [self._store(path, 0, True) for path in marks[:-1]]
+            stored += [self._bytes(path, path.read_bytes()) for path in marks[-1:]]
         if epochs is not None:
             stored.append(self._bytes(self.log / EPOCHS, encode_epochs(epochs)))
         payload = state.to_payload() | {"salt": journals.new_salt(), "frames": frames}
@@ -175,7 +182,10 @@ class _Copying:
 def read_state(log: Path) -> tuple[LogState, list[journals.Frame]]:
     """What the journal says, and the frames it holds. Its last record may be torn: then it is not committed."""
     path = log / "journal"
-    data = path.read_bytes()
+    return decode_state(path, path.read_bytes())
+
+
+def decode_state(path: Path, data: bytes) -> tuple[LogState, list[journals.Frame]]:
     records, length = [], 0
     for kind, payload, after in journals.decode_records(data):
         records.append((kind, payload))

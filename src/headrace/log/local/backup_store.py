@@ -151,6 +151,22 @@ class BackupStore:
         if digest.hexdigest() != one.sha256:
             raise self._damaged(one, "is damaged")
 
+    def extract(self, one: Stored, target: Path) -> None:
+        """Write a content to a file, checked and synced, with the time it was changed last."""
+        make_folder(target.parent)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            position = 0
+            for chunk in self.read(one):
+                position = write_all(descriptor, [chunk], position)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if one.modified_ns:
+            # Retention goes by when a segment's last record came.
+            os.utime(target, ns=(one.modified_ns, one.modified_ns))
+        sync_folder(target.parent)
+
     def _damaged(self, one: Stored, how: str) -> LogError:
         return LogError(
             f"the backup's content of `{one.path}` {how}",

@@ -69,7 +69,7 @@ def write_segment(
     if gathered.rows:
         yield _frame(topic, gathered, covered, following, compression)
     else:
-        yield _empty(topic, base, following, arrivals or (0, 0))
+        yield empty_frame(topic, base, following, arrivals or (0, 0))
 
 
 def kept_rows(topic: Topic, place: Place, kept: Any) -> tuple[pa.RecordBatch, Any]:
@@ -114,7 +114,8 @@ def _frame(topic: Topic, rows: _Gathered, base: int, after: int, compression: st
     return header, body
 
 
-def _empty(topic: Topic, base: int, after: int, arrivals: tuple[int, int]) -> Frame:
+def empty_frame(topic: Topic, base: int, after: int, arrivals: tuple[int, int]) -> Frame:
+    """A frame that stands for offsets of which nothing is left. Arrival numbers must not be below those before it."""
     version = topic.schemas[-1].version
     schema = schema_of(topic, version)
     columns = [pa.array([], field.type) for field in schema]

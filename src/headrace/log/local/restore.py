@@ -1,4 +1,4 @@
-"""Putting a log back as a backup has it.
+"""Putting a log back as it was at a moment that a backup has.
 
 Everything is written beside the log first, checked and synced. Then the log of now is renamed, never deleted, and the
 restored one takes its name. A mark in the data folder says that this is under way: while it is there, nobody opens the
@@ -17,10 +17,14 @@ from pathlib import Path
 
 import msgspec
 
-from headrace.errors import Conflict, LogError, NotFound
-from headrace.log.local.backup_store import BackupStore, Point, Stored
-from headrace.log.local.files import make_folder, replace_file, sync_folder, write_all
+from headrace.clock import Clock
+from headrace.errors import Conflict, LogError
+from headrace.log.local.backup_store import BackupStore, Stored
+from headrace.log.local.cutting import Cut, Loss
+from headrace.log.local.files import make_folder, replace_file, sync_folder
 from headrace.log.local.lock import OwnerLock
+from headrace.log.local.marks import mark_restored
+from headrace.log.local.moments import Target, read_target
 from headrace.log.local.recovery import FORMAT
 
 MARK = "restore.json"
@@ -29,25 +33,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    point: Point
+    target: Target
+    records: int
     aside: Path | None
     """Where the log of before is."""
     replaced: tuple[str, ...]
     """Files of the archive that were others, and were set aside."""
-
-
-def choose_point(store: BackupStore, to_ms: int | None) -> Point:
-    """The newest point, or the newest that is not after a moment."""
-    store.check()
-    points = store.points()
-    if not points:
-        raise NotFound(f"`{store.folder}` has no backup that is complete", hint="headrace backup FOLDER makes one")
-    before = [point for point in points if to_ms is None or point.time_ms <= to_ms]
-    if not before:
-        raise NotFound(
-            "no backup is as old as that", hint=f"the oldest is of {points[0].moment}:  --to {points[0].moment}"
-        )
-    return before[-1]
+    losses: tuple[Loss, ...] = ()
 
 
 def check_interrupted(log: Path) -> None:
@@ -61,12 +53,19 @@ def check_interrupted(log: Path) -> None:
         )
 
 
-def restore_log(log: Path, store: BackupStore, point: Point, progress: Progress = lambda done, total: None) -> Restored:
-    """Make the log what it was at a point. `Conflict` while somebody owns it."""
-    missing = [one for one in point.stored if not store.has(one)]
+def restore_log(
+    log: Path, store: BackupStore, target: Target | Cut, clock: Clock, progress: Progress = lambda done, total: None
+) -> Restored:
+    """Make the log what it was at a moment. `Conflict` while somebody owns it."""
+    cut, target = (target, target.target) if isinstance(target, Cut) else (None, target)
+    if cut is None and target.mark is not None:
+        cut = Cut(store, target)
+    point = target.point
+    stored = [*point.stored, *(target.before.stored if target.before is not None else ())]
+    missing = [one for one in stored if not store.has(one)]
     if missing:
         raise LogError(
-            f"the backup lacks {len(missing)} of {len(point.stored)} files",
+            f"the backup lacks {len(missing)} of {len(stored)} files",
             detail=f"the first is `{missing[0].path}`",
             hint="restore another moment (--to TIME), or another backup",
         )
@@ -75,22 +74,30 @@ def restore_log(log: Path, store: BackupStore, point: Point, progress: Progress 
         new, mark = log.with_name(f"{log.name}.restoring"), log.parent / f"{log.name}.{MARK}"
         shutil.rmtree(new, ignore_errors=True)
         total, done = sum(one.bytes for one in point.stored), 0
-        for one in [*point.files, point.journal]:
-            _write(store, one, _inside(new, one.path))
-            progress(done := done + one.bytes, total)
+        if cut is None:
+            for one in [*point.files, point.journal]:
+                store.extract(one, _inside(new, one.path))
+                progress(done := done + one.bytes, total)
+        else:
+            for one in point.files:
+                _inside(new, one.path)
+            done = cut.write(new, progress)
+        state = cut.state if cut is not None else read_target(store, target)
+        mark_restored(new, state, target.time_ms, clock)
         replace_file(new / "format", FORMAT.encode())
         replaced = []
-        for one in point.archived:
+        for one in cut.archived if cut is not None else point.archived:
             if _restore_archived(store, one, log):
                 replaced.append(one.path)
-            progress(done := done + one.bytes, total)
-        replace_file(mark, msgspec.json.encode({"moment": point.moment, "arrival": point.arrival}))
+            progress(done := done + one.bytes, max(done, total))
+        replace_file(mark, msgspec.json.encode({"moment": target.moment, "arrival": target.arrival}))
         aside = _set_aside(log)
         os.rename(new, log)
         sync_folder(log.parent)
         mark.unlink()
         sync_folder(log.parent)
-    return Restored(point, aside, tuple(replaced))
+    records = cut.records if cut is not None else point.records
+    return Restored(target, records, aside, tuple(replaced), tuple(cut.losses) if cut is not None else ())
 
 
 @contextmanager
@@ -113,22 +120,6 @@ def _inside(folder: Path, path: str) -> Path:
     return target
 
 
-def _write(store: BackupStore, one: Stored, target: Path) -> None:
-    make_folder(target.parent)
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        position = 0
-        for chunk in store.read(one):
-            position = write_all(descriptor, [chunk], position)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    if one.modified_ns:
-        # Retention goes by when a segment's last record came.
-        os.utime(target, ns=(one.modified_ns, one.modified_ns))
-    sync_folder(target.parent)
-
-
 def _restore_archived(store: BackupStore, one: Stored, log: Path) -> bool:
     """Put a file of the archive back if it is not there; True if another one of that name was set aside for it."""
     target = log / one.path
@@ -137,7 +128,7 @@ def _restore_archived(store: BackupStore, one: Stored, log: Path) -> bool:
     replaced = target.exists()
     if replaced:
         os.rename(target, target.with_name(f".{target.name}.before-restore"))
-    _write(store, one, target)
+    store.extract(one, target)
     return replaced
 
 
