@@ -33,7 +33,7 @@ from headrace.log.local.backup import back_up
 from headrace.log.local.backup_store import BackupStore, Point
 from headrace.log.local.cutting import Cut
 from headrace.log.local.log import LocalLog
-from headrace.log.local.moments import Target, choose_moment
+from headrace.log.local.moments import Target, choose_moment, read_marks
 from headrace.log.local.restore import restore_log
 from headrace.log.local.verify import verify_log
 from headrace.sql.source import Source
@@ -191,10 +191,10 @@ class Place:
     def restore_moment(self) -> None:
         """Restore what the log was when some record was sent, or a little later."""
         store = BackupStore(self.folder / "backups")
-        _, branch = self.random.choice(self.points)
-        if not branch.times:
-            return
-        asked = self.random.choice(branch.times)[self.random.randint(0, 1)] + self.random.choice([0, 1, 20])
+        point, branch = self.random.choice(self.points)
+        times = [time_ms for both in branch.times for time_ms in both]
+        times += [mark.last_ms for tier in read_marks(store, point).values() for mark in tier]
+        asked = self.random.choice(times) + self.random.choice([0, 1, 20])
         try:
             target = choose_moment(store, asked)
         except NotFound:
@@ -204,10 +204,10 @@ class Place:
             return
         branch = next(branch for point, branch in self.points if point == target.point)
         there = set(branch.until(target.arrival).numbers)
-        times = list(zip(branch.numbers, branch.times, strict=True))
-        self.outcome.wrong += len(there - {number for number, (sent, _) in times if sent <= asked})
+        each = list(zip(branch.numbers, branch.times, strict=True))
+        self.outcome.wrong += len(there - {number for number, (sent, _) in each if sent <= asked})
         if target.exact:
-            self.outcome.lost += len({number for number, (_, known) in times if known <= asked} - there)
+            self.outcome.lost += len({number for number, (_, known) in each if known <= asked} - there)
         self.put_back(target, branch)
         self.outcome.moments += 1
         self.outcome.exact += target.exact

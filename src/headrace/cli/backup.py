@@ -156,8 +156,10 @@ def print_moments(store: BackupStore, as_json: bool) -> None:
 
 def _described(target: Target) -> str:
     """Say which moment it is, and how far that is from the one that was asked for."""
-    if target.exact or target.asked_ms is None:
+    if target.exact:
         return target.moment
+    if target.asked_ms is None:
+        return f"{target.moment}, at arrival number {target.arrival}, the last mark not after {target.asked_arrival}"
     return f"{target.moment}, {duration((target.asked_ms - target.time_ms) / 1000)} before the moment asked for"
 
 

@@ -27,6 +27,7 @@ class Target:
     before: Point | None = None
     """The newest backup of the same log that is not after the moment. It may have what later ones lack."""
     asked_ms: int | None = None
+    asked_arrival: int | None = None
     exact: bool = True
     """Whether nothing more was committed up to the moment, or the arrival number, that was asked for."""
 
@@ -106,7 +107,7 @@ def choose_moment(store: BackupStore, to_ms: int) -> Target:
         raise NotFound("no backup is as old as that", hint=f"the oldest moment is  --to {moment}")
     mark = best[2]
     older = [point for point in before if point.group <= mark.group]
-    return Target(after, mark, older[-1] if older else None, to_ms, best[1])
+    return Target(after, mark, older[-1] if older else None, to_ms, exact=best[1])
 
 
 def choose_arrival(store: BackupStore, arrival: int) -> Target:
@@ -122,16 +123,16 @@ def choose_arrival(store: BackupStore, arrival: int) -> Target:
             f"no backup has records up to arrival number {arrival}", hint=f"the newest has them up to {newest.arrival}"
         )
     if after.arrival == arrival:
-        return Target(after)
+        return Target(after, asked_arrival=arrival)
     marks = [mark for marks in read_marks(store, after).values() for mark in marks if mark.arrival <= arrival]
     older = [point for point in same if point.arrival <= arrival]
     best = max(marks, key=lambda mark: mark.arrival, default=None)
     if older and (best is None or older[-1].arrival >= best.arrival):
-        return Target(older[-1], exact=older[-1].arrival == arrival)
+        return Target(older[-1], asked_arrival=arrival, exact=older[-1].arrival == arrival)
     if best is None:
         raise NotFound("no backup is as old as that", hint="headrace restore FOLDER --list  shows the moments")
     older = [point for point in older if point.group <= best.group]
-    return Target(after, best, older[-1] if older else None, exact=best.arrival == arrival)
+    return Target(after, best, older[-1] if older else None, asked_arrival=arrival, exact=best.arrival == arrival)
 
 
 def list_spans(store: BackupStore) -> list[Span]:
