@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -120,7 +121,7 @@ class Pump:
 
     def taken(self) -> None:
         """For `send`: the client has taken a piece of what it was handed."""
-        self._progress = asyncio.get_running_loop().time()
+        self._progress = time.monotonic()
 
     async def run(self, send: Send, gone: Awaitable[Any], scope: Scope) -> bool:
         """Hand everything to `send`, in order, an empty list after `ALIVE_S` of silence, until the events end, the
@@ -131,7 +132,7 @@ class Pump:
         sending = loop.create_task(self._deliver(send))
         for task in (sending, going):
             task.add_done_callback(self._end)
-        self._progress = loop.time()
+        self.taken()
         self._watch()
         self._services.stopping.call(self._ring)
         try:
@@ -160,7 +161,7 @@ class Pump:
     def _watch(self) -> None:
         """Look whether a sign of life is due, or the client takes nothing; then look again when it may be."""
         loop = asyncio.get_running_loop()
-        left = self._progress + (SEND_S if self._sending else ALIVE_S) - loop.time()
+        left = self._progress + (SEND_S if self._sending else ALIVE_S) - time.monotonic()
         if left <= 0 and self._sending:
             self._slow = True
             self._end()

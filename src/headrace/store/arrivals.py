@@ -69,8 +69,11 @@ def position_at_start(log: Log, snapshot: Snapshot, topic: str) -> Position:
 
 def behind(snapshot: Snapshot, topic: str, position: Position) -> int:
     """How many records of the topic are not included in `position`. A topic that is gone has none."""
-    ends = snapshot.ends.get(topic, ())
-    return sum(max(0, end.end - max(end.start, position.offsets.get(n, end.start))) for n, end in enumerate(ends))
+    missing, offsets = 0, position.offsets
+    # Each subscriber asks several times for each event: a plain loop takes half as long as a sum over a generator.
+    for number, end in enumerate(snapshot.ends.get(topic, ())):
+        missing += max(0, end.end - max(end.start, offsets.get(number, end.start)))
+    return missing
 
 
 def read_stretch(
