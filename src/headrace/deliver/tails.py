@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from headrace.log.base import Log, PartitionEnds, Snapshot
@@ -23,7 +24,8 @@ WAIT_SECONDS = 0.25
 """How long the thread waits for the log before it looks whether it should stop."""
 PAUSE_PER_WAITER = 50e-6
 LONGEST_PAUSE = 0.02
-SHARED_READS = 64
+SHARED_READS, SHARED_SECONDS = 64, 5.0
+"""How many reads are kept for those who come to the same place, and for how long: a read may be a megabyte."""
 WOKEN_AT_ONCE = 64
 """Between so many subscribers that are woken, others get their turn: a request must not wait for all of them."""
 
@@ -80,6 +82,7 @@ class Tails:
         read = self._reads.get(key)
         if read is None:
             read = self._reads[key] = asyncio.ensure_future(asyncio.to_thread(load))
+            read.add_done_callback(partial(self._forget_later, key))
             while len(self._reads) > SHARED_READS:
                 self._reads.popitem(last=False)
         try:
@@ -89,6 +92,13 @@ class Tails:
         except Exception:
             self._reads.pop(key, None)
             raise
+
+    def _forget_later(self, key: Hashable, read: asyncio.Future[Any]) -> None:
+        read.get_loop().call_later(SHARED_SECONDS, self._drop, key, read)
+
+    def _drop(self, key: Hashable, read: asyncio.Future[Any]) -> None:
+        if self._reads.get(key) is read:
+            del self._reads[key]
 
     def forget(self, what: Hashable) -> None:
         """The next who ask load it anew."""
