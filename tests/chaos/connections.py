@@ -1,8 +1,9 @@
 """Thousands of connections: silent ones, and subscribers.
 
 A server of its own gets 5,000 connections that say nothing, opened again whenever it closes them, while events are sent
-and its health is asked for: everything must be answered. Then 5,000 clients follow a topic by server-sent events and
-5,000 by WebSocket: an event must reach all of them. The cost of a subscriber is printed.
+and its health is asked for: everything must be answered. Then 5,000 clients follow a view by server-sent events and
+5,000 by WebSocket, first with a single event, then with one a second: each must reach all of them. What that costs, and
+how long other requests take meanwhile, is printed.
 
     python -m tests.chaos.connections --silent 5000 --subscribers 10000
 """
@@ -14,6 +15,7 @@ import asyncio
 import base64
 import contextlib
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -31,6 +33,9 @@ from tests.support import free_port, wait_for
 AT_ONCE = 100
 PATIENCE_S = 120.0
 MARK = b"everybody-gets-this"
+APART_S = 1.0
+EVENT = re.compile(MARK + rb" [0-9]+(?=\")")
+LONGEST = len(MARK) + 10
 
 
 @dataclass
@@ -39,6 +44,8 @@ class Answers:
 
     seconds: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    events: int = 0
+    """How many were sent."""
 
     def __str__(self) -> str:
         ordered = sorted(self.seconds) or [0.0]
@@ -61,15 +68,17 @@ def server_process(folder: Path) -> Iterator[tuple[int, int]]:
             process.terminate()
 
 
-async def ask(port: int, stop: asyncio.Event) -> Answers:
-    """Send an event and ask for health, each on a connection of its own, until `stop`."""
-    answers = Answers()
+async def ask(port: int, stop: asyncio.Event, apart_s: float = 0.0) -> Answers:
+    """Ask for health and send events at least `apart_s` apart, each time on a new connection, until `stop`."""
+    answers, due = Answers(), time.monotonic()
     while not stop.is_set():
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
-            for request in (
-                client.build_request("GET", "/healthz"),
-                client.build_request("POST", "/v1/topics/users/events", json=[{"id": "u1", "name": "Ann"}]),
-            ):
+            requests = [client.build_request("GET", "/healthz")]
+            if time.monotonic() >= due:
+                event = {"id": f"{MARK.decode()} {answers.events}", "name": "Ann"}
+                requests.append(client.build_request("POST", "/v1/topics/users/events", json=[event]))
+                due, answers.events = time.monotonic() + apart_s, answers.events + 1
+            for request in requests:
                 began = time.monotonic()
                 try:
                     answer = await client.send(request)
@@ -129,14 +138,22 @@ async def subscribe(port: int, socket: bool, doors: asyncio.Semaphore) -> asynci
         return reader
 
 
-async def receive(reader: asyncio.StreamReader) -> None:
-    """Until the event has come."""
-    seen = b""
-    while MARK not in seen:
-        piece = await reader.read(65536)
-        if not piece:
-            raise RuntimeError("the subscriber was cut off")
-        seen = seen[-len(MARK) :] + piece
+class Receiver:
+    """Counts the events that came to a subscriber."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self.seen: set[bytes] = set()
+        self.reading = asyncio.ensure_future(self._read())
+
+    async def _read(self) -> None:
+        rest = b""
+        while piece := await self._reader.read(65536):
+            text = rest + piece
+            # A name that is cut in the middle is found with the next piece.
+            self.seen.update(EVENT.findall(text))
+            rest = text[-LONGEST:]
+        raise RuntimeError("the subscriber was cut off")
 
 
 def usage(process: int) -> tuple[float, float]:
@@ -146,37 +163,42 @@ def usage(process: int) -> tuple[float, float]:
     return pages * resource.getpagesize() / 2**20, ticks / os.sysconf("SC_CLK_TCK")
 
 
-async def subscribers(port: int, process: int, count: int, idle_s: float) -> list[str]:
-    doors, stop = asyncio.Semaphore(AT_ONCE), asyncio.Event()
+async def meanwhile(port: int, process: int, seconds: float, apart_s: float) -> tuple[Answers, float]:
+    """Ask for a while; the answers, and the share of a core that the server took."""
+    stop = asyncio.Event()
+    asking = asyncio.ensure_future(ask(port, stop, apart_s))
+    (_, before), began = usage(process), time.monotonic()
+    await asyncio.sleep(seconds)
+    (_, after), took = usage(process), time.monotonic() - began
+    stop.set()
+    return await asking, (after - before) / took
+
+
+async def subscribers(port: int, process: int, count: int, seconds: float) -> list[str]:
+    doors = asyncio.Semaphore(AT_ONCE)
     before, _ = usage(process)
     began = time.monotonic()
     readers = await asyncio.gather(*(subscribe(port, number % 2 == 1, doors) for number in range(count)))
     opened = time.monotonic() - began
-    after, busy = usage(process)
-    asking = asyncio.ensure_future(ask(port, stop))
-    receiving = [asyncio.ensure_future(receive(reader)) for reader in readers]
-    await asyncio.sleep(idle_s)
-    stop.set()
-    answers = await asking
-    _, later = usage(process)
-    began = time.monotonic()
-    async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
-        await client.post(f"http://127.0.0.1:{port}/v1/topics/users/events", json=[{"id": MARK.decode(), "name": "x"}])
-    done, late = await asyncio.wait(receiving, timeout=PATIENCE_S)
-    took = time.monotonic() - began
-    failed = [repr(one.exception()) for one in done if one.exception() is not None]
-    rate = len(answers.seconds) / 2 / idle_s
+    after, _ = usage(process)
+    receivers = [Receiver(reader) for reader in readers]
     each = (after - before) * 1024 / count
-    print(
-        f"{count} subscribers in {opened:.1f} s: {after:.0f} MB, {each:.1f} kB each; "
-        f"{(later - busy) / idle_s * 100:.0f} % of a core with {rate:.1f} events a second; meanwhile {answers}; "
-        f"an event reached all in {took:.1f} s"
-    )
-    for reader in readers:
+    print(f"{count} subscribers in {opened:.1f} s: {after:.0f} MB, {each:.1f} kB each")
+    # The first event comes at once; the next after the end.
+    idle, share = await meanwhile(port, process, seconds, 10 * seconds)
+    print(f"one event: {share * 100:.0f} % of a core; meanwhile {idle}")
+    busy, share = await meanwhile(port, process, seconds, APART_S)
+    print(f"{busy.events} events, one a second, to all: {share * 100:.0f} % of a core; meanwhile {busy}")
+    wanted = {f"{MARK.decode()} {number}".encode() for number in range(max(idle.events, busy.events))}
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline and any(one.seen < wanted and not one.reading.done() for one in receivers):
+        await asyncio.sleep(0.1)
+    late = sum(not one.seen >= wanted for one in receivers)
+    failed = [repr(one.reading.exception()) for one in receivers if one.reading.done()]
+    for reader, receiver in zip(readers, receivers, strict=True):
+        receiver.reading.cancel()
         reader.writer.close()  # type: ignore[attr-defined]
-    for one in late:
-        one.cancel()
-    return answers.failures + failed + ([f"{len(late)} did not get it"] if late else [])
+    return idle.failures + busy.failures + failed + ([f"{late} did not get all events"] if late else [])
 
 
 def main() -> int:
