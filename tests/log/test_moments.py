@@ -448,3 +448,38 @@ def test_marks_are_bounded_and_survive_a_crash_and_a_log_without_any(
     file = marks.list_files(tmp_path / "log" / "marks", "seconds")[0]
     file.write_bytes(b"?" + file.read_bytes()[1:])
     assert [finding.kind for finding in verify_log(tmp_path / "log").findings] == ["marks"]
+
+
+def test_forks_and_split_partitions_are_as_they_were(tmp_path: Path, clock: ManualClock) -> None:
+    log = small(tmp_path, clock)
+    log.create_topic(ONE)
+    log.create_topic(TABLE)
+    times = []
+
+    def go_on(first: int) -> None:
+        put(log, "one", *range(first, first + 30))
+        put(log, "table", *range(first, first + 30))
+        log.mark()
+        times.append(clock.now_ms())
+        clock.advance(1000)
+
+    go_on(0)
+    log.fork_topic("table", "fork")
+    log.split_partition("one", 0)
+    go_on(30)
+    go_on(60)
+    log.maintain()
+    back_up(tmp_path / "log", tmp_path / "backups", clock)
+    log.close()
+    store = BackupStore(tmp_path / "backups")
+    for time_ms, topics, partitions, total in ((times[0], 2, 1, 30), (times[1], 3, 3, 60)):
+        log = restored(tmp_path, choose_moment(store, time_ms), clock)
+        assert len([topic for topic in log.topics() if not topic.internal]) == topics
+        assert log.topic("one").spec.partitions == partitions
+        assert sum(ends.end for ends in log.snapshot().ends["one"]) == total
+        if topics == 3:
+            assert {n % 3: n for n in values(log, "fork")} == {0: 27, 1: 28, 2: 29}
+            assert log.topic("fork").forked_from == log.topic("table").id
+        put(log, "one", 1000)
+        log.close()
+        assert verify_log(tmp_path / "log").findings == ()
