@@ -6,7 +6,7 @@ import json
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,7 +14,9 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
+from headrace.deliver.browse import Page, read_after
 from headrace.errors import LogError
+from headrace.log.base import Log
 from tests.server.running import Running, running_server
 from tests.support import wait_for
 
@@ -67,6 +69,26 @@ def test_what_one_publishes_the_others_get_in_order(server: Running, topic: str)
         while len(got) < 50:
             got += [record["value"]["n"] for record in other.hear("records")["records"]]
         assert got == list(range(50))
+
+
+def test_sockets_at_the_same_place_share_a_read(server: Running, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def counted(log: Log, name: str, *options: Any) -> Page:
+        if name == topic:
+            read.append(name)
+        return read_after(log, name, *options)
+
+    monkeypatch.setattr("headrace.server.socket.read_after", counted)
+    with ExitStack() as closing:
+        many = [closing.enter_context(talking(server)) for _ in range(10)]
+        for one in many:
+            one.say(subscribe="s", topics=[topic])
+            one.hear("subscribed")
+        assert server.send(topic, {"n": 1}).json()["accepted"] == 1
+        assert [one.numbers(1) for one in many] == [[1]] * 10
+    # One for all; a second for those who were late by more than it is kept.
+    assert len(read) < 10
 
 
 def test_a_subscription_is_resumed_by_offset(server: Running, topic: str) -> None:
