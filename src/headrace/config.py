@@ -204,7 +204,8 @@ class ServerSettings(Settings, frozen=True):
     """How long a request's headers may take, and how long a connection may wait for its next request."""
     frozen_seconds: float = 30.0
     """A process of the project (server, engine, collector, listener) that runs but does not answer the supervisor for
-    this long is killed and started again; 0 is never. Time in which the supervisor could not run does not count."""
+    this long is killed and started again, and one that a signal has stopped (SIGSTOP) after 10 s; 0 is never. Time in
+    which the supervisor could not run does not count."""
     clock_trust_seconds: float = 600.0
     """A jump of the machine's clock is followed once it has lasted so long; until then times go on by the monotonic
     clock, and `status`, `/readyz` and `/metrics` say so."""
