@@ -9,7 +9,7 @@ import pytest
 
 from headrace.deliver.ask.folds import fold_of
 from headrace.sql.expressions import Call, ColumnRef
-from headrace.types import BIGINT, DOUBLE, DataType
+from headrace.types import BIGINT, DOUBLE, INTEGER, DataType
 from headrace.types import Decimal as DecimalType
 
 LARGE, SMALL = Decimal("1234567890123456789012345678901234.56"), Decimal("0.01")
@@ -21,6 +21,7 @@ LARGE, SMALL = Decimal("1234567890123456789012345678901234.56"), Decimal("0.01")
         ("SUM", DecimalType(38, 2), [LARGE, None, SMALL], Decimal("1234567890123456789012345678901234.57")),
         ("SUM", DecimalType(4, 2), [Decimal("99.99"), SMALL], None),
         ("SUM", BIGINT, [2**63 - 1, 2], -(2**63) + 1),
+        ("SUM", INTEGER, [2_000_000_000] * 3, 6_000_000_000 - 2**32),
         ("AVG", DOUBLE, [LARGE, LARGE.copy_negate(), SMALL, SMALL], 0.005),
     ],
 )

@@ -210,7 +210,14 @@ FUNCTIONS = (
         # A layer of a Lambda view keeps the sketch, which it asks for by the type.
         prepare=lambda types, result: sketches.HASHES if result == BYTES else _DISTINCT,
     ),
-    aggregate("SUM", "(N) -> N", _SUM, "The sum; 0 of nothing.", "SUM(amount)"),
+    aggregate(
+        "SUM",
+        "(N) -> N",
+        _SUM,
+        "The sum, of the argument's type; 0 of nothing. A sum of INTEGER has 32 bits and wraps, as in ksqlDB: where it "
+        "may be larger, take `SUM(CAST(amount AS BIGINT))`.",
+        "SUM(amount)",
+    ),
     aggregate(
         "SUM_LIST", "(ARRAY<N>) -> N", _SUM_LIST, "The sum of all elements of all arrays.", "SUM_LIST(ARRAY[amount])"
     ),
