@@ -138,7 +138,7 @@ def test_a_project_is_restored_to_a_moment_between_two_backups(headrace: Headrac
     assert (said.code, "name two moments" in said.err) == (1, True)
     said = headrace("restore", "backups", "--yes", "--json", "--to", moment.replace("T", " ").removesuffix("+00:00"))
     restored = json.loads(said.out)
-    assert (said.code, restored["exact"], restored["losses"]) == (0, True, [])
+    assert (said.code, restored["moment"], restored["exact"], restored["losses"]) == (0, moment, True, [])
     # Queries that were defined later are not; the others are computed again.
     assert "late" not in restored["rebuilt"]
     log = open_log(load_project(tmp_path), SystemClock())

@@ -89,6 +89,7 @@ class Tier:
         self._written = -1e9
         self._file: Path | None = None
         """None: it is not known yet what is there."""
+        self._anew = False
         self._size = self._limit = self._last_ms = 0
 
     def add(self, changes: Changes, first_ms: int, last_ms: int) -> None:
@@ -102,10 +103,14 @@ class Tier:
         """Look at the files again before the next mark: the state may not be what it was."""
         self._file = None
 
+    def begin_anew(self) -> None:
+        """Begin a new file with the next mark, whatever is there."""
+        self._file, self._anew = None, True
+
     def write(self, state: LogState, now: float) -> None:
         if self._span is None:
             return
-        file = self._file if self._file is not None else self._resume(state)
+        file = self._resume(state) if self._file is None and not self._anew else self._file
         first_ms, last_ms = (
             max(time_ms, self._last_ms) if self._last_ms - time_ms < _STEP_BACK_MS else time_ms
             for time_ms in self._span
@@ -145,8 +150,12 @@ class Tier:
         files = list_files(self._folder, self.name)
         number = int(files[-1].name.rpartition("-")[2]) + 1 if files else 1
         file = self._folder / f"{self.name}-{number:010}"
-        self._size, self._limit = _append(file, record, 0), max(FILE_BYTES, 4 * len(record))
-        self._file = file
+        try:
+            self._size, self._limit = _append(file, record, 0), max(FILE_BYTES, 4 * len(record))
+        except OSError:
+            file.unlink(missing_ok=True)
+            raise
+        self._file, self._anew = file, False
         for old in [*files, file][:-FILES]:
             old.unlink(missing_ok=True)
 
@@ -193,9 +202,13 @@ class Marks:
             try:
                 if all_tiers or tier.name == "seconds" or tier.is_due(now):
                     tier.write(state, now)
-            except (OSError, ValueError, KeyError, TypeError, HeadraceError) as error:
+            except OSError as error:
                 logger.warning("a mark to restore to could not be written: %s", error)
                 tier.forget_file()
+            except Exception:
+                # Whoever writes to the log is not concerned, whatever it is.
+                logger.exception("the marks of %s cannot be continued; they begin anew", tier.name)
+                tier.begin_anew()
 
     def forget_files(self) -> None:
         for tier in self._tiers:

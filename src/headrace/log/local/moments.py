@@ -37,7 +37,8 @@ class Target:
 
     @property
     def moment(self) -> str:
-        return iso_moment(self.time_ms)
+        """The one that was asked for if the log was the same then, or else that of the last change there is."""
+        return iso_moment(self.asked_ms if self.exact and self.asked_ms is not None else self.time_ms)
 
     @property
     def arrival(self) -> int:
@@ -138,23 +139,26 @@ def choose_arrival(store: BackupStore, arrival: int) -> Target:
 def list_spans(store: BackupStore) -> list[Span]:
     """Return the backups, each with the moments before it that no older one has."""
     spans, last_ms = [], 0
+    known: dict[str, list[Mark]] = {}
     for point in _points(store):
-        tiers = read_marks(store, point).values()
+        tiers = read_marks(store, point, known).values()
         times = [mark.last_ms for marks in tiers for mark in marks if last_ms < mark.last_ms <= point.time_ms]
         spans.append(Span(point, min(times, default=None), len(set(times))))
         last_ms = point.time_ms
     return spans
 
 
-def read_marks(store: BackupStore, point: Point) -> dict[str, list[Mark]]:
-    """Return the marks that a backup has, by tier. Those of what was committed while it was made are left out."""
+def read_marks(store: BackupStore, point: Point, known: dict[str, list[Mark]] | None = None) -> dict[str, list[Mark]]:
+    """Return the marks that a backup has, by tier. Those of what was committed while it was made are left out. `known`
+    are contents that were read before: most files are in many backups."""
     found: dict[str, list[Mark]] = {tier: [] for tier in TIERS}
+    known = {} if known is None else known
     for one in sorted(point.files, key=lambda file: file.path):
         folder, _, name = one.path.partition("/")
         if folder == FOLDER and (marks := found.get(name.rpartition("-")[0])) is not None:
-            for mark, _, _ in decode_marks(_content(store, one), name):
-                if mark.group <= point.group and mark.arrival <= point.arrival:
-                    marks.append(mark)
+            if one.sha256 not in known:
+                known[one.sha256] = [mark for mark, _, _ in decode_marks(_content(store, one), name)]
+            marks += [mark for mark in known[one.sha256] if mark.group <= point.group and mark.arrival <= point.arrival]
     return found
 
 
