@@ -88,6 +88,9 @@ def connector_conf() -> dict[str, str]:
         "spark.sql.ansi.enabled": "false",
         "spark.sql.caseSensitive": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Otherwise each call on a column asks Java three times and looks for IPython, to note the line of our code that an
+        # error comes from: half of what it took to build a query.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         # Many queries share one session; none may hold up the others.
         "spark.scheduler.mode": "FAIR",
     }
@@ -109,8 +112,17 @@ def spark_session(settings: SparkSettings, app_name: str) -> SparkSession:
     for name, value in (conf | settings.conf).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
+    _keep_class_lookups(session)
     take_turns(session)
     return session
+
+
+def _keep_class_lookups(session: SparkSession) -> None:
+    """PySpark looks these up with every call; for each, Java searches hundreds of jars, once for every package that
+    PySpark imports as a whole."""
+    jvm: Any = session.sparkContext._jvm
+    for name in ("PythonUtils", "PythonSQLUtils", "functions", "java", "dev"):
+        vars(jvm).setdefault(name, getattr(jvm, name))
 
 
 def take_turns(session: SparkSession) -> None:
