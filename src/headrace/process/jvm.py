@@ -88,8 +88,8 @@ def connector_conf() -> dict[str, str]:
         "spark.sql.ansi.enabled": "false",
         "spark.sql.caseSensitive": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Otherwise each call on a column asks Java three times and looks for IPython, to note the line of our code that an
-        # error comes from: half of what it took to build a query.
+        # PySpark would ask Java three times with each call on a column, and look for IPython, to note which line of
+        # ours made it: half of what it takes to build a query.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         # Many queries share one session; none may hold up the others.
         "spark.scheduler.mode": "FAIR",
@@ -118,10 +118,11 @@ def spark_session(settings: SparkSettings, app_name: str) -> SparkSession:
 
 
 def _keep_class_lookups(session: SparkSession) -> None:
-    """PySpark looks these up with every call; for each, Java searches hundreds of jars, once for every package that
-    PySpark imports as a whole."""
+    """PySpark asks Java for these with every call. For a simple name Java searches hundreds of jars, once for each
+    package that PySpark imports as a whole."""
     jvm: Any = session.sparkContext._jvm
-    for name in ("PythonUtils", "PythonSQLUtils", "functions", "java", "dev"):
+    functions, active = "org.apache.spark.sql.functions", "org.apache.spark.sql.classic.SparkSession"
+    for name in ("PythonUtils", "PythonSQLUtils", "functions", "java", "dev", functions, active):
         vars(jvm).setdefault(name, getattr(jvm, name))
 
 
