@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -24,7 +24,7 @@ from headrace.log.base import Append, BatchIdentity, Route
 from headrace.process.base import QueryError, QueryStatus
 from headrace.server.assemble import open_services
 from headrace.server.services import Services
-from headrace.store.cuts import Cut
+from headrace.store.cuts import Cut, Places
 from headrace.views.versions import Deployment
 from tests.support import wait_for
 
@@ -51,7 +51,6 @@ class ByHand:
         """By topic: how much more it counts than there is."""
         self.failed: dict[str, str] = {}
         """By query: why it cannot go on, as the engine says again and again."""
-        self._batches: dict[str, int] = {}
         self._thread = threading.Thread(target=self._work, name="queries-by-hand")
 
     def start(self) -> None:
@@ -72,33 +71,45 @@ class ByHand:
 
     def _compute(self, query: QueryDefinition) -> None:
         log = self.services.log
-        arrival, batch = log.snapshot().arrival, self._batches.get(query.id, 0)
-        cut = arrival if query.until is None else min(arrival, int(str(query.until)))
         before = log.last_identity(query.id, 1)
-        done = 0 if before is None else int(msgspec.json.decode(before.offsets)["arrival"])
-        if done >= cut:
+        batch = 0 if before is None else before.batch + 1
+        found = self._new(query, before)
+        if found is None:
             return
-        [topic] = query.reads.values()
-        read = log.offset_at_arrival(topic, 0, cut)
-        # As the engine does: what others write, it included, is no reason for a batch.
-        if before is not None and read == log.offset_at_arrival(topic, 0, done):
-            return
+        done, read, offsets = found
         if query.sink == "HOME":
-            found = read - log.offset_at_arrival(topic, 0, done)
-            columns = self._clicks(0 if query.sink_topic in self.left_out else found)
+            columns = self._clicks(0 if query.sink_topic in self.left_out else read - done)
         else:
             columns = self._counted(read + self.more.get(query.sink_topic, 0), self._rows if not batch else 0)
         route = Route(query.sink_topic, {name: name for name in columns})
         transaction = f"{query.id}-{batch}"
-        identity = BatchIdentity(query.id, 1, "by hand", batch, msgspec.json.encode({"arrival": cut}).decode())
+        identity = BatchIdentity(query.id, 1, "by hand", batch, msgspec.json.encode(offsets).decode())
         try:
             log.stage(transaction, 0, 0, [route], iter([pa.record_batch(columns)]))
             log.commit(transaction, [(0, 0)], identity)
         except HeadraceError:
             # What it writes to may go while it writes, or the test's clock jump: as the engine does, it tries again.
             log.abort(transaction)
-        else:
-            self._batches[query.id] = batch + 1
+
+    def _new(self, query: QueryDefinition, before: BatchIdentity | None) -> tuple[int, int, dict[str, Any]] | None:
+        """From where and up to where a query reads clicks, and what its batch says of that. None if none are new: what
+        others write, it included, is no reason for a batch."""
+        log = self.services.log
+        [topic] = query.reads.values()
+        said = None if before is None else msgspec.json.decode(before.offsets)
+        if "arrival" not in log.capabilities:
+            [ends] = log.snapshot().ends[topic]
+            until = ends.end if query.until is None else cast(Places, query.until)[topic][0]
+            done, read = 0 if said is None else int(said["topics"][topic]["0"]), min(ends.end, until)
+            new = said is None or read > done
+            return (done, read, {"partitions": {"0": read}, "topics": {topic: {"0": read}}}) if new else None
+        arrival = log.snapshot().arrival
+        cut = arrival if query.until is None else min(arrival, int(str(query.until)))
+        last = 0 if said is None else int(said["arrival"])
+        if last >= cut:
+            return None
+        done, read = (log.offset_at_arrival(topic, 0, one) for one in (last, cut))
+        return (done, read, {"arrival": cut}) if said is None or read > done else None
 
     @staticmethod
     def _counted(clicks: int, others: int) -> dict[str, pa.Array]:
@@ -166,8 +177,9 @@ class ByHand:
 
 
 @contextmanager
-def by_hand(folder: Path, sql: str = SQL, rows: int = 0, clock: Clock | None = None) -> Iterator[ByHand]:
-    (folder / "headrace.toml").write_text(QUIET)
+def by_hand(folder: Path, sql: str = SQL, rows: int = 0, clock: Clock | None = None, log: str = "") -> Iterator[ByHand]:
+    """`log`: settings of the log, if it is not a local one."""
+    (folder / "headrace.toml").write_text(QUIET + log)
     with open_services(load_project(folder), clock or SystemClock()) as services:
         services.deployments.start({"all.sql": sql}, Options())
         engine = ByHand(services, rows)

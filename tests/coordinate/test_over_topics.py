@@ -14,7 +14,6 @@ from headrace.coordinate.planning import plan_definition
 from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.subjects import source_subject
 from headrace.errors import Conflict
-from headrace.log.local.open import LocalLog
 from headrace.server.topology import overview
 from headrace.views.versions import Deployment
 from tests.coordinate.by_hand import SAME, SQL, by_hand
@@ -139,22 +138,6 @@ def test_a_view_is_read_by_what_is_declared_over_it(deployments: Deployments, ex
     subject = source_subject(executor.catalog, "USER_EVENTS", "BY_USER")
     assert subject is not None
     assert subject.source.name == "BY_USER", "why goes down to what the view is made of"
-
-
-def test_a_log_that_cannot_fork_says_who_stays_behind(
-    deployments: Deployments, executor: StatementExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As Kafka: SQL follows the version that serves, others do not, and the plan says so."""
-    deployed(deployments, ALL)
-    monkeypatch.setattr(LocalLog, "capabilities", LocalLog.capabilities - {"fork"})
-    plan = deployments.plan({"pipelines/all.sql": CHANGED}, Options())
-    notes = {change.name: change.warnings[-1] for change in plan.pending if change.warnings}
-    assert notes["BY_USER"].startswith("on Kafka topic `BY_USER` stays with its first version: groups, queues, ")
-    assert "USER_EVENTS" not in notes
-    deployed(deployments, CHANGED)
-    assert reads(executor, "HOT") == ["BY_USER.v2"]
-    deployments.rollback("HOT")
-    assert reads(executor, "HOT") == ["BY_USER"]
 
 
 def test_kept_versions_over_a_topic_go_with_it(deployments: Deployments, executor: StatementExecutor) -> None:

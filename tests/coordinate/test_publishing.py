@@ -12,10 +12,20 @@ from headrace.config import load_project
 from headrace.log.base import TIME, TOMBSTONE, Log
 from headrace.server.assemble import open_services
 from tests.coordinate.by_hand import PATIENCE, SAME, SQL, ByHand, by_hand
+from tests.kafka import kafka_settings
 from tests.support import wait_for
 
 HOME = "CREATE STREAM home AS SELECT userid, page FROM clicks WHERE page <> 'x';"
 HOME_AGAIN = HOME.replace("'x'", "'y'")
+
+
+@pytest.fixture(params=["local", pytest.param("kafka", marks=pytest.mark.slow)])
+def where(request: pytest.FixtureRequest) -> str:
+    """Settings of the log that a test's project is on."""
+    if request.param == "local":
+        return ""
+    kafka = kafka_settings(request.getfixturevalue("kafka")).kafka
+    return f'[log]\nbackend = "kafka"\n\n[log.kafka]\nbootstrap = "{kafka.bootstrap}"\nprefix = "{kafka.prefix}"\n'
 
 
 def records(log: Log, topic: str) -> list[tuple[Any, Any]]:
@@ -47,8 +57,8 @@ def shows(engine: ByHand, wanted: dict[str, int]) -> None:
     wait_for(lambda: rows(engine.services.log) == wanted, PATIENCE, f"the topic to say {wanted}")
 
 
-def test_readers_of_a_views_topic_get_the_version_that_serves(tmp_path: Path) -> None:
-    with by_hand(tmp_path) as engine:
+def test_readers_of_a_views_topic_get_the_version_that_serves(tmp_path: Path, where: str) -> None:
+    with by_hand(tmp_path, log=where) as engine:
         log = engine.services.log
         engine.click(3)
         wait_for(lambda: engine.shown() == 3, PATIENCE, "three clicks")
@@ -74,8 +84,8 @@ def test_readers_of_a_views_topic_get_the_version_that_serves(tmp_path: Path) ->
         assert [n for n in numbers if n is not None and n > 100] == sorted(n for n in numbers if n > 100)
 
 
-def test_a_group_goes_on_over_a_switch_and_a_rollback(tmp_path: Path) -> None:
-    with by_hand(tmp_path) as engine, engine.services.log.consumer(["BY_PAGE"], "billing") as consumer:
+def test_a_group_goes_on_over_a_switch_and_a_rollback(tmp_path: Path, where: str) -> None:
+    with by_hand(tmp_path, log=where) as engine, engine.services.log.consumer(["BY_PAGE"], "billing") as consumer:
         seen: list[int] = []
 
         def sees(number: int) -> bool:
@@ -96,8 +106,8 @@ def test_a_group_goes_on_over_a_switch_and_a_rollback(tmp_path: Path) -> None:
         assert len(seen) == len(records(engine.services.log, "BY_PAGE"))
 
 
-def test_rows_that_are_gone_are_deleted_and_the_rest_is_not_repeated(tmp_path: Path) -> None:
-    with by_hand(tmp_path, rows=3) as engine:
+def test_rows_that_are_gone_are_deleted_and_the_rest_is_not_repeated(tmp_path: Path, where: str) -> None:
+    with by_hand(tmp_path, rows=3, log=where) as engine:
         log = engine.services.log
         engine.click()
         wait_for(lambda: len(rows(log)) == 4, PATIENCE, "the rows of the first version")
@@ -108,16 +118,17 @@ def test_rows_that_are_gone_are_deleted_and_the_rest_is_not_repeated(tmp_path: P
         assert [page for page, _ in records(log, "BY_PAGE")].count("row 0") == 1
 
 
-def test_a_server_that_is_killed_at_the_switch_goes_on_with_it(tmp_path: Path) -> None:
+def test_a_server_that_is_killed_at_the_switch_goes_on_with_it(tmp_path: Path, where: str) -> None:
     """Between the fork and the catalog's event, and between the switch and what is published."""
-    with by_hand(tmp_path) as engine:
+    with by_hand(tmp_path, log=where) as engine:
         services = engine.services
         engine.click(3)
         wait_for(lambda: engine.shown() == 3, PATIENCE, "three clicks")
-        services.log.fork_topic("BY_PAGE", "BY_PAGE.v1")
+        [query] = services.catalog.queries()
+        services.log.fork_topic("BY_PAGE", "BY_PAGE.v1", [(query.id, query.version)])
         engine.click(1)
         wait_for(lambda: rows(services.log, "BY_PAGE.v1") == {"all": 4}, PATIENCE, "the fork to have it")
-    with by_hand(tmp_path) as engine:
+    with by_hand(tmp_path, log=where) as engine:
         wait_for(lambda: engine.shown() == 4, PATIENCE, "the view to read its fork")
         shows(engine, {"all": 4})
         engine.more["BY_PAGE.v2"] = 100
@@ -130,13 +141,13 @@ def test_a_server_that_is_killed_at_the_switch_goes_on_with_it(tmp_path: Path) -
 
 
 def test_a_project_whose_second_version_serves_already_is_brought_up_to_date(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a server that had no publisher left it."""
     with monkeypatch.context() as patched:
         patched.setattr("headrace.coordinate.deployments.fork_public", lambda *_: [])
         patched.setattr("headrace.coordinate.publishing.Publisher.start", lambda self: None)
-        with by_hand(tmp_path) as engine:
+        with by_hand(tmp_path, log=where) as engine:
             engine.click(3)
             engine.more["BY_PAGE.v2"] = 100
             switched(engine)
@@ -148,13 +159,13 @@ def test_a_project_whose_second_version_serves_already_is_brought_up_to_date(
         assert services.catalog.state.versions["BY_PAGE"][1].source.topic == "BY_PAGE.v1"
 
 
-def test_a_streams_records_go_on_without_gap_or_repeat(tmp_path: Path) -> None:
-    with by_hand(tmp_path, SQL + HOME) as engine:
+def test_a_streams_records_go_on_without_gap_or_repeat(tmp_path: Path, where: str) -> None:
+    with by_hand(tmp_path, SQL + HOME, log=where) as engine:
         log = engine.services.log
 
         def count(topic: str) -> int:
             [ends] = log.snapshot().ends[topic]
-            return ends.end
+            return sum(part.batch.num_rows for part in log.read(topic, 0, ends.start, ends.end))
 
         engine.click(3)
         wait_for(lambda: count("HOME") == 3, PATIENCE, "the first version's records")
@@ -170,8 +181,8 @@ def test_a_streams_records_go_on_without_gap_or_repeat(tmp_path: Path) -> None:
         wait_for(lambda: count("HOME") == clicks + 1, PATIENCE, "the new version's records")
 
 
-def test_a_view_that_is_dropped_takes_its_topics_along(tmp_path: Path) -> None:
-    with by_hand(tmp_path) as engine:
+def test_a_view_that_is_dropped_takes_its_topics_along(tmp_path: Path, where: str) -> None:
+    with by_hand(tmp_path, log=where) as engine:
         engine.click()
         switched(engine)
         shows(engine, {"all": 1})

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 
 from headrace.clock import SystemClock
 from headrace.config import LogSettings
-from headrace.errors import Conflict
 from headrace.log.base import ARRIVAL, PUBLISHER_PREFIX, Append, BatchIdentity, Route, TopicSpec
 from headrace.log.local.open import LocalLog
 from headrace.types import BIGINT, VARCHAR, Column
@@ -76,18 +74,6 @@ def test_a_fork_has_the_records_and_takes_what_queries_write(tmp_path: Path) -> 
     log.close()
     log = opened(tmp_path)
     assert numbers(log, "ROLLING.v1") == [1, 2, 3, 4, 5, 6]
-    log.close()
-
-
-def test_a_fork_of_nothing_and_a_name_that_is_taken(tmp_path: Path) -> None:
-    log = opened(tmp_path)
-    log.create_topic(SPEC)
-    log.create_topic(TopicSpec("ROLLING.v2", SPEC.key, SPEC.value, role="derived"))
-    with pytest.raises(Conflict, match="exists already and is another one"):
-        log.fork_topic("ROLLING", "ROLLING.v2")
-    log.fork_topic("ROLLING", "ROLLING.v1")
-    commit(log, "CTAS_ROLLING_1", 0, 1)
-    assert (numbers(log, "ROLLING"), numbers(log, "ROLLING.v1")) == ([], [1])
     log.close()
 
 

@@ -15,10 +15,11 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from headrace.clock import SystemClock
+from headrace.coordinate.events import TopicForked
 from headrace.coordinate.functions import deploy_functions
 from headrace.coordinate.topics import sink_spec
 from headrace.functions.describe import describe
-from headrace.log.base import Log, TopicSpec
+from headrace.log.base import PUBLISHER_PREFIX, BatchIdentity, Log, Route, TopicSpec
 from headrace.log.dead_letters import DEAD_LETTERS_TOPIC
 from headrace.log.kafka import KafkaLog
 from headrace.log.registry.schemas import RegistrySchemas
@@ -29,7 +30,7 @@ from headrace.process.kafka.schemas import worker_schemas
 from headrace.process.layer import BatchLayer
 from headrace.sql.layered import layered_query
 from tests.kafka import kafka_settings
-from tests.process.pipeline import Pipeline, Row
+from tests.process.pipeline import Pipeline, Row, batch_of
 from tests.process.test_python_functions import FUNCTIONS, ORDERS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -142,6 +143,45 @@ def test_lateness_does_not_depend_on_where_batches_are_cut(
         # The same plan over the same records, as a batch.
         [query] = [pipeline.spec("per_window").plan]
         found = run_batch(spark, pipeline.where, pipeline.topic, query).collect()
+        assert {(row["PAGEID"], row["WINDOWSTART"]): row["VIEWS"] for row in found} == counts
+
+
+def test_a_query_goes_on_in_a_fork_of_what_it_reads(spark: SparkSession, kafka: str, tmp_path: Path) -> None:
+    """Its checkpoint is of before, with records of the original yet to read. What others write to the original since is
+    not its business; lateness goes by what came before the fork."""
+    chance = random.Random(4)
+    sql = STREAM + "CREATE STREAM seen AS SELECT * FROM views;" + PER_WINDOW.replace("FROM views", "FROM seen")
+    with KafkaPipeline(tmp_path, sql, kafka) as pipeline:
+
+        def see(count: int) -> None:
+            for part in range(3):
+                pipeline.put("views", adversarial(chance, count), partition=part)
+            pipeline.run(spark, "seen")
+
+        see(12)
+        pipeline.run(spark, "per_window")
+        see(8)
+        writer = pipeline.spec("seen")
+        pipeline.log.fork_topic("SEEN", "SEEN.v1", [(writer.id, writer.version)])
+        # The producer that wrote so far is shut out, as that of an engine is.
+        pipeline.kafka._batches._transactors.clear()
+        pipeline.catalog.append([TopicForked("SEEN", "SEEN.v1")])
+        rows = batch_of(pipeline.log.topic("SEEN"), [{"USERID": f"u{n}", "PAGEID": "/z", "$time": 1} for n in range(9)])
+        pipeline.log.stage("p", 0, 0, [Route("SEEN", {name: name for name in rows.schema.names})], iter([rows]))
+        pipeline.log.commit("p", [(0, 0)], BatchIdentity(PUBLISHER_PREFIX + "SEEN", 1, "publisher", 0, "{}"))
+        see(8)
+        # The first batch ends within the original's records, others are in both, or in the fork alone.
+        pipeline.run(spark, "per_window", max_rows=9)
+        see(4)
+        pipeline.run(spark, "per_window")
+        counts, late = model(addressed(pipeline, "SEEN.v1"))
+        assert {(row["PAGEID"], row["$window_start"]): row["VIEWS"] for row in pipeline.table("PER_WINDOW")} == counts
+        assert sum(counts.values()) + len(late) == 3 * (12 + 8 + 8 + 4)
+        assert {page for page, _ in counts} == {"/x", "/y"}
+        ledger = pipeline.records(pipeline.spec("per_window").late_topic or "")
+        assert {(row["PARTITION"], row["OFFSET"], row["WINDOW_START"]) for row in ledger} == late
+        assert len(ledger) == len(late) > 10
+        found = run_batch(spark, pipeline.where, pipeline.topic, pipeline.spec("per_window").plan).collect()
         assert {(row["PAGEID"], row["WINDOWSTART"]): row["VIEWS"] for row in found} == counts
 
 

@@ -34,7 +34,6 @@ from headrace.types import DataType, display_name
 from headrace.views.change import Change, Figures, FunctionChange, Plan, Runs, Wanted
 from headrace.views.kept import Kept
 from headrace.views.plan import plan_changes
-from headrace.views.public import public_topic
 from headrace.views.versions import Deployment, Strategy, Version
 
 BUILDS_REMEMBERED = 5
@@ -138,24 +137,7 @@ def plan_files(
         start,
         again,
     )
-    if "fork" not in log.capabilities:
-        plan = replace(plan, changes=tuple(_unpublished(change) for change in plan.changes))
     return plan if functions is None else replace(plan, functions=tuple(_functions(plan, functions, before)))
-
-
-def _unpublished(change: Change) -> Change:
-    """With a note that whoever reads a topic by its name stays with the version that writes it: on Kafka nothing
-    publishes the others there."""
-    if change.verdict not in ("rebuilds", "serves again") or change.query is None or change.source is None:
-        return change
-    public = public_topic(replace(change.source, statement=change.statement))
-    if public == change.source.topic:
-        return change
-    note = (
-        f"on Kafka topic `{public}` stays with its first version: groups, queues, functions and Kafka clients that "
-        f"read it do not get version {change.number}, which writes `{change.source.topic}`"
-    )
-    return replace(change, warnings=(*change.warnings, note))
 
 
 def _functions(plan: Plan, changes: FunctionChanges, before: Mapping[str, FunctionFile]) -> Iterator[FunctionChange]:

@@ -34,6 +34,7 @@ from headrace.coordinate.events import (
 from headrace.functions.files import FunctionFile
 from headrace.log.dead_letters import DEAD_LETTERS_SPEC
 from headrace.sql.source import Source
+from headrace.store.cuts import Cut
 from headrace.types import DataType
 from headrace.views.versions import NONE, Deployment, Version, query_ids, version_state
 
@@ -218,12 +219,21 @@ def _forked(state: CatalogState, topic: str, fork: str) -> CatalogState:
     def moved(source: Source) -> Source:
         return replace(source, topic=fork) if source.topic == topic else source
 
+    def named(name: str) -> str:
+        return fork if name == topic else name
+
+    def place(cut: Cut) -> Cut:
+        return cut if isinstance(cut, int) else {named(read): places for read, places in cut.items()}
+
     def of_query(query: QueryDefinition) -> QueryDefinition:
-        reads = {name: fork if read == topic else read for name, read in query.reads.items()}
-        starts = {fork if read == topic else read: places for read, places in query.starts.items()}
-        sink_topic = fork if query.sink_topic == topic else query.sink_topic
-        changed = (reads, starts, sink_topic) != (query.reads, query.starts, query.sink_topic)
-        return replace(query, reads=reads, starts=starts, sink_topic=sink_topic) if changed else query
+        return replace(
+            query,
+            reads={name: named(read) for name, read in query.reads.items()},
+            starts={named(read): places for read, places in query.starts.items()},
+            sink_topic=named(query.sink_topic),
+            cut=place(query.cut),
+            until=None if query.until is None else place(query.until),
+        )
 
     return replace(
         state,

@@ -154,7 +154,7 @@ def _read_on_kafka(
     planned = _last_batch(source, query, checkpoints)
     if planned is None:
         return {}
-    return {topic: planned.ends(source.kafka_name(topic)) for topic in _topics(catalog, query)}
+    return {topic: planned.ends(*source.kafka_names(topic)) for topic in _topics(catalog, query)}
 
 
 def _last_batch(source: Log, query: QueryDefinition, checkpoints: Path) -> PlannedBatch | None:

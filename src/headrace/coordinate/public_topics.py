@@ -34,7 +34,8 @@ def fork_public(log: Log, catalog: Catalog, names: Iterable[str]) -> list[TopicF
         if (version := direct_writer(catalog, name)) is not None:
             topic = version.source.topic
             fork = version_topic(topic, version.number)
-            log.fork_topic(topic, fork)
+            writers = [(query.id, query.version) for query in catalog.queries() if query.sink_topic == topic]
+            log.fork_topic(topic, fork, writers)
             events.append(TopicForked(topic, fork))
     return events
 

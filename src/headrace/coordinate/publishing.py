@@ -222,7 +222,7 @@ class Publisher:
         for version in self.catalog.versions(name):
             made = find_topic(self.log, version.source.topic)
             if made is not None and made.forked_from == topic.id:
-                return Published(version.number, dict(enumerate(ends_of(self.log, topic.name))))
+                return Published(version.number, dict(enumerate(made.fork_at or ends_of(self.log, topic.name))))
         return Published(serving.number, _starts(self.log, serving.source.topic))
 
     def _copy(self, version: Version, topic: Topic, state: Published) -> bool:

@@ -403,10 +403,10 @@ class Log(ABC):
         """Close two partitions with neighbouring hash ranges and open one for both. With `split`."""
         raise UsageError("this log cannot merge partitions")
 
-    def fork_topic(self, name: str, fork: str) -> Topic:
+    def fork_topic(self, name: str, fork: str, writers: Sequence[tuple[str, int]] = ()) -> Topic:
         """Make a topic `fork` with the records of `name`, at the same offsets and with the same arrival numbers. From
-        then on what queries commit to `name` goes to `fork` instead; others write to `name` as before. The same again
-        returns the existing one. With `fork`."""
+        then on what queries commit to `name` goes to `fork` instead; others write to `name` as before. `writers` are
+        those queries, with their versions. The same again returns the existing one. With `fork`."""
         raise UsageError("this log cannot fork topics")
 
     def places(self, topic: str, ids: Sequence[str]) -> list[tuple[int, int] | None]:

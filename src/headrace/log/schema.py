@@ -285,6 +285,8 @@ def topic_to_json(topic: Topic) -> dict[str, Any]:
         body["ranges"] = [[number(one.low), number(one.high), list(one.parents), one.closed] for one in topic.ranges]
     if topic.forked_from:
         body["forked_from"] = topic.forked_from
+    if topic.fork_of:
+        body |= {"fork_of": topic.fork_of, "fork_at": list(topic.fork_at)}
     return body
 
 
@@ -297,7 +299,8 @@ def topic_from_json(body: dict[str, Any]) -> Topic:
         ranges = [
             KeyRange(_place(low), _place(high), tuple(of), closed) for low, high, of, closed in body.get("ranges", ())
         ]
-        return Topic(body["id"], spec_from_json(body), schemas, tuple(ranges), body.get("forked_from", 0))
+        fork = body.get("forked_from", 0), body.get("fork_of", ""), tuple(body.get("fork_at", ()))
+        return Topic(body["id"], spec_from_json(body), schemas, tuple(ranges), *fork)
     except (KeyError, TypeError, ValueError) as error:
         raise LogError("not a topic's definition", detail=f"{type(error).__name__}: {error}") from error
 

@@ -121,6 +121,10 @@ class Topic:
     is the same. A topic with the hash `md5` has them from the beginning."""
     forked_from: int = 0
     """The id of the topic that its first records were taken from, with their offsets and arrival numbers."""
+    fork_of: str = ""
+    """On Kafka, where topics cannot share records: the name of that topic, which the first records are read from."""
+    fork_at: tuple[int, ...] = ()
+    """On Kafka, by partition: the offset of the first record of its own. Empty until that is known."""
 
     @property
     def first_partitions(self) -> int:

@@ -189,7 +189,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             log.hold(
                 partial(needed_offsets, log, catalog, beside=lambda topic: needed_beside(topic, deliveries, publisher))
             )
-            publisher.start()
+        publisher.start()
         # The local log is this process: there is nothing between it and us that could be away.
         spool = None if isinstance(log, LocalLog) else open_spool(project, log)
         collector = EventCollector(log if spool is None else spool, clock, settings.collect)

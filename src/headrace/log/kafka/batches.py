@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 
 import msgspec
+from confluent_kafka import KafkaException
 
 from headrace.clock import Clock
 from headrace.errors import LogError
@@ -24,6 +25,7 @@ from headrace.log.base import BatchIdentity
 from headrace.log.kafka.client import Connection
 from headrace.log.kafka.delivery import Sender
 from headrace.log.kafka.encode import Outgoing
+from headrace.log.kafka.errors import translate
 from headrace.log.kafka.offsets import Offsets, Unsettled
 from headrace.log.kafka.table import Table
 from headrace.log.kafka.transaction import Transactor
@@ -40,11 +42,16 @@ _MOST_PRODUCERS = 64
 class Batches:
     """Safe to use from several threads."""
 
-    def __init__(self, connection: Connection, offsets: Offsets, table: Table, clock: Clock) -> None:
+    def __init__(
+        self, connection: Connection, offsets: Offsets, table: Table, clock: Clock, taken: Callable[[], object]
+    ) -> None:
+        """`taken` is called when a query's id was taken, before anything is written: whoever had it may have been shut
+        out because a topic was forked."""
         self._connection = connection
         self._offsets = offsets
         self._clock = clock
         self._table = table
+        self._taken = taken
         self._lock = threading.Lock()
         self._transactors: dict[str, Transactor] = {}
         self._own: dict[str, tuple[Sender, BatchIdentity]] = {}
@@ -89,6 +96,7 @@ class Batches:
             # Asked once the id is ours: nobody else can commit a batch of this query any more.
             holder, known = self._own.pop(name, (None, None))
             if holder is not transactor.sender:
+                self._taken()
                 known = self.last_settled(identity.query, identity.version)
             fresh = not is_repeat(None if known is None else CommittedBatch(known, 0), identity)
             if not fresh:
@@ -104,6 +112,16 @@ class Batches:
             return False
         self._remember(name, transactor, identity)
         return True
+
+    def shut_out(self, query: str, version: int) -> None:
+        """End the query's open transaction, and let nobody commit for it without taking its id anew."""
+        transactor = self._make(self._transactional_id(query, version))
+        try:
+            transactor.open()
+        except KafkaException as failure:
+            raise translate(failure, f"shut out writers of `{query}`", self._connection) from failure
+        finally:
+            transactor.close()
 
     def _remember(self, name: str, transactor: Transactor, identity: BatchIdentity) -> None:
         sender = transactor.sender

@@ -67,10 +67,10 @@ class Decoder:
         self._codecs = topic_codecs(topic.spec, schemas)
         self._times = EventTimes(topic.spec)
 
-    def records(self, messages: Sequence[Message]) -> Records:
-        """One partition's messages, at least one."""
+    def records(self, messages: Sequence[Message], shift: int = 0) -> Records:
+        """One partition's messages, at least one. `shift`: how much further they are in the topic than Kafka says."""
         rows = len(messages)
-        offsets = [message.offset() or 0 for message in messages]
+        offsets = [(message.offset() or 0) + shift for message in messages]
         partition = messages[0].partition() or 0
         values = [message.value() for message in messages]
         arrays: dict[str, pa.Array] = {}

@@ -79,7 +79,7 @@ class Encoder:
         self._look_up = look_up and topic.spec.role == "events"
         self.preparer = Preparer(topic, clock)
         """Checks columns and types, fills in times."""
-        self._kafka = kafka
+        self.kafka = kafka
         self._codecs = topic_codecs(topic.spec, schemas)
         self._columns = {column.name.casefold(): column.name for column in topic.spec.value}
         self._lock = threading.Lock()
@@ -105,7 +105,7 @@ class Encoder:
         sizes = [len(key or b"") + len(value or b"") for key, value in zip(keys, values, strict=True)]
         return Outgoing(
             spec.name,
-            self._kafka,
+            self.kafka,
             keys,
             values,
             [time or 1 for time in times],

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Message
 from confluent_kafka import TopicPartition as At
 from confluent_kafka.admin import AdminClient
 
@@ -53,6 +53,7 @@ from headrace.log.kafka.decode import Decoder
 from headrace.log.kafka.encode import Encoder, Outgoing, with_stream_times
 from headrace.log.kafka.errors import translate
 from headrace.log.kafka.fetch import Fetcher
+from headrace.log.kafka.forks import rename_inputs
 from headrace.log.kafka.formats import topic_codecs
 from headrace.log.kafka.groups import Groups
 from headrace.log.kafka.identified import IdentifiedWriter
@@ -73,7 +74,7 @@ _SMALLEST_LIMIT = 1000
 
 
 class KafkaLog(Log):
-    capabilities: frozenset[Capability] = frozenset({"stage", "servers"})
+    capabilities: frozenset[Capability] = frozenset({"stage", "servers", "fork"})
 
     def __init__(
         self, settings: LogSettings, clock: Clock, schemas: Schemas | None = None, ids: Path | None = None
@@ -108,10 +109,16 @@ class KafkaLog(Log):
             None if self._ids is None else self._ids.wrote,
         )
         self._snapshots = Snapshots(self._topics, self.offsets)
-        self._batches = Batches(self.connection, self.offsets, self._identities, clock)
-        self._groups = Groups(self.admin, self.connection, self._ends, self.fetcher.left)
+        self._batches = Batches(self.connection, self.offsets, self._identities, clock, self._topics.all)
+        self._groups = Groups(self.admin, self.connection, self._own_ends, self.fetcher.left)
         self._staging = Staging(
-            self._batches, self._encoder, self._check_sizes, self._write, clock, settings.max_pending_bytes
+            self._batches,
+            self._encoder,
+            self._check_sizes,
+            self._write,
+            clock,
+            settings.max_pending_bytes,
+            self._topics.forks,
         )
         self._encoders: dict[str, Encoder] = {}
         self._lock = threading.Lock()
@@ -138,6 +145,18 @@ class KafkaLog(Log):
     def alter_topic(self, spec: TopicSpec) -> Topic:
         return self._topics.alter(spec)
 
+    def fork_topic(self, name: str, fork: str, writers: Sequence[tuple[str, int]] = ()) -> Topic:
+        def shut_out() -> None:
+            for query, version in writers:
+                self._batches.shut_out(query, version)
+
+        def ends(topic: Topic) -> list[int]:
+            places = [TopicPartition(self.kafka_name(name), number) for number in range(topic.spec.partitions)]
+            found = self.offsets.written(places)
+            return [found[at] for at in places]
+
+        return self._topics.fork(name, fork, shut_out, ends)
+
     def delete_topic(self, name: str) -> None:
         topic = self._topics.get(name, fresh=True)
         self._topics.delete(name, sum(partition.end for partition in self._snapshots.all_ends(topic)))
@@ -154,6 +173,11 @@ class KafkaLog(Log):
     def kafka_name(self, topic: str) -> str:
         """What a topic is called in Kafka."""
         return self._topics.kafka_name(topic)
+
+    def kafka_names(self, topic: str) -> tuple[str, ...]:
+        """Return what a topic is called in Kafka, and what its records were called before it was forked."""
+        names = topic, self._topics.get(topic).fork_of
+        return tuple(self.kafka_name(name) for name in names if name)
 
     def stats(self, name: str) -> TopicStats:
         """Kafka's clients can ask neither for sizes nor for how many records there are, only for offsets."""
@@ -248,12 +272,12 @@ class KafkaLog(Log):
         self._staging.abort(transaction)
 
     def last_identity(self, query: str, version: int) -> BatchIdentity | None:
-        return self._batches.last(query, version)
+        return rename_inputs(self._batches.last(query, version), self._topics.forks())
 
     def settled_identity(self, query: str, version: int) -> BatchIdentity | None:
         """Return the last identity, after waiting for transactions that may hide a later one. `Unsettled` if one stays
         open. For whoever decides by it what to write."""
-        return self._batches.last_settled(query, version)
+        return rename_inputs(self._batches.last_settled(query, version), self._topics.forks())
 
     # Reading
 
@@ -291,15 +315,28 @@ class KafkaLog(Log):
                 end=ends.end,
             )
         last = ends.end if end is None else min(end, ends.end)
-        runs = self.fetcher.messages(self.kafka_name(topic), partition, start, last)
-        return map(decoder.records, runs)
+        return (decoder.records(run, shift) for run, shift in self.messages(found, partition, start, last))
+
+    def messages(self, topic: Topic, partition: int, start: int, end: int) -> Iterator[tuple[list[Message], int]]:
+        """Return a range of a partition in runs of messages, each with how much further in the topic they are than
+        Kafka says. `end` must not be beyond the last stable offset."""
+        at = topic.fork_at[partition] if topic.fork_at else 0
+        if start < at:
+            for run in self.fetcher.messages(self.kafka_name(topic.fork_of), partition, start, min(end, at)):
+                yield run, 0
+        for run in self.fetcher.messages(self.kafka_name(topic.name), partition, max(start - at, 0), end - at):
+            yield run, at
 
     def offset_at_time(self, topic: str, partition: int, time_ms: int) -> int:
         found = self._topics.get(topic)
         check_partition(found, partition)
-        at = TopicPartition(self.kafka_name(topic), partition)
-        offset = self.offsets.at_time([at], max(0, time_ms)).get(at, -1)
-        return offset if offset >= 0 else self._snapshots.ends(found, partition).end
+        shift = found.fork_at[partition] if found.fork_at else 0
+        own, original = (TopicPartition(self.kafka_name(name), partition) for name in (topic, found.fork_of))
+        offsets = self.offsets.at_time([own, original] if found.fork_of else [own], max(0, time_ms))
+        if 0 <= offsets.get(original, -1) < shift:
+            return offsets[original]
+        offset = offsets.get(own, -1)
+        return shift + offset if offset >= 0 else self._snapshots.ends(found, partition).end
 
     def offset_at_arrival(self, topic: str, partition: int, arrival: int) -> int:
         raise UsageError(
@@ -339,7 +376,7 @@ class KafkaLog(Log):
         return KafkaConsumer(
             self.connection,
             self._topics.all,
-            self._ends,
+            self._own_ends,
             self.offset_at_time,
             lambda topic: Decoder(self._topics.get(topic), self.schemas, columns),
             topics,
@@ -354,6 +391,11 @@ class KafkaLog(Log):
         topic = self._topics.get(at.topic)
         check_partition(topic, at.partition)
         return self._snapshots.ends(topic, at.partition)
+
+    def _own_ends(self, at: TopicPartition) -> PartitionEnds:
+        topic = self._topics.get(at.topic)
+        check_partition(topic, at.partition)
+        return self._snapshots.own_ends(topic, at.partition)
 
     def groups(self) -> list[str]:
         return self._groups.names()
@@ -380,10 +422,14 @@ class KafkaLog(Log):
             raise OffsetOutOfRange(
                 f"topic `{topic}`, partition {partition} ends at {ends.end}", start=ends.start, end=ends.end
             )
-        at = At(self.kafka_name(topic), partition, before)
+        found = self._topics.get(topic)
+        shift = found.fork_at[partition] if found.fork_at else 0
+        if before <= shift:
+            return ends.start  # they are the original's
+        at = At(self.kafka_name(topic), partition, before - shift)
         try:
             seconds = self.settings.kafka.request_seconds
-            return int(self.admin.delete_records([at], request_timeout=seconds)[at].result().low_watermark)
+            return shift + int(self.admin.delete_records([at], request_timeout=seconds)[at].result().low_watermark)
         except KafkaException as failure:
             raise translate(failure, f"delete records of `{topic}`", self.connection, topic) from failure
 

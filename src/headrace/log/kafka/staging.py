@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from headrace.clock import Clock
-from headrace.log.base import BatchIdentity, Route
+from headrace.log.base import PUBLISHER_PREFIX, BatchIdentity, Route
 from headrace.log.kafka.batches import Batches
 from headrace.log.kafka.encode import Encoder, Outgoing
 from headrace.log.writing.prepare import upgrade
@@ -28,12 +29,15 @@ class Staging:
         write: Callable[[list[Outgoing]], None],
         clock: Clock,
         memory_bytes: int,
+        forks: Callable[[], Mapping[str, str]],
     ) -> None:
-        """`encoder` finds a topic's, `check` refuses what Kafka would, `write` appends."""
+        """`encoder` finds a topic's, `check` refuses what Kafka would, `write` appends, `forks` are known by the names
+        of their originals: what queries write to those goes to the forks."""
         self._batches = batches
         self._encoder = encoder
         self._check = check
         self._write = write
+        self._forks = forks
         self._transactions = Transactions(Path(tempfile.gettempdir()), clock, memory_bytes)
 
     def stage(
@@ -51,7 +55,9 @@ class Staging:
         def outgoing() -> Iterator[Outgoing]:
             named = self._transactions.put_in_order(transaction, tasks)
             taken.extend(self._transactions.take(transaction, named))
-            return (batch for staged in taken for batch in self._messages(staged))
+            of_query = identity is not None and not identity.query.startswith(PUBLISHER_PREFIX)
+            forks = self._forks() if of_query else {}
+            return (batch for staged in taken for batch in self._messages(staged, forks))
 
         fresh = True
         try:
@@ -65,10 +71,12 @@ class Staging:
             self._transactions.forget(transaction)
         return fresh
 
-    def _messages(self, staged: Staged) -> Iterator[Outgoing]:
+    def _messages(self, staged: Staged, forks: Mapping[str, str]) -> Iterator[Outgoing]:
         for prepared in staged:
             encoder = self._encoder(prepared.topic)
             batch = encoder.encode_ready(upgrade(prepared, encoder.preparer), None)
+            if fork := forks.get(batch.topic):
+                batch = replace(batch, topic=fork, kafka=self._encoder(fork).kafka)
             self._check(batch)
             yield batch
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -201,7 +201,35 @@ class Topics:
         schemas = topic.schemas
         if spec.value != topic.spec.value:
             schemas += (SchemaVersion(schemas[-1].version + 1, spec.key, spec.value),)
-        return self._save(Topic(topic.id, spec, schemas))
+        return self._save(replace(topic, spec=spec, schemas=schemas))
+
+    def fork(self, name: str, fork: str, shut_out: Callable[[], None], ends: Callable[[Topic], Sequence[int]]) -> Topic:
+        """Make a fork (`forks`). `shut_out` lets no writer go on that has not heard of it, `ends` returns where the
+        original ends then. Each step may be repeated after a crash."""
+        original = self.get(name, fresh=True)
+        made = self._begin_fork(original, fork)
+        if not made.fork_at:
+            shut_out()
+            at = tuple(ends(original))
+            # Another server may have been faster, and what has been written since is not of the version that left.
+            made = self.get(fork, fresh=True)
+        return made if made.fork_at else self._save(replace(made, fork_at=at))
+
+    def _begin_fork(self, original: Topic, fork: str) -> Topic:
+        rows, counts = self._table.refresh(), self.partition_counts()
+        known = topic_from_json(msgspec.json.decode(rows[fork])) if fork in rows and fork in counts else None
+        if known is not None and known.forked_from == original.id:
+            return known
+        spec = replace(original.spec, name=fork)
+        if known is not None or counts.get(fork, spec.partitions) != spec.partitions:
+            raise Conflict(f"topic `{fork}` exists already and is another one", hint=f"delete topic `{fork}`")
+        if fork not in counts:
+            self._create_in_kafka(spec)
+        return self._save(Topic(self._id(fork), spec, original.schemas, forked_from=original.id, fork_of=original.name))
+
+    def forks(self) -> dict[str, str]:
+        """Return the forks by the names of their originals, as they are known without asking."""
+        return {one.fork_of: one.name for one in list(self._known.values()) if one.fork_of}
 
     def _alter_in_kafka(self, spec: TopicSpec) -> None:
         entries = [

@@ -181,7 +181,7 @@ class LocalLog(ReadingLog):
         self._committer.publish([owned])
         return topic
 
-    def fork_topic(self, name: str, fork: str) -> Topic:
+    def fork_topic(self, name: str, fork: str, writers: Sequence[tuple[str, int]] = ()) -> Topic:
         return self._maintenance.between_rounds(lambda: self._committer.control(lambda: self._fork(name, fork)))
 
     def _fork(self, name: str, fork: str) -> Topic:

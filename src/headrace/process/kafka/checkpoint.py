@@ -41,11 +41,12 @@ class PlannedBatch:
                 found[line[:brace].rstrip(":") or str(number)] = json.loads(line[brace:])
         return found
 
-    def ends(self, topic: str) -> dict[int, int]:
-        """Where a topic of Kafka's ends, by partition."""
+    def ends(self, *names: str) -> dict[int, int]:
+        """Return where a topic of Kafka's ends, by partition. One that was forked has had another name."""
         for offsets in self.sources().values():
-            if topic in offsets:
-                return {int(partition): int(offset) for partition, offset in offsets[topic].items()}
+            for topic in names:
+                if topic in offsets:
+                    return {int(partition): int(offset) for partition, offset in offsets[topic].items()}
         return {}
 
 
@@ -72,14 +73,14 @@ def _numbers(folder: Path) -> Iterator[int]:
         yield from (int(file.name) for file in folder.iterdir() if file.name.isdigit())
 
 
-def batch_identity(spec: QuerySpec, number: int, kafka_name: Callable[[str], str]) -> BatchIdentity:
+def batch_identity(spec: QuerySpec, number: int, kafka_names: Callable[[str], tuple[str, ...]]) -> BatchIdentity:
     """As the Java sink has it (`BatchIdentity.java`): a digest of all that Spark wrote, and where each topic ended,
     the address of the rows (contract 9), with the floor of stream time. (`partitions`, of the first, is what older
     versions wrote and read.) Spark writes both files before it hands the batch to the sink."""
     planned = planned_batch(spec.checkpoint, number)
     checkpoint = json.loads((spec.checkpoint / "metadata").read_text())["id"]
     ends = first_offsets(planned.sources().values())
-    topics = {source.topic: planned.ends(kafka_name(source.topic)) for source in spec.plan.inputs}
+    topics = {source.topic: planned.ends(*kafka_names(source.topic)) for source in spec.plan.inputs}
     offsets = {
         "partitions": _by_partition(ends),
         "topics": {topic: _by_partition(places) for topic, places in topics.items()},

@@ -142,15 +142,17 @@ class KafkaStreamInputs(_KafkaInputs):
     def _where(self, topic: TopicSpec, note: Path) -> dict[str, str]:
         """Where the query goes on, and how far time had come there."""
         done, planned = last_done(self.checkpoint), last_planned(self.checkpoint)
-        kafka = self.place.log.kafka_name(topic.name)
+        kafka = self.place.log.kafka_names(topic.name)
         found = {}
-        begin = self.starts.get(topic.name, {}) if done is None else done.ends(kafka)
+        begin = self.starts.get(topic.name, {}) if done is None else done.ends(*kafka)
         if begin:
-            found["times"] = by_partition(times_at(self.place.log, topic.name, begin, read_note(note)))
+            former = self.checkpoint / self.place.log.topic(topic.name).fork_of / NOTE
+            noted = read_note(note) or read_note(former)
+            found["times"] = by_partition(times_at(self.place.log, topic.name, begin, noted))
         if planned is not None:
             found["floor"] = str(planned.floor)
-            if ends := planned.ends(kafka):
-                found["from"] = json.dumps({kafka: ends})
+            if ends := planned.ends(*kafka):
+                found["from"] = json.dumps({kafka[0]: ends})
         return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,14 +34,23 @@ class KafkaPlace:
 
     def options(self, topic: str) -> dict[str, str]:
         """Of Spark's source, for one topic."""
-        return {
-            "subscribe": self.log.kafka_name(topic),
-            "includeHeaders": "true",
-            # Only what is committed, as everybody else reads it.
-            "kafka.isolation.level": "read_committed",
-            # A topic that lost records is an error that says so, not a result that is quietly smaller.
-            "failOnDataLoss": "true",
-        } | {f"kafka.{name}": value for name, value in java_properties(self.settings, self.password()).items()}
+        found = self.log.topic(topic)
+        fork = {
+            "forkOf": self.log.kafka_name(found.fork_of),
+            "forkAt": json.dumps({str(number): at for number, at in enumerate(found.fork_at)}),
+        }
+        return (
+            (fork if found.fork_of else {})
+            | {
+                "subscribe": self.log.kafka_name(topic),
+                "includeHeaders": "true",
+                # Only what is committed, as everybody else reads it.
+                "kafka.isolation.level": "read_committed",
+                # A topic that lost records is an error that says so, not a result that is quietly smaller.
+                "failOnDataLoss": "true",
+            }
+            | {f"kafka.{name}": value for name, value in java_properties(self.settings, self.password()).items()}
+        )
 
     def decoding(self, topic: TopicSpec, box: Any = None) -> Decoding:
         """`box` is the query's, for what cannot be decoded."""

@@ -51,7 +51,7 @@ def _write(
     frame: DataFrame,
     number: int,
 ) -> None:
-    identity = batch_identity(spec, number, log.kafka_name)
+    identity = batch_identity(spec, number, log.kafka_names)
     if log.last_identity(spec.id, spec.version) == identity:
         return
     transaction = f"{spec.id}-v{spec.version}-{number}"
@@ -76,5 +76,5 @@ def _is_known(log: KafkaLog, spec: QuerySpec, stops: Mapping[str, Mapping[int, i
     return all(
         end <= offsets.get(partition, 0)
         for topic, offsets in stops.items()
-        for partition, end in planned.ends(log.kafka_name(topic)).items()
+        for partition, end in planned.ends(*log.kafka_names(topic)).items()
     )

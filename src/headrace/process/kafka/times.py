@@ -50,6 +50,6 @@ def times_at(log: KafkaLog, topic: str, starts: Mapping[int, int], note: Note | 
 def _latest(log: KafkaLog, topic: str, partition: int, begin: int, end: int, so_far: int) -> int:
     """By Kafka's timestamps, as the source sees them."""
     if begin < end:
-        for run in log.fetcher.messages(log.kafka_name(topic), partition, begin, end):
+        for run, _ in log.messages(log.topic(topic), partition, begin, end):
             so_far = max(so_far, max((max(0, message.timestamp()[1]) for message in run), default=so_far))
     return so_far

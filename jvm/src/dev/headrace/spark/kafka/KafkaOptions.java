@@ -3,6 +3,7 @@ package dev.headrace.spark.kafka;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
 
@@ -25,11 +26,13 @@ import java.util.Map;
  * @param stopAt offsets that a batch must not pass over, by partition: it ends there, and the next one goes on
  * @param until offsets that no batch goes beyond, by partition; a partition that is not named is not read any further.
  *     Null if there are none
+ * @param fork of a topic that was forked: from which one, and where; null if it was not
  * @param idleMs a partition without a new record for so long does not hold the floor back
  */
 record KafkaOptions(
     Role role, String cut, String topic, int rank, long maxRows, boolean ordered, String from, Map<Integer, Long> times, long floor,
-    long closed, boolean wakes, String timesFile, Map<Integer, Long> stopAt, Map<Integer, Long> until, long idleMs, long minLag) {
+    long closed, boolean wakes, String timesFile, Map<Integer, Long> stopAt, Map<Integer, Long> until, ForkPoint fork,
+    long idleMs, long minLag) {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final TypeReference<Map<Integer, Long>> BY_PARTITION = new TypeReference<>() {};
   private static final long IDLE_MS = 60_000;
@@ -56,8 +59,14 @@ record KafkaOptions(
         options.getOrDefault("timesFile", ""),
         parse(options.getOrDefault("stopAt", "{}")),
         options.containsKey("until") ? parse(options.get("until")) : null,
+        forkPoint(options),
         Long.parseLong(options.getOrDefault("idleMs", Long.toString(IDLE_MS))),
         Long.parseLong(options.getOrDefault("minLag", "-1")));
+  }
+
+  private static ForkPoint forkPoint(Map<String, String> options) {
+    String original = options.getOrDefault("forkOf", "");
+    return original.isEmpty() ? null : new ForkPoint(original, options.get("subscribe"), new HashMap<>(parse(options.get("forkAt"))));
   }
 
   private static Map<Integer, Long> parse(String text) {

@@ -42,7 +42,8 @@ final class KafkaTopicTable implements Table, SupportsRead {
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    Scan scan = records.newScanBuilder(options).build();
+    ForkPoint fork = asked.fork();
+    Scan scan = fork == null ? records.newScanBuilder(options).build() : new ForkedRecords(records, options, fork);
     return () -> new StampedScan(schema, scan, asked);
   }
 
