@@ -139,6 +139,8 @@ def test_a_project_is_restored_to_a_moment_between_two_backups(headrace: Headrac
     said = headrace("restore", "backups", "--yes", "--json", "--to", moment.replace("T", " ").removesuffix("+00:00"))
     restored = json.loads(said.out)
     assert (said.code, restored["moment"], restored["exact"], restored["losses"]) == (0, moment, True, [])
+    data = tmp_path / ".headrace"
+    assert not [file for file in (data, *(data / "log").rglob("marks/*")) if file.stat().st_mode & 0o077]
     # Queries that were defined later are not; the others are computed again.
     assert "late" not in restored["rebuilt"]
     log = open_log(load_project(tmp_path), SystemClock())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 UMASK = 0o077
@@ -14,6 +15,16 @@ UMASK = 0o077
 def keep_private() -> None:
     """From here on, files that this process and its children make are for their user alone."""
     os.umask(UMASK)
+
+
+@contextlib.contextmanager
+def private_files() -> Iterator[None]:
+    """Make files for their user alone meanwhile."""
+    before = os.umask(UMASK)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def make_private_folder(folder: Path) -> None:

@@ -80,6 +80,7 @@ def restore(
     """Put the log back as it was at a moment: that of a backup, or any before one that is known to the second or the
     minute. The project must be stopped. The log and the checkpoints of now are set aside, not deleted; views are
     computed again from the log when the project is started."""
+    from headrace.access.files import make_private_folder, private_files
     from headrace.cli.import_record import RECORD
     from headrace.clock import SystemClock
     from headrace.log.local.backup_store import BackupStore
@@ -102,7 +103,8 @@ def restore(
             raise UsageError("the log would be replaced", hint="with --json nobody is asked: add --yes")
         kept = "" if not found.log_folder.exists() else "; the log of now is set aside"
         typer.confirm(f"restore {records:,} records as of {_described(target)}{kept}?", abort=True)
-    with show_progress("restoring") as progress:
+    make_private_folder(found.data)
+    with show_progress("restoring") as progress, private_files():
         restored = restore_log(found.log_folder, store, cut or target, SystemClock(), progress)
     aside = set_checkpoints_aside(found)
     # What files were imported into the log of before; without it they are sent again, and known ids are left out.
