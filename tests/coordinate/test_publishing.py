@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.clock import SystemClock
-from headrace.config import load_project
+from headrace.config import LogSettings, load_project
+from headrace.coordinate.move import move_to_kafka, move_to_local
+from headrace.coordinate.published import read_published
 from headrace.log.base import TIME, TOMBSTONE, Log
+from headrace.log.local import LocalLog
 from headrace.server.assemble import open_services
 from tests.coordinate.by_hand import PATIENCE, SAME, SQL, ByHand, by_hand
-from tests.kafka import kafka_settings
+from tests.kafka import kafka_settings, open_kafka
 from tests.support import wait_for
 
 HOME = "CREATE STREAM home AS SELECT userid, page FROM clicks WHERE page <> 'x';"
@@ -179,6 +183,36 @@ def test_a_streams_records_go_on_without_gap_or_repeat(tmp_path: Path, where: st
         wait_for(lambda: count("HOME") == clicks, PATIENCE, f"one record for each of {clicks} clicks")
         engine.click()
         wait_for(lambda: count("HOME") == clicks + 1, PATIENCE, "the new version's records")
+
+
+@pytest.mark.slow
+def test_a_copied_log_goes_on_where_its_public_topics_are(tmp_path: Path, where: str, kafka: str) -> None:
+    """From either log to the other: what was published before the copy is not published again, for streams twice."""
+    with by_hand(tmp_path, SQL + HOME, log=where) as engine, contextlib.ExitStack() as closing:
+        source, catalog = engine.services.log, engine.services.catalog
+
+        def left(log: Log) -> int:
+            """How many records of the second version are not in the public topic."""
+            state = read_published(log, catalog, "HOME", log.topic("HOME"))
+            if state is None or state.version != 2:
+                return -1
+            [ends] = log.snapshot().ends["HOME.v2"]
+            return sum(part.batch.num_rows for part in log.read("HOME.v2", 0, state.offsets[0], ends.end))
+
+        engine.click(3)
+        started = engine.deploy(SQL + HOME_AGAIN, approve=True)
+        engine.reaches(started, "switched")
+        engine.click()
+        wait_for(lambda: left(source) == 0, PATIENCE, "all to be published")
+        if where:
+            settings = LogSettings(linger_ms=0, min_free_bytes=1)
+            target: Log = LocalLog(tmp_path / "target", settings, SystemClock(), serve=False)
+            closing.callback(target.close)
+            move_to_local(source, target, tmp_path / "none", lambda *_: None)
+        else:
+            target = closing.enter_context(open_kafka(kafka))
+            move_to_kafka(source, target, tmp_path / "none", lambda *_: None)
+        assert left(target) == 0
 
 
 def test_a_view_that_is_dropped_takes_its_topics_along(tmp_path: Path, where: str) -> None:

@@ -23,6 +23,7 @@ from headrace.coordinate.base import QueryDefinition
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.moved_layers import say_places_again
 from headrace.coordinate.planning import checkpoint_name, plan_definition
+from headrace.coordinate.published import move_published
 from headrace.errors import UsageError
 from headrace.log.base import TOMBSTONE, Append, Appended, BatchIdentity, Log, TopicPartition
 from headrace.log.copy.copier import Progress, copy_topics
@@ -90,6 +91,7 @@ def move_to_kafka(source: Log, target: Log, checkpoints: Path, progress: Progres
     if rows:
         write([Append(MOVED_TOPIC, moved_rows(rows), 0)], [None])
     say_places_again(source, target, catalog, moves)
+    move_published(source, target, catalog, moves)
     groups = _move_groups(source, target, moves)
     _move_marks(source, target, moves)
     return Moved(copied.topics, copied.records, len(catalog.queries()), groups, _move_queues(source, target, moves))
@@ -118,6 +120,7 @@ def move_to_local(source: Log, target: Log, checkpoints: Path, progress: Progres
     if rows:
         write([Append(MOVED_TOPIC, moved_rows(rows), 0)], [None])
     say_places_again(source, target, catalog, moves)
+    move_published(source, target, catalog, moves)
     groups = _move_groups(source, target, moves)
     queues = _move_queues(source, target, moves)
     _move_marks(source, target, moves)

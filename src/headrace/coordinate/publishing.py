@@ -20,25 +20,24 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 
 from headrace.coordinate.catalog import Catalog
 from headrace.coordinate.deployments import Deployments
 from headrace.coordinate.how_far import cut_of, ends_of, next_offsets, offsets_at
 from headrace.coordinate.public_topics import fork_public, half_forked, superseded_writers
+from headrace.coordinate.published import Published, commit_published, read_published
 from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.status import EngineStatus
 from headrace.coordinate.topics import find_topic
 from headrace.errors import Conflict, HeadraceError, OffsetOutOfRange
-from headrace.log.base import ARRIVAL, PUBLISHER_PREFIX, BatchIdentity, Log, Route, Topic
+from headrace.log.base import ARRIVAL, Log, Topic
 from headrace.log.schema import frame_schema
 from headrace.store.arrivals import read_stretch
 from headrace.store.base import Position
 from headrace.store.cuts import Cut
 from headrace.store.follow import Followers
 from headrace.store.positions import bounded
-from headrace.structs import ready
 from headrace.types import display_name
 from headrace.views.public import public_topic
 from headrace.views.switch_rows import changed_rows, fit_columns, row_files, written_columns
@@ -49,14 +48,6 @@ logger = logging.getLogger("headrace.publish")
 ROWS = 20_000
 LOOK_S = 0.5
 LEAST_S, AGAIN_S = 0.02, 5.0
-
-
-class Published(msgspec.Struct, frozen=True):
-    """What of which version is in the public topic."""
-
-    version: int
-    offsets: dict[int, int]
-    """By partition of the version's topic: the next record to publish."""
 
 
 @dataclass(slots=True)
@@ -139,7 +130,7 @@ class Publisher:
         for name in self.names():
             version = self._serving(name)
             public = None if version is None else find_topic(self.log, public_topic(version.source))
-            state = None if public is None else self._published(public)
+            state = None if public is None else read_published(self.log, self.catalog, name, public)
             made = self.catalog.state.versions.get(name, {}).get(state.version) if state is not None else None
             if state is not None and made is not None and made.source.topic == topic:
                 return dict(state.offsets)
@@ -163,7 +154,8 @@ class Publisher:
         if version is None or not self._is_free(name):
             return False
         topic = self._public(version)
-        state = self._published(topic) or self._first(name, version, topic)
+        state = read_published(self.log, self.catalog, name, topic)
+        state = state or Published(version.number, _starts(self.log, version.source.topic))
         if state.version == version.number:
             return self._copy(version, topic, state)
         old = self.catalog.state.versions.get(name, {}).get(state.version)
@@ -211,19 +203,6 @@ class Publisher:
         if len(known) > len(topic.spec.value):
             return self.log.alter_topic(replace(topic.spec, value=tuple(known.values())))
         return topic
-
-    def _published(self, topic: Topic) -> Published | None:
-        identity = self.log.last_identity(PUBLISHER_PREFIX + topic.name, topic.id)
-        return None if identity is None else msgspec.json.decode(identity.offsets, type=ready(Published))
-
-    def _first(self, name: str, serving: Version, topic: Topic) -> Published:
-        """What is in the public topic before the publisher has written to it: all of the version that wrote it itself;
-        nothing if it was made for the publisher."""
-        for version in self.catalog.versions(name):
-            made = find_topic(self.log, version.source.topic)
-            if made is not None and made.forked_from == topic.id:
-                return Published(version.number, dict(enumerate(made.fork_at or ends_of(self.log, topic.name))))
-        return Published(serving.number, _starts(self.log, serving.source.topic))
 
     def _copy(self, version: Version, topic: Topic, state: Published) -> bool:
         batches, offsets = self._records(version, topic, state.offsets, None)
@@ -307,18 +286,7 @@ class Publisher:
             yield batch
 
     def _commit(self, topic: Topic, batches: Iterable[pa.RecordBatch], state: Published) -> bool:
-        query = PUBLISHER_PREFIX + topic.name
-        last = self.log.last_identity(query, topic.id)
-        batch = 0 if last is None else last.batch + 1
-        names = written_columns(frame_schema(topic.spec, topic.schemas[-1]))
-        transaction = f"{query}-{topic.id}-{batch}"
-        identity = BatchIdentity(query, topic.id, "publisher", batch, msgspec.json.encode(state).decode())
-        try:
-            self.log.stage(transaction, 0, 0, [Route(topic.name, {name: name for name in names})], self._each(batches))
-            self.log.commit(transaction, [(0, 0)], identity)
-        except BaseException:
-            self.log.abort(transaction)
-            raise
+        commit_published(self.log, topic, self._each(batches), state)
         return True
 
 
