@@ -236,7 +236,7 @@ def _report(restored: Restored, checkpoints: Path | None, after: Aftermath, as_j
         return
     print(f"restored {restored.records:,} records as of {_described(target)}")
     if target.later:
-        print(f"{target.later:,} records later than that are in the backup and are not included")
+        print(f"not included: {target.later:,} record{'s' * (target.later != 1)} of the backup that came later")
     for loss in restored.losses:
         print(f"not restored: topic `{loss.topic}`, partition {loss.partition}: up to {loss.records:,}: {loss.why}")
     for what, where in (("log", restored.aside), ("checkpoints", checkpoints)):
