@@ -21,6 +21,7 @@ from headrace.coordinate.how_far import lag_of
 from headrace.coordinate.status import EngineReport
 from headrace.errors import HeadraceError
 from headrace.log.base import Append, BatchIdentity, Route
+from headrace.log.schema import arrow_type
 from headrace.process.base import QueryError, QueryStatus
 from headrace.server.assemble import open_services
 from headrace.server.services import Services
@@ -80,7 +81,8 @@ class ByHand:
         if query.sink == "HOME":
             columns = self._clicks(0 if query.sink_topic in self.left_out else read - done)
         else:
-            columns = self._counted(read + self.more.get(query.sink_topic, 0), self._rows if not batch else 0)
+            type_ = arrow_type(log.topic(query.sink_topic).spec.value[0].type)
+            columns = self._counted(type_, read + self.more.get(query.sink_topic, 0), self._rows if not batch else 0)
         route = Route(query.sink_topic, {name: name for name in columns})
         transaction = f"{query.id}-{batch}"
         identity = BatchIdentity(query.id, 1, "by hand", batch, msgspec.json.encode(offsets).decode())
@@ -112,11 +114,11 @@ class ByHand:
         return (done, read, {"arrival": cut}) if said is None or read > done else None
 
     @staticmethod
-    def _counted(clicks: int, others: int) -> dict[str, pa.Array]:
+    def _counted(type_: pa.DataType, clicks: int, others: int) -> dict[str, pa.Array]:
         rows = [("all", clicks), *((f"row {n}", n) for n in range(others))]
         return {
             "PAGE": pa.array([page for page, _ in rows]),
-            "N": pa.array([count for _, count in rows], pa.int64()),
+            "N": pa.array([count for _, count in rows], type_),
             "$time": pa.array([0] * len(rows), pa.int64()),
         }
 

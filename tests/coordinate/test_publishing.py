@@ -185,6 +185,20 @@ def test_a_streams_records_go_on_without_gap_or_repeat(tmp_path: Path, where: st
         wait_for(lambda: count("HOME") == clicks + 1, PATIENCE, "the new version's records")
 
 
+def test_a_topic_that_cannot_follow_is_named(tmp_path: Path) -> None:
+    with by_hand(tmp_path) as engine:
+        engine.click()
+        wait_for(lambda: engine.shown() == 1, PATIENCE, "the first version")
+        assert engine.services.publisher.problems() == []
+        switched(engine, SQL.replace("COUNT(*)", "CAST(COUNT(*) AS DOUBLE)"))
+        wait_for(lambda: bool(engine.services.publisher.problems()), PATIENCE, "what is wrong")
+        [said] = engine.services.publisher.problems()
+        assert said == (
+            "topic `BY_PAGE` does not get version 2, which serves: column `n` is BIGINT in topic `BY_PAGE`, and DOUBLE "
+            "in version 2"
+        )
+
+
 @pytest.mark.slow
 def test_a_copied_log_goes_on_where_its_public_topics_are(tmp_path: Path, where: str, kafka: str) -> None:
     """From either log to the other: what was published before the copy is not published again, for streams twice."""

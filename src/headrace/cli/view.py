@@ -98,6 +98,7 @@ def show_view(
     for version in body["versions"]:
         if version["layers"] is not None:
             print(f"\nversion {version['version']}: {layers_line(version['layers'], time.time() * 1000)}")
+            print("who reads its topic by name does not get its rows: layers are merged where the view is read")
     for version in body["versions"]:
         if version["state"] == "serving":
             print(f"\n{version['statement']}")

@@ -136,6 +136,17 @@ class Publisher:
                 return dict(state.offsets)
         return {}
 
+    def problems(self) -> list[str]:
+        """Say which public topics do not follow the version that serves, and why. Lambda views are left out: that their
+        topic has only parts of rows is no fault."""
+        found = []
+        for name, reason in sorted(self.troubles.items()):
+            version = self._serving(name)
+            if version is not None and version.layers is None:
+                topic = public_topic(version.source)
+                found.append(f"topic `{topic}` does not get version {version.number}, which serves: {reason}")
+        return found
+
     def _tried(self, name: str) -> bool:
         try:
             worked = self.advance(name)

@@ -214,6 +214,7 @@ def open_services(project: Project, clock: Clock) -> Iterator[Services]:
             catalog=catalog,
             statements=statements,
             deployments=deployments,
+            publisher=publisher,
             differences=differences,
             engine=engine,
             followers=followers,

@@ -25,6 +25,7 @@ async def readyz(request: Request, services: Services) -> Response:
     changed = [str(problem) for problem in services.problems if problem.kind == "changed"]
     damage = await services.run(damage_texts, services)
     problems = [*failed, *changed, *map(str, services.gates.problems), *clock_problems(services.clock), *damage]
+    problems += services.publisher.problems()
     return json_response(Ready(waiting, problems, failed), 503 if waiting or failed else 200)
 
 

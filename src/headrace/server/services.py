@@ -29,6 +29,7 @@ from headrace.coordinate.differences import Differences
 from headrace.coordinate.firehose.manager import Deliveries
 from headrace.coordinate.job_runner import JobRunner
 from headrace.coordinate.project import Problem
+from headrace.coordinate.publishing import Publisher
 from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.status import EngineStatus
 from headrace.deliver.alerts.alerts import Alerts
@@ -98,6 +99,8 @@ class Services(Intake):
     catalog: Catalog
     statements: StatementExecutor
     deployments: Deployments
+    publisher: Publisher
+    """Keeps public topics at the version that serves."""
     differences: Differences
     """Versions of views, compared when somebody asks."""
     engine: EngineStatus
