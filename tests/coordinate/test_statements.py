@@ -377,6 +377,3 @@ def test_a_transient_query_comes_and_goes(
     executor.start_transient(push_query(executor, sql), sql)
     run("DROP STREAM pageviews;")
     assert executor.catalog.queries() == []
-
-
-# INSERT
