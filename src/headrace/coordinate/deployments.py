@@ -29,6 +29,7 @@ from headrace.coordinate.refreshing import is_refresh, may_go_beside, refresh_ch
 from headrace.coordinate.replace import apply_in_place
 from headrace.coordinate.restoring import changed_files, restored
 from headrace.coordinate.result import StatementResult
+from headrace.coordinate.retired_versions import find_unneeded, refuse_if_needed
 from headrace.coordinate.statements import StatementExecutor
 from headrace.coordinate.switching import check_kept, made_by, switch_events, switch_problem
 from headrace.errors import Conflict, NotFound, Refused
@@ -416,54 +417,15 @@ class Deployments:
         """Give up versions that are kept for a rollback."""
         with self._executor.lock:
             found = [v for v in self._catalog.versions(name) if v.state == "retired" and number in (None, v.number)]
-            self._refuse_to_forget(found)
+            refuse_if_needed(self._catalog, found)
             self.drop_versions(found)
             return found
 
-    def _refuse_to_forget(self, versions: Sequence[Version]) -> None:
-        for version in versions:
-            if (running := self._deployment_to(version)) is not None:
-                raise Conflict(
-                    f"deployment {running.id} is to let version {version.number} of "
-                    f"`{display_name(version.name)}` serve again",
-                    hint=f"wait for it, or end it:  headrace deploy cancel {running.id}",
-                )
-        going = {version.source.query for version in versions}
-        for source in self._catalog.sources():
-            over = [one for one in versions if one.source.query is not None and one.source.topic == source.topic]
-            if over and source.query is None:
-                raise Conflict(
-                    f"version {over[0].number} of `{display_name(over[0].name)}` is what `{display_name(source.name)}` "
-                    "reads",
-                    hint="bring it to the version that serves:  headrace deploy",
-                )
-        for query in self._catalog.queries():
-            read = [version for version in versions if version.source.topic in query.reads.values()]
-            if read and query.id not in going:
-                reader = display_name(query.sink)
-                raise Conflict(
-                    f"version {read[0].number} of `{display_name(read[0].name)}` is read by a version of `{reader}` "
-                    "that is kept, too",
-                    hint=f"first:  headrace view forget {reader}",
-                )
-
-    def _deployment_to(self, version: Version) -> Deployment | None:
-        """The one that is not over and lets a version serve."""
-        running = (one for one in self._catalog.deployments() if not one.over)
-        return next((one for one in running if one.switches().get(version.name) == version.number), None)
-
     def drop_versions(self, versions: Sequence[Version]) -> None:
-        """Those that are still what they were when they were looked at, that nobody else reads, and that are not about
-        to serve again."""
+        """Drop those of the versions that nobody needs any more."""
         with self._executor.lock:
-            going = {version.source.query for version in versions}
-            read = {topic for q in self._catalog.queries() if q.id not in going for topic in q.reads.values()}
-            declared = {source.topic for source in self._catalog.sources() if source.query is None}
-            kept = [one for one in self._catalog.beside() if one in versions and self._deployment_to(one) is None]
-            free = [one for one in kept if one.source.topic not in read | (declared if one.source.query else set())]
-            if free:
-                dropped = [event for version in free for event in dropped_with_readers(version, self._catalog)]
-                self._catalog.append(dropped)
+            if free := find_unneeded(self._catalog, versions):
+                self._catalog.append([event for one in free for event in dropped_with_readers(one, self._catalog)])
                 self._executor.sweep()
 
 
