@@ -127,6 +127,15 @@ class Traffic:
         minutes = "SELECT pageid, views FROM views_per_minute;"
         wait_for(lambda: sum(row[1] for row in self._rows(minutes)) == self.sent.total(), 60, "the windowed table")
 
+    def wait_for_refreshes(self) -> None:
+        """The first refresh of a Lambda view is made by itself, and there is only one at a time."""
+
+        def over() -> bool:
+            made = self.http.get("/v1/deployments").json()["deployments"]
+            return bool(made) and {one["stage"] for one in made} == {"switched"}
+
+        wait_for(over, 60, "the refreshes to be over")
+
     def _wait_for_counts(self, view: str) -> None:
         sql = f"SELECT pageid, views FROM {view};"
         wait_for(lambda: dict(self._rows(sql)) == self.sent, 60, f"what was sent in {view}")
@@ -151,6 +160,7 @@ def test_a_pipeline_moves_to_kafka_survives_kills_and_moves_back(kafka: str, sho
     start(shop)
     traffic.post(300)
     traffic.follow()
+    traffic.wait_for_refreshes()
     shop.run("view", "refresh", "ever")
     # Copied ahead, while it runs.
     shop.run("log", "copy", "--to", "kafka")
@@ -168,6 +178,7 @@ def test_a_pipeline_moves_to_kafka_survives_kills_and_moves_back(kafka: str, sho
     traffic.check_tables()
     traffic.post(120)
     traffic.follow()
+    traffic.wait_for_refreshes()
     shop.run("view", "refresh", "ever")
     traffic.check_tables()
     page = traffic.http.get("/v1/topics/pageviews/events", params={"limit": 1000, "from": "oldest"}).json()["events"]
@@ -208,5 +219,6 @@ def test_a_pipeline_moves_to_kafka_survives_kills_and_moves_back(kafka: str, sho
     traffic.check_tables()
     traffic.post(90)
     traffic.follow()
+    traffic.wait_for_refreshes()
     shop.run("view", "refresh", "ever")
     traffic.check_tables()

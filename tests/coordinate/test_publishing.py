@@ -167,9 +167,13 @@ def test_a_streams_records_go_on_without_gap_or_repeat(tmp_path: Path, where: st
     with by_hand(tmp_path, SQL + HOME, log=where) as engine:
         log = engine.services.log
 
-        def count(topic: str) -> int:
+        def users(topic: str) -> list[str]:
             [ends] = log.snapshot().ends[topic]
-            return sum(part.batch.num_rows for part in log.read(topic, 0, ends.start, ends.end))
+            parts = log.read(topic, 0, ends.start, ends.end)
+            return [user for part in parts for user in part.batch.column("USERID").to_pylist()]
+
+        def count(topic: str) -> int:
+            return len(users(topic))
 
         engine.click(3)
         wait_for(lambda: count("HOME") == 3, PATIENCE, "the first version's records")
@@ -183,6 +187,7 @@ def test_a_streams_records_go_on_without_gap_or_repeat(tmp_path: Path, where: st
         wait_for(lambda: count("HOME") == clicks, PATIENCE, f"one record for each of {clicks} clicks")
         engine.click()
         wait_for(lambda: count("HOME") == clicks + 1, PATIENCE, "the new version's records")
+        assert users("HOME") == users("clicks"), "each click once, in its order"
 
 
 def test_a_topic_that_cannot_follow_is_named(tmp_path: Path) -> None:
