@@ -81,7 +81,7 @@ def test_readers_of_a_views_topic_get_the_version_that_serves(tmp_path: Path, wh
         shows(engine, {"all": 5})
         engine.click()
         shows(engine, {"all": 6})
-        assert engine.shown() == 6
+        wait_for(lambda: engine.shown() == 6, PATIENCE, "the first version's clicks")
         numbers = [n for page, n in records(log, "BY_PAGE") if page == "all"]
         at = numbers.index(103)
         assert numbers[at:] == [*dict.fromkeys(numbers[at:])], "nothing twice"
