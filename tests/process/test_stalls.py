@@ -76,11 +76,13 @@ class Hanging:
 
     isActive = True
 
-    def __init__(self, may_stop: threading.Event) -> None:
-        self._may_stop = may_stop
+    def __init__(self, may_stop: threading.Event, refuses: bool) -> None:
+        self._may_stop, self.refuses = may_stop, refuses
 
     def stop(self) -> None:
         self._may_stop.wait()
+        if self.refuses:
+            raise RuntimeError("it does not stop")
 
     @property
     def _jsq(self) -> Any:
@@ -104,10 +106,11 @@ def clock() -> ManualClock:
 class Watched:
     """A query that hangs, and who watches it."""
 
-    def __init__(self, spec: QuerySpec, clock: ManualClock) -> None:
+    def __init__(self, spec: QuerySpec, clock: ManualClock, refuses: bool = False) -> None:
         self.may_stop, self.clock = threading.Event(), clock
         self.launched = 0
         self.committed = 0
+        self.refuses = refuses
         self.query = RunningQuery(spec, self.launch, clock, 1.0)
         self.watcher = StallWatcher(lambda query: Position(True, self.committed, SECONDS), lambda query: "stuck", clock)
         self.query.launch()
@@ -121,7 +124,7 @@ class Watched:
 
     def launch(self, spec: QuerySpec) -> StreamingQuery:
         self.launched += 1
-        return cast(StreamingQuery, Hanging(self.may_stop))
+        return cast(StreamingQuery, Hanging(self.may_stop, self.refuses))
 
     def look(self, seconds: float) -> None:
         for _ in range(int(seconds / LOOK_S)):
@@ -136,6 +139,10 @@ class Watched:
         wait_for(lambda: self.query.retry_at is not None, 60, "the old run to stop")
         self.clock.advance(120_000)
         assert self.query.watch()
+        # Spark needs seconds to start it; meanwhile others look.
+        before_launch = self.hopeless()
+        self.look(LOOK_S)
+        assert self.hopeless() == before_launch
         self.query.launch()
         assert self.launched == before + 1
 
@@ -171,3 +178,12 @@ def test_a_run_that_cannot_be_stopped_needs_a_new_engine(spec: QuerySpec, clock:
     watched.look(STOP_S + LOOK_S)
     assert watched.hopeless() == f"the stalled run of query `{spec.id}` cannot be stopped"
     watched.may_stop.set()
+
+
+def test_a_run_that_fails_to_stop_needs_a_new_engine(spec: QuerySpec, clock: ManualClock) -> None:
+    watched = Watched(spec, clock, refuses=True)
+    watched.may_stop.set()
+    watched.look(SECONDS + LOOK_S)
+    wait_for(lambda: watched.hopeless() is not None, 60, "the run to fail to stop")
+    assert watched.hopeless() == f"the stalled run of query `{spec.id}` cannot be stopped"
+    assert watched.query.retry_at is None, "two runs must not share a checkpoint"

@@ -94,6 +94,7 @@ class StallWatcher:
                 streaming.stop()
             except Exception:
                 logger.exception("the stalled run of `%s` did not stop", query.spec.id)
+                self._give_up(query)
                 return
             query.retry()
 
@@ -103,11 +104,11 @@ class StallWatcher:
     def _check_stopping(self, query: RunningQuery, known: _Watched, elapsed: float) -> None:
         assert known.stopping is not None
         if not known.stopping.is_alive():
-            # One that raised has not asked for another run.
-            if query.state == "restarting" and query.retry_at is None:
-                self.hopeless = f"the stalled run of query `{query.spec.id}` cannot be stopped"
             known.stopping = None
             return
         known.stopping_s += min(elapsed, 2 * LOOK_S)
         if known.stopping_s >= STOP_S:
-            self.hopeless = f"the stalled run of query `{query.spec.id}` cannot be stopped"
+            self._give_up(query)
+
+    def _give_up(self, query: RunningQuery) -> None:
+        self.hopeless = f"the stalled run of query `{query.spec.id}` cannot be stopped"
