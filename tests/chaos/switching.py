@@ -34,12 +34,14 @@ PAGES, BASE, ROUND_S = 5, 1_000_000, 0.25
 
 
 def write_round(services: Services, number: int) -> None:
-    """Each version's rows as of this round, each in one commit."""
-    for version in services.catalog.versions("BY_PAGE"):
-        counts = pa.array([version.number * BASE + number] * PAGES, pa.int64())
-        pages = pa.array([f"/{page}" for page in range(PAGES)])
-        batch = pa.record_batch({"PAGE": pages, "N": counts, "$time": pa.array([0] * PAGES, pa.int64())})
-        services.log.append([Append(version.source.topic, batch)]).result()
+    """Write each version's rows as of this round, each in one commit. Not during a switch: what a query commits after
+    its topic was forked goes to the fork, but these records are no query's."""
+    with services.statements.lock:
+        for version in services.catalog.versions("BY_PAGE"):
+            counts = pa.array([version.number * BASE + number] * PAGES, pa.int64())
+            pages = pa.array([f"/{page}" for page in range(PAGES)])
+            batch = pa.record_batch({"PAGE": pages, "N": counts, "$time": pa.array([0] * PAGES, pa.int64())})
+            services.log.append([Append(version.source.topic, batch)]).result()
 
 
 def say(text: str) -> None:
