@@ -291,6 +291,7 @@ def test_marks_are_written_by_themselves(tmp_path: Path, clock: ManualClock, mon
 
     wait_for(lambda: arrivals()[-1:] == [1], 60, "a mark")
     log.close()
+    assert arrivals() == sorted(arrivals()), "marks are in the order of what they mark"
 
 
 def test_a_clock_that_was_set_back_leaves_the_choice_to_the_user(tmp_path: Path, clock: ManualClock) -> None:
