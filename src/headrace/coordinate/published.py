@@ -1,5 +1,5 @@
-"""What the publisher has written to a public topic: kept as the identity of its last batch, so rows and position are
-one commit (contract 7)."""
+"""The publisher's position in a public topic is kept as the identity of its last batch, so rows and position are one
+commit (contract 7)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headrace.views.switch_rows import written_columns
 
 
 class Published(msgspec.Struct, frozen=True):
-    """What of which version is in the public topic."""
+    """The position up to which a version is in the public topic."""
 
     version: int
     offsets: dict[int, int]

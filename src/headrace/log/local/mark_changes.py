@@ -48,7 +48,7 @@ class Changes:
         self.producers |= other.producers
 
     def encode(self, state: LogState) -> dict[str, Any]:
-        """What `apply_changes` makes this state of a former one with."""
+        """Return the changes as a payload for `apply_changes`."""
         topics = state.topics
         return {
             "group": state.group,

@@ -1,4 +1,4 @@
-"""Marks: what the log's state was at which time, so that a backup can be restored to a moment before it was made.
+"""Marks record the log's state over time, so that a backup can be restored to a moment before it was made.
 
 A record does not say when it was acknowledged. While something is committed, the owner writes a mark every second: the
 time, the next arrival number, and whatever of the journal's state has changed since the mark before. It is never

@@ -1,4 +1,4 @@
-"""Which moment of a backup a restore goes to: that of the backup itself, or of a mark that is in it."""
+"""A restore goes to a moment: that of a backup, or of a mark in one. These functions choose it and list them."""
 
 from __future__ import annotations
 
